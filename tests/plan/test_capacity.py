@@ -1,0 +1,279 @@
+"""The capacity model: the measured table, edge cases, and every outcome of small clusters."""
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.plan.capacity import (
+    Capacity,
+    GangForm,
+    NodePool,
+    RoleDemand,
+    capacity,
+    pools_for_gpus,
+)
+
+NONE, LITERAL, SUBGROUP = GangForm.NONE, GangForm.LITERAL, GangForm.SUBGROUP
+STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
+
+
+def one(name: str, replicas: int, *sizes: int, minimum: int = 0) -> RoleDemand:
+    return RoleDemand(name, replicas, sizes, minimum)
+
+
+def row(
+    roles: Sequence[RoleDemand], form: GangForm, *pools: tuple[int, int]
+) -> tuple[dict[str, int], str, bool]:
+    found = capacity(roles, form, [NodePool(*pool) for pool in pools])
+    return dict(found.running), found.status, found.exact
+
+
+@pytest.mark.parametrize(
+    ("form", "gpus", "prefill", "decode", "status"),
+    [
+        (LITERAL, 80, 1, 2, "Full"),
+        *((LITERAL, gpus, 0, 0, "Blocked") for gpus in (79, 64, 48, 32, 16, 0)),
+        (SUBGROUP, 80, 1, 2, "Full"),
+        (SUBGROUP, 64, 1, 1, "Partial"),
+        (SUBGROUP, 48, 1, 1, "Partial"),
+        *((SUBGROUP, gpus, 0, 0, "Blocked") for gpus in (47, 32, 16, 0)),
+    ],
+)
+def test_measured_table(form: GangForm, gpus: int, prefill: int, decode: int, status: str) -> None:
+    want = Capacity(gpus, {"prefill": prefill, "decode": decode}, status, exact=True)
+    assert capacity(STORY, form, pools_for_gpus(gpus, 8)) == want
+
+
+@pytest.mark.parametrize(
+    ("roles", "form", "pools", "want"),
+    [
+        pytest.param([], NONE, [], ({}, "Full", True), id="no roles"),
+        pytest.param([one("a", 0, 8)], LITERAL, [], ({"a": 0}, "Full", True), id="all parked"),
+        pytest.param([one("a", 0, 8, minimum=1)], SUBGROUP, [], ({"a": 0}, "Full", True),
+                     id="parked below its minimum still wants nothing"),
+        pytest.param([one("a", 1, 8)], LITERAL, [], ({"a": 0}, "Blocked", True), id="no pools"),
+        pytest.param([one("a", 1, 8, minimum=2)], SUBGROUP, [(9, 8)], ({"a": 0}, "Blocked", True),
+                     id="a minimum above the replicas is never valid"),
+        pytest.param([one("a", 2, 0, 0)], LITERAL, [], ({"a": 2}, "Full", True),
+                     id="pods without accelerators always fit"),
+        pytest.param([one("a", 2, 8, 0)], LITERAL, [(2, 8)], ({"a": 2}, "Full", True),
+                     id="workers without accelerators take none"),
+        pytest.param([one("a", 1, 8), one("b", 1, 0)], LITERAL, [(1, 4)],
+                     ({"a": 0, "b": 0}, "Blocked", True), id="a blocked gang holds every pod"),
+        pytest.param([one("a", 1, 8), one("b", 1, 0)], NONE, [(1, 4)],
+                     ({"a": 0, "b": 1}, "Partial", True), id="without a gang the others start"),
+        pytest.param([one("a", 1, 8), one("b", 1, 0), one("c", 0, 4)], SUBGROUP, [(1, 4)],
+                     ({"a": 0, "b": 1, "c": 0}, "Partial", True), id="all optional"),
+        pytest.param([one("p", 3, 8), one("d", 3, 8)], SUBGROUP, [(3, 8)],
+                     ({"p": 1, "d": 2}, "Partial", True), id="same index: by name, not as listed"),
+        pytest.param([one("p", 3, 8, minimum=2), one("d", 3, 8)], SUBGROUP, [(4, 8)],
+                     ({"p": 2, "d": 2}, "Partial", True), id="the minimum precedes lower indices"),
+        pytest.param([one("a", 2, 1), one("a-0", 2, 1)], SUBGROUP, [(1, 3)],
+                     ({"a": 1, "a-0": 2}, "Partial", True), id="a-0-1 sorts before a-1"),
+        pytest.param([one("big", 9, 8, 8, 8), one("small", 3, 8, minimum=1)], SUBGROUP, [(6, 8)],
+                     ({"big": 1, "small": 3}, "Partial", True), id="a smaller one slips past"),
+        pytest.param([one("a", 3, 8, 8), one("b", 2, 8)], SUBGROUP, [(4, 8)],
+                     ({"a": 1, "b": 2}, "Partial", True), id="a failed role is skipped for good"),
+        pytest.param([one("a", 2, 4)], LITERAL, [(3, 6)], ({"a": 2}, "Full", True),
+                     id="what a node has left over is lost"),
+        pytest.param([one("a", 1, 5), one("b", 2, 8, minimum=1)], SUBGROUP, [(2, 8)],
+                     ({"a": 1, "b": 1}, "Partial", True), id="any two sizes exclude each other"),
+        pytest.param([one("a", 1, 8), one("b", 2, 4)], LITERAL, [(2, 8)],
+                     ({"a": 1, "b": 2}, "Full", False), id="mixed sizes may fragment"),
+        pytest.param([one("a", 1, 8), one("b", 2, 4)], LITERAL, [(3, 8)],
+                     ({"a": 1, "b": 2}, "Full", True), id="mixed sizes with room to spare"),
+        pytest.param([one("a", 1, 8), one("b", 3, 4)], LITERAL, [(2, 8)],
+                     ({"a": 0, "b": 0}, "Blocked", True), id="mixed sizes without room"),
+        pytest.param([one("a", 4, 8)], NONE, [(3, 8)], ({"a": 3}, "Partial", True),
+                     id="single pods without a gang"),
+        pytest.param([one("a", 4, 8, 8)], NONE, [(5, 8)], ({"a": 2}, "Partial", False),
+                     id="without a gang replicas can starve each other"),
+        pytest.param([one("a", 1, 8), one("b", 1, 8)], NONE, [(1, 8)],
+                     ({"a": 1, "b": 1}, "Partial", False), id="either role, not both"),
+        pytest.param([one("a", 2, 8, 8), one("b", 1, 8)], NONE, [(5, 8)],
+                     ({"a": 2, "b": 1}, "Full", True), id="room for all needs no gang"),
+    ],
+)  # fmt: skip
+def test_edge_cases(
+    roles: list[RoleDemand],
+    form: GangForm,
+    pools: list[tuple[int, int]],
+    want: tuple[dict[str, int], str, bool],
+) -> None:
+    assert row(roles, form, *pools) == want
+
+
+@pytest.mark.parametrize(
+    ("gpus", "largest", "want"),
+    [
+        (64, 8, [(8, 8)]),
+        (60, 8, [(7, 8), (1, 4)]),
+        (4, 8, [(1, 4)]),
+        (0, 8, []),
+        (5, 0, [(1, 5)]),
+        (10**6, 8, [(125_000, 8)]),
+    ],
+)
+def test_pools_for_gpus(gpus: int, largest: int, want: list[tuple[int, int]]) -> None:
+    assert pools_for_gpus(gpus, largest) == tuple(NodePool(*pool) for pool in want)
+
+
+# --- properties ----------------------------------------------------------------------------------
+
+
+@st.composite
+def services(draw: st.DrawFn, sizes: st.SearchStrategy[int], most: int = 4) -> list[RoleDemand]:
+    names = draw(st.lists(st.sampled_from(["a", "a-0", "b", "p"]), max_size=most, unique=True))
+    found = []
+    for name in names:
+        leader, worker, workers = draw(st.tuples(sizes, sizes, st.integers(0, most - 1)))
+        replicas = draw(st.integers(0, most))
+        minimum = draw(st.integers(0, replicas))
+        found.append(RoleDemand(name, replicas, (leader, *[worker] * workers), minimum))
+    return found
+
+
+FORMS = st.sampled_from(GangForm)
+POOLS = st.lists(st.builds(NodePool, st.integers(0, 6), st.integers(0, 9)), max_size=3)
+
+
+@given(services(st.integers(0, 9)), FORMS, POOLS)
+def test_is_total_and_never_promises_too_much(
+    roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
+) -> None:
+    found = capacity(roles, form, pools)
+    assert found == capacity(roles, form, pools)
+    assert found.gpus == sum(pool.nodes * pool.accelerators for pool in pools)
+    assert list(found.running) == [role.name for role in roles]
+    taken = {role.name: found.running[role.name] * sum(role.pod_sizes) for role in roles}
+    assert all(0 <= found.running[role.name] <= role.replicas for role in roles)
+    assert max(taken.values(), default=0) <= found.gpus
+    if found.exact or found.status == "Full":
+        assert sum(taken.values()) <= found.gpus
+    short = any(found.running[role.name] < role.replicas for role in roles)
+    assert found.status in (["Partial", "Blocked"] if short else ["Full", "Partial"])
+    assert (found.status == "Blocked") == (short and not any(found.running.values()))
+    if form is LITERAL:
+        assert found.status in {"Full", "Blocked"}
+    if form is SUBGROUP and found.status != "Blocked":
+        assert all(found.running[role.name] >= role.minimum for role in roles)
+
+
+@given(services(st.integers(0, 9)), FORMS, POOLS, st.data())
+def test_more_nodes_never_cost_a_status(
+    roles: list[RoleDemand], form: GangForm, pools: list[NodePool], data: st.DataObject
+) -> None:
+    more = [*pools, NodePool(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))]
+    rank = ["Blocked", "Partial", "Full"].index
+    less, found = capacity(roles, form, pools), capacity(roles, form, more)
+    assert rank(found.status) >= rank(less.status)
+    if form is not SUBGROUP:
+        # There one more node can let a large replica in, which takes the place of smaller ones.
+        assert all(found.running[name] >= count for name, count in less.running.items())
+
+
+@given(services(st.sampled_from([0, 2])), st.sampled_from([LITERAL, SUBGROUP]), POOLS)
+def test_one_pod_size_in_a_gang_is_exact(
+    roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
+) -> None:
+    assert capacity(roles, form, pools).exact
+
+
+@pytest.mark.parametrize("form", GangForm)
+@pytest.mark.parametrize("sizes", [(8, 8), (8, 4)])
+def test_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
+    roles = [RoleDemand(f"r{i}", 100, sizes, i % 3) for i in range(99)]
+    roles.append(RoleDemand("many", 10**6, sizes, 1))
+    for gpus in (10**6, 79_999, 9_999):
+        took = []
+        for _ in range(3):
+            start = time.perf_counter()
+            capacity(roles, form, pools_for_gpus(gpus, 8))
+            took.append(time.perf_counter() - start)
+        assert min(took) < 0.05
+
+
+# --- every outcome of small clusters -------------------------------------------------------------
+
+Left = tuple[int, ...]  # accelerators left on each node, sorted: equal nodes are interchangeable
+
+
+def placements(pods: Sequence[int], free: Left) -> set[Left]:
+    """What the pods can leave on the nodes, taken in their order; empty where one finds no node."""
+    states = {free}
+    for pod in pods:
+        states = {
+            tuple(sorted((*left[:at], room - pod, *left[at + 1 :])))
+            for left in states
+            for at, room in enumerate(left)
+            if room >= pod
+        } if pod else states  # fmt: skip
+    return states
+
+
+def gang_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:
+    """Replays the scheduler subgroup by subgroup, on every node that it could choose."""
+    order = sorted(
+        (i, f"{r.name}-{i}", at) for at, r in enumerate(roles) for i in range(r.replicas)
+    )
+    needed = [at for i, _, at in order if i < roles[at].minimum]
+    beyond = [at for i, _, at in order if i >= roles[at].minimum]
+    nothing = (0,) * len(roles)
+    states = {(nothing, free)}
+    for at in (*needed, *beyond):
+        tried = set()
+        for bound, left in states:
+            one_more = (*bound[:at], bound[at] + 1, *bound[at + 1 :])
+            after = placements(roles[at].pod_sizes, left)
+            tried |= {(one_more, rest) for rest in after} or {(bound, left)}
+        states = tried
+    minima = tuple(role.minimum for role in roles)
+    return {
+        bound if all(n >= least for n, least in zip(bound, minima, strict=True)) else nothing
+        for bound, _ in states
+    }
+
+
+def lone_pod_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:
+    """Every order of the pods, and every node for each, without a gang."""
+    replicas = [(r.name, i, r.pod_sizes) for r in roles for i in range(r.replicas)]
+    pods = frozenset((n, i, at, pod) for n, i, all_ in replicas for at, pod in enumerate(all_))
+    found, seen = set(), {(pods, free)}
+    queue = list(seen)
+    while queue:
+        waiting, left = queue.pop()
+        steps = {(waiting - {p}, after) for p in waiting for after in placements(p[3:], left)}
+        if not steps:
+            torn = [name for name, _ in {pod[:2] for pod in waiting}]
+            found.add(tuple(r.replicas - torn.count(r.name) for r in roles))
+        queue.extend(steps - seen)
+        seen |= steps
+    return found
+
+
+SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5)), max_size=2)
+
+
+@settings(max_examples=300, deadline=None)
+@given(services(st.integers(0, 4), most=2), FORMS, SMALL_POOLS)
+def test_no_outcome_beats_the_model(
+    roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
+) -> None:
+    model = capacity(roles, form, pools)
+    free = tuple(sorted(itertools.chain(*([pool.accelerators] * pool.nodes for pool in pools))))
+    if form is LITERAL:
+        roles = [replace(role, minimum=role.replicas) for role in roles]
+    outcomes = (lone_pod_outcomes if form is NONE else gang_outcomes)(roles, free)
+    running = tuple(model.running.values())
+    if model.exact:
+        assert outcomes == {running}
+    for outcome in outcomes:
+        assert all(n <= most for n, most in zip(outcome, running, strict=True))
+        assert model.status == "Full" or any(
+            n < role.replicas for n, role in zip(outcome, roles, strict=True)
+        )
