@@ -1,0 +1,244 @@
+"""A small Kubernetes client: any kind that the server knows, plain dicts in and out.
+
+It exists beside the official client because the tests need exact control of what is sent (strict
+field validation, server-side apply, other users) and none of the typed models.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import urllib3
+
+from e2e.harness.resources import Discovery, Object, Resource
+
+Objects = list[Object]
+T = TypeVar("T")
+
+FIELD_MANAGER = "fusioninfer-e2e"
+POLL_SECONDS = 0.1
+
+PATCH_TYPES = {
+    "apply": "application/apply-patch+yaml",
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+class ApiError(Exception):
+    """The API server's refusal: its HTTP status, reason, and message."""
+
+    def __init__(self, status: int, body: Object) -> None:
+        self.status = status
+        self.reason: str = body.get("reason", "")
+        self.body = body
+        super().__init__(f"{status} {self.reason}: {body.get('message', '')}")
+
+
+class Client:
+    """Requests to one API server in the name of one user.
+
+    Kinds are written `apiVersion/Kind` (`apps/v1/StatefulSet`, `v1/Pod`), or `Kind` alone where
+    only one group has it. The core group wins over others (Event).
+    """
+
+    def __init__(
+        self, server: str, authority: Path, token: str, *, impersonate: str | None = None
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        if impersonate is not None:
+            headers["Impersonate-User"] = impersonate
+        self.server = server
+        self._pool = urllib3.PoolManager(
+            ca_certs=str(authority),
+            headers=headers,
+            maxsize=16,  # tests create nodes and services from several threads
+            retries=False,
+            timeout=urllib3.Timeout(connect=5, read=60),
+        )
+        self._discovery = Discovery(
+            lambda path, accept: self.request("GET", path, headers={"Accept": accept})
+        )
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Object:
+        """Send one request and return the JSON answer.
+
+        Raises:
+            ApiError: If the server refuses.
+        """
+        sent = {**self._pool.headers, "Content-Type": "application/json", **(headers or {})}
+        url = f"{self.server}{path}"
+        if params:
+            url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
+        payload = None if body is None else json.dumps(body).encode()
+        answer = self._pool.request(method, url, body=payload, headers=sent)
+        try:
+            decoded: Object = json.loads(answer.data)
+        except ValueError:
+            decoded = {"message": answer.data.decode(errors="replace")}
+        if answer.status >= 400:
+            raise ApiError(answer.status, decoded)
+        return decoded
+
+    def resource(self, kind: str) -> Resource:
+        """Where the objects of a kind are; LookupError if the server has no such kind."""
+        return self._discovery.find(kind)
+
+    def apply(
+        self,
+        manifests: Iterable[Mapping[str, Any]],
+        *,
+        namespace: str | None = None,
+        strict: bool = True,
+    ) -> Objects:
+        """Server-side apply, in order; return the objects as the server stores them.
+
+        Args:
+            manifests: Whole objects.
+            namespace: For those that name none and belong in one.
+            strict: Refuse fields that the server does not know instead of dropping them.
+        """
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        params["fieldValidation"] = "Strict" if strict else "Ignore"
+        return [
+            self.request(
+                "PATCH",
+                self._path_of(manifest, namespace, named=True),
+                manifest,
+                params=params,
+                headers={"Content-Type": PATCH_TYPES["apply"]},
+            )
+            for manifest in manifests
+        ]
+
+    def create(
+        self, manifest: Mapping[str, Any], *, namespace: str | None = None, strict: bool = True
+    ) -> Object:
+        """Create one object; its name may be a generateName."""
+        params = {"fieldManager": FIELD_MANAGER}
+        params["fieldValidation"] = "Strict" if strict else "Ignore"
+        path = self._path_of(manifest, namespace, named=False)
+        return self.request("POST", path, manifest, params=params)
+
+    def _path_of(self, manifest: Mapping[str, Any], namespace: str | None, *, named: bool) -> str:
+        resource = self.resource(f"{manifest['apiVersion']}/{manifest['kind']}")
+        meta = manifest["metadata"]
+        name = meta["name"] if named else None
+        own_namespace = meta.get("namespace", namespace)
+        if resource.namespaced and own_namespace is None:
+            raise ValueError(f"{resource.kind} {meta.get('name')} needs a namespace")
+        return resource.path(name, own_namespace)
+
+    def get(self, kind: str, name: str, namespace: str | None = None) -> Object:
+        """Read one object; ApiError 404 if it is not there."""
+        return self.request("GET", self.resource(kind).path(name, namespace))
+
+    def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
+        """Whether the object is there."""
+        try:
+            self.get(kind, name, namespace)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    def list(self, kind: str, namespace: str | None = None, selector: str | None = None) -> Objects:
+        """Read all objects of a kind, everywhere or in one namespace, sorted by name."""
+        params = {"labelSelector": selector} if selector else None
+        resource = self.resource(kind)
+        found = self.request("GET", resource.path(None, namespace), params=params)["items"]
+        # Items of a list carry no kind of their own; a manifest does, and so do those from get().
+        typed = [{"apiVersion": resource.api_version, "kind": resource.kind, **i} for i in found]
+        return sorted(typed, key=lambda item: str(item["metadata"]["name"]))
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        patch: Any,
+        namespace: str | None = None,
+        *,
+        patch_type: str = "merge",
+        subresource: str | None = None,
+    ) -> Object:
+        """Change one object, by a merge patch or another of PATCH_TYPES."""
+        return self.request(
+            "PATCH",
+            self.resource(kind).path(name, namespace, subresource),
+            patch,
+            params={"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"},
+            headers={"Content-Type": PATCH_TYPES[patch_type]},
+        )
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        propagation: str = "Background",
+        now: bool = False,
+    ) -> None:
+        """Delete one object if it is there; `now` leaves it no grace period."""
+        options: Object = {"propagationPolicy": propagation}
+        if now:
+            options["gracePeriodSeconds"] = 0
+        try:
+            self.request("DELETE", self.resource(kind).path(name, namespace), options)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def pods(self, namespace: str, selector: str | None = None) -> Objects:
+        """The pods of a namespace, sorted by name."""
+        return self.list("v1/Pod", namespace, selector)
+
+    def bound(self, namespace: str, selector: str | None = None) -> Objects:
+        """The pods that have a node."""
+        return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
+
+    def wait(
+        self,
+        predicate: Callable[[], T],
+        timeout: float = 30,
+        message: str | Callable[[], object] = "",
+    ) -> T:
+        """Call `predicate` until what it returns is true, and return that.
+
+        What is not there yet (404) counts as not yet true.
+
+        Raises:
+            TimeoutError: With `message` (called only then, to say how things stand) and the last
+                value or refusal.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            last: object
+            try:
+                value = predicate()
+                if value:
+                    return value
+                last = value
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                last = error
+            if time.monotonic() >= deadline:
+                said = message() if callable(message) else message
+                raise TimeoutError(f"not within {timeout:g} s: {said} (last seen: {last!r:.2000})")
+            time.sleep(POLL_SECONDS)

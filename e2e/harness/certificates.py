@@ -1,0 +1,95 @@
+"""A certificate authority for one cluster, and the one server certificate that all of it uses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+LIFETIME = dt.timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files in PEM form.
+
+    Attributes:
+        authority: What clients and the API server's webhook calls trust.
+        directory: Holds tls.crt and tls.key for 127.0.0.1, the names that webhook servers expect.
+        token_key: Signs the tokens of service accounts.
+    """
+
+    authority: Path
+    directory: Path
+    token_key: Path
+
+    @property
+    def certificate(self) -> Path:
+        """The server certificate."""
+        return self.directory / "tls.crt"
+
+    @property
+    def key(self) -> Path:
+        """The key of the server certificate."""
+        return self.directory / "tls.key"
+
+
+def create_certificates(directory: Path) -> Certificates:
+    """Make new ones, valid for some days."""
+    directory.mkdir()
+    made = Certificates(directory / "ca.crt", directory, directory / "token.key")
+    now = dt.datetime.now(dt.timezone.utc)
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fusioninfer-e2e")])
+    authority = (
+        _builder(now)
+        .subject_name(authority_name)
+        .issuer_name(authority_name)
+        .public_key(authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    server_key = ec.generate_private_key(ec.SECP256R1())
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    server = (
+        _builder(now)
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]))
+        .issuer_name(authority_name)
+        .public_key(server_key.public_key())
+        .add_extension(
+            x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False
+        )
+        .sign(authority_key, hashes.SHA256())
+    )
+    made.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    made.certificate.write_bytes(server.public_bytes(serialization.Encoding.PEM))
+    _write_key(made.key, server_key)
+    _write_key(made.token_key, rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    return made
+
+
+def _builder(now: dt.datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .serial_number(x509.random_serial_number())
+        # A little in the past: a clock that was set back since does not make it invalid.
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + LIFETIME)
+    )
+
+
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )

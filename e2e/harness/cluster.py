@@ -1,0 +1,233 @@
+"""A Kubernetes cluster on loopback, made of the real programs and fake nodes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from e2e.harness import components as parts
+from e2e.harness.api import Client
+from e2e.harness.certificates import create_certificates
+from e2e.harness.control_plane import (
+    prepare,
+    start_api_server,
+    start_controller_manager,
+    start_etcd,
+)
+from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.nodes import node
+from e2e.harness.processes import Programs, free_ports
+
+LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
+"""Names a folder that keeps the logs of every cluster; without it they go with the cluster."""
+
+
+class Cluster(Client):
+    """A running cluster: a client in the name of its administrator, and its life.
+
+    Use it as a context manager. Leaving the context ends every program by its process id; a
+    watchdog does so if this process is killed.
+    """
+
+    def __init__(
+        self,
+        components: Collection[str] = parts.COMPONENTS,
+        *,
+        schedule_period: str = "200ms",
+        lws: str = "lws-0.9",
+    ) -> None:
+        """Decide what will run; nothing is started yet.
+
+        Args:
+            components: Which of COMPONENTS to start beside etcd, API server and controllers.
+            schedule_period: How often Volcano looks at the whole cluster.
+            lws: Which LWS of the tool catalog to run.
+        """
+        unknown = set(components) - parts.COMPONENTS
+        if unknown:
+            raise ValueError(f"no components {sorted(unknown)}: {sorted(parts.COMPONENTS)}")
+        self.components = frozenset(components)
+        self.startup_seconds = 0.0
+        self._schedule_period = schedule_period
+        self._lws = lws
+        self._counter = itertools.count(1)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Cluster:
+        started = time.monotonic()
+        with ExitStack() as stack:
+            self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
+            stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            self._ports = iter(free_ports(7))
+            certificates = create_certificates(self.directory / "certificates")
+            self._plane = prepare(self.directory, certificates, next(self._ports))
+            super().__init__(
+                self._plane.server, certificates.authority, self._plane.tokens["admin"]
+            )
+            self.programs = Programs(self._log_directory(), remove=[self.directory])
+            stack.enter_context(self.programs)
+            self._start()
+            self._stack = stack.pop_all()  # all went well: what was begun ends with close()
+        self.startup_seconds = time.monotonic() - started
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all programs and remove all files; a second call does nothing."""
+        self._stack.close()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Path of the administrator's kubeconfig."""
+        return self._plane.kubeconfig("admin")
+
+    def _log_directory(self) -> Path:
+        kept = os.environ.get(LOGS_VARIABLE)
+        folder = Path(kept).resolve() / self.directory.name if kept else self.directory / "logs"
+        folder.mkdir(parents=True)
+        return folder
+
+    def _take_ports(self, count: int) -> list[int]:
+        return list(itertools.islice(self._ports, count))
+
+    def _start(self) -> None:
+        plane, programs = self._plane, self.programs
+        etcd = start_etcd(programs, self.directory, *self._take_ports(2))
+        start_api_server(programs, plane, etcd)
+        start_controller_manager(programs, plane)
+        self._install_kinds()
+        waits: list[parts.Ready] = []
+        if parts.LWS in self.components:
+            ports = self._take_ports(2)
+            waits.append(parts.start_lws(programs, plane, self, ports, self._lws))
+        if parts.VOLCANO in self.components:
+            ports, period = self._take_ports(1), self._schedule_period
+            waits.append(parts.start_volcano(programs, plane, self, ports, period))
+        if parts.KUBE_SCHEDULER in self.components:
+            waits.append(parts.start_kube_scheduler(programs, plane))
+        if parts.KWOK in self.components:
+            waits.append(parts.start_kwok(programs, plane, self._take_ports(1)))
+        for wait in waits:
+            wait()
+        self._wait_for_account("default")
+        programs.check()
+
+    def _install_kinds(self) -> None:
+        definitions = parts.custom_resource_definitions()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self.create, definitions))
+
+        def missing() -> list[str]:
+            stored = self.list("CustomResourceDefinition")
+            return [
+                d["metadata"]["name"]
+                for d in stored
+                if not any(
+                    c["type"] == "Established" and c["status"] == "True"
+                    for c in d.get("status", {}).get("conditions", ())
+                )
+            ]
+
+        self.wait(lambda: not missing(), message=missing)
+
+    def _wait_for_account(self, namespace: str) -> None:
+        # Admission refuses pods in a namespace until its default ServiceAccount is there.
+        self.wait(
+            lambda: self.exists("v1/ServiceAccount", "default", namespace),
+            message=lambda: f"ServiceAccount default in {namespace}\n{self.log_tails()}",
+        )
+
+    def log_tails(self, lines: int = 25) -> str:
+        """The end of every program's log, for a failure's report."""
+        return "\n".join(f"--- {p.name}\n{p.tail(lines)}" for p in self.programs.running.values())
+
+    def new_namespace(self, prefix: str = "e2e") -> str:
+        """Create a namespace that nothing else uses and wait until pods can be made there."""
+        name = f"{prefix}-{next(self._counter)}-{secrets.token_hex(2)}"
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self._wait_for_account(name)
+        return name
+
+    def delete_namespace(self, name: str, timeout: float = 60) -> None:
+        """Delete a namespace and wait until its pods are gone and hold no GPUs any more."""
+        self.delete("v1/Namespace", name)
+        self.wait(lambda: not self.pods(name), timeout, lambda: f"pods left in {name}")
+
+    def kubeconfig_for(self, subject: str) -> Path:
+        """Write a kubeconfig for someone else.
+
+        Args:
+            subject: `system:serviceaccount:NAMESPACE:NAME` gets a token of that account from the
+                API server; any other name is impersonated, and has the rights bound to it.
+        """
+        token, impersonate = self._identity(subject)
+        return write_kubeconfig(
+            self.directory / f"{next(self._counter)}.kubeconfig",
+            server=self.server,
+            authority=self._plane.certificates.authority,
+            token=token,
+            impersonate=impersonate,
+        )
+
+    def client_for(self, subject: str) -> Client:
+        """A client in the name of someone else; see `kubeconfig_for`."""
+        token, impersonate = self._identity(subject)
+        authority = self._plane.certificates.authority
+        return Client(self.server, authority, token, impersonate=impersonate)
+
+    def _identity(self, subject: str) -> tuple[str, str | None]:
+        if not subject.startswith("system:serviceaccount:"):
+            return self._plane.tokens["admin"], subject
+        namespace, name = subject.split(":")[2:]
+        path = self.resource("v1/ServiceAccount").path(name, namespace, "token")
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        return str(self.request("POST", path, request)["status"]["token"]), None
+
+    def add_nodes(
+        self,
+        count: int,
+        gpus: int = 8,
+        *,
+        accelerator: str = "nvidia.com/gpu",
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Mapping[str, str]] = (),
+        prefix: str = "node",
+    ) -> list[str]:
+        """Add ready nodes with that many accelerators each; return their names."""
+        names = [f"{prefix}-{next(self._counter)}" for _ in range(count)]
+        made = [node(name, gpus, accelerator, labels or {}, taints) for name in names]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self.create, made))
+        return names
+
+    def remove_nodes(self, names: Iterable[str], *, evict: bool = True) -> None:
+        """Take nodes away.
+
+        Args:
+            names: Those that are gone already are passed over.
+            evict: End their pods at once, as the pod garbage collector does after a minute.
+        """
+        gone = set(names)
+        for name in gone:
+            self.delete("v1/Node", name)
+        if evict:
+            for pod in self.list("v1/Pod"):
+                if pod["spec"].get("nodeName") in gone:
+                    meta = pod["metadata"]
+                    self.delete("v1/Pod", meta["name"], meta["namespace"], now=True)

@@ -1,0 +1,191 @@
+"""The programs that act on our objects, each optional: LWS, Volcano, the default scheduler, kwok.
+
+Every start function returns at once with a function that waits until the program is at work, so
+that they come up side by side.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from e2e.catalog import manifests, program
+from e2e.harness.api import Client
+from e2e.harness.control_plane import ControlPlane, wait_http
+from e2e.harness.processes import LOOPBACK, Programs
+from e2e.harness.resources import Object
+from e2e.harness.stages import write_stages
+
+LWS, VOLCANO, KUBE_SCHEDULER, KWOK = "lws", "volcano", "kube-scheduler", "kwok"
+COMPONENTS = frozenset({LWS, VOLCANO, KUBE_SCHEDULER, KWOK})
+
+POD_ADDRESSES = "127.64.0.1/12"
+"""Pods get loopback addresses: an endpoint picker that scrapes them talks to this machine only, and
+a test can put a real server there."""
+
+SCHEDULER_CONFIG: Object = {
+    "actions": "enqueue, allocate, backfill",
+    # Without proportion and capacity: they need the queue controller, which does not run here.
+    "tiers": [
+        {"plugins": [{"name": "priority"}, {"name": "gang"}, {"name": "conformance"}]},
+        {
+            "plugins": [
+                {"name": "overcommit"},
+                {"name": "drf"},
+                {"name": "predicates"},
+                {"name": "nodeorder"},
+                {"name": "binpack"},
+            ]
+        },
+    ],
+}
+
+Ready = Callable[[], None]
+
+
+def start_lws(
+    programs: Programs, plane: ControlPlane, api: Client, ports: list[int], tool: str
+) -> Ready:
+    """Start the LeaderWorkerSet manager with its real webhooks on loopback."""
+    webhook_port, health_port = ports
+    config = {
+        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        # Its own certificates are for a Service inside the cluster.
+        "internalCertManagement": {"enable": False},
+        "webhook": {
+            "host": LOOPBACK,
+            "port": webhook_port,
+            "certDir": str(plane.certificates.directory),
+        },
+        "health": {"healthProbeBindAddress": f"{LOOPBACK}:{health_port}"},
+        "metrics": {"bindAddress": "0"},
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"qps": 1000, "burst": 2000},
+    }
+    path = plane.directory / "lws.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    started = programs.start(
+        "lws",
+        [program(tool, "lws"), f"--config={path}", f"--kubeconfig={plane.kubeconfig('lws')}"],
+    )
+
+    def ready() -> None:
+        wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
+        # Any answer means that the webhook server speaks TLS with our certificate.
+        wait_http(
+            started,
+            f"https://{LOOPBACK}:{webhook_port}/",
+            authority=plane.certificates.authority,
+            accept=range(200, 500),
+        )
+        # Last: a webhook that is registered before it answers would refuse every pod.
+        authority = plane.certificates.authority.read_bytes()
+        api.apply(_webhooks(tool, f"https://{LOOPBACK}:{webhook_port}", authority))
+
+    return ready
+
+
+def start_volcano(
+    programs: Programs, plane: ControlPlane, api: Client, ports: list[int], period: str
+) -> Ready:
+    """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here."""
+    (health_port,) = ports
+    path = plane.directory / "volcano.yaml"
+    path.write_text(yaml.safe_dump(SCHEDULER_CONFIG), encoding="utf-8")
+    started = programs.start(
+        "volcano",
+        [
+            program("volcano", "vc-scheduler"),
+            f"--kubeconfig={plane.kubeconfig('volcano')}",
+            f"--scheduler-conf={path}",
+            f"--schedule-period={period}",
+            "--scheduler-name=volcano",
+            "--leader-elect=false",
+            "--enable-healthz=true",
+            f"--healthz-address={LOOPBACK}:{health_port}",
+            "--cache-dumper=false",
+            "--plugins-dir=",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+            "-v=2",  # at 3 the log alone keeps a core busy
+        ],
+    )
+
+    def ready() -> None:
+        wait_http(started, f"http://{LOOPBACK}:{health_port}/healthz")
+        api.wait(lambda: api.get("Queue", "default"), message="Volcano's default queue")
+        opened = {"status": {"state": "Open"}}
+        api.patch("Queue", "default", opened, subresource="status")
+
+    return ready
+
+
+def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
+    """Start the default scheduler, for pods that are in no gang."""
+    started = programs.start(
+        "kube-scheduler",
+        [
+            program("kubernetes", "kube-scheduler"),
+            f"--kubeconfig={plane.kubeconfig('kube-scheduler')}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+        ],
+    )
+    return started.check  # it serves nothing that could be asked; pods wait until it is up
+
+
+def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Ready:
+    """Start kwok, which plays the kubelets of all nodes."""
+    (port,) = ports
+    stages = write_stages(plane.directory / "stages.yaml")
+    started = programs.start(
+        "kwok",
+        [
+            program("kwok", "kwok"),
+            f"--kubeconfig={plane.kubeconfig('kwok')}",
+            f"--config={stages}",
+            "--manage-all-nodes=true",
+            f"--node-ip={LOOPBACK}",
+            f"--cidr={POD_ADDRESSES}",
+            f"--server-address={LOOPBACK}:{port}",
+        ],
+    )
+    return lambda: wait_http(started, f"http://{LOOPBACK}:{port}/healthz")
+
+
+def custom_resource_definitions() -> list[Object]:
+    """All kinds that the generated objects may have, whether or not their programs run."""
+    tools = ("lws-0.9", "volcano", "epp-1.5", "gateway-api")
+    files = [file for name in tools for file in manifests(name, "crds")]
+    documents = [d for f in files for d in yaml.safe_load_all(f.read_text(encoding="utf-8"))]
+    return [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
+
+
+def _webhooks(tool: str, url: str, authority: bytes) -> list[Object]:
+    """Point the webhook configurations that LWS ships at the manager on this machine."""
+    (file,) = manifests(tool, "webhooks")
+    documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    configurations = [d for d in documents if d]
+    for configuration in configurations:
+        configuration["metadata"]["name"] = f"lws-{configuration['metadata']['name']}"
+        for webhook in configuration["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {
+                "url": f"{url}{path}",
+                "caBundle": base64.b64encode(authority).decode(),
+            }
+            if webhook["rules"][0]["resources"] == ["pods"]:
+                # What upstream's kustomization adds: without it the webhook sees every pod.
+                webhook["objectSelector"] = {
+                    "matchExpressions": [
+                        {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
+                    ]
+                }
+    return configurations

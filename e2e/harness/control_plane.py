@@ -1,0 +1,181 @@
+"""etcd, the API server and the controller manager: the parts that every cluster has."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+import urllib3
+
+from e2e.catalog import program
+from e2e.harness.certificates import Certificates
+from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, Programs
+
+USERS = ("admin", "kube-controller-manager", "kube-scheduler", "kwok", "lws", "volcano")
+"""Each program has a name of its own, so that managed fields and logs say who did what. All of them
+may do everything: the tests are about the rights of what we generate, not of the platform."""
+
+CONTROLLERS = (
+    "clusterrole-aggregation-controller",
+    "deployment-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "statefulset-controller",
+)
+"""Those that our objects need. Without endpointslice: pods have loopback addresses (see kwok in
+components.py), which EndpointSlices do not allow. Without node-lifecycle: fake nodes send no
+heartbeats, and tests that lose a node say so themselves."""
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """What the other parts need to know to join.
+
+    Attributes:
+        directory: For the files of this cluster.
+        server: URL of the API server.
+        tokens: User name -> bearer token.
+    """
+
+    directory: Path
+    server: str
+    certificates: Certificates
+    tokens: dict[str, str]
+
+    def kubeconfig(self, user: str) -> Path:
+        """The kubeconfig file of one of USERS."""
+        path = self.directory / f"{user}.kubeconfig"
+        if not path.exists():
+            write_kubeconfig(
+                path,
+                server=self.server,
+                authority=self.certificates.authority,
+                token=self.tokens[user],
+            )
+        return path
+
+
+def prepare(directory: Path, certificates: Certificates, port: int) -> ControlPlane:
+    """Decide on users and tokens before anything runs."""
+    tokens = {user: secrets.token_urlsafe(24) for user in USERS}
+    lines = [f'{token},{user},{user},"system:masters"' for user, token in tokens.items()]
+    tokens_file = directory / "tokens.csv"
+    tokens_file.touch(mode=0o600)
+    tokens_file.write_text("\n".join(lines), encoding="utf-8")
+    return ControlPlane(directory, f"https://{LOOPBACK}:{port}", certificates, tokens)
+
+
+def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
+    """Start etcd, wait until it answers, and return its URL."""
+    url, peer = f"http://{LOOPBACK}:{client_port}", f"http://{LOOPBACK}:{peer_port}"
+    started = programs.start(
+        "etcd",
+        [
+            program("etcd", "etcd"),
+            f"--data-dir={directory / 'etcd'}",
+            f"--listen-client-urls={url}",
+            f"--advertise-client-urls={url}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",  # nothing here outlives a power cut
+            "--log-level=warn",
+        ],
+    )
+    wait_http(started, f"{url}/health")
+    return url
+
+
+def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
+    """Start the API server and wait until it is ready, its built-in roles included."""
+    certificates = plane.certificates
+    started = programs.start(
+        "kube-apiserver",
+        [
+            program("kubernetes", "kube-apiserver"),
+            f"--etcd-servers={etcd}",
+            f"--bind-address={LOOPBACK}",
+            f"--advertise-address={LOOPBACK}",
+            # The Service `kubernetes` cannot have a loopback endpoint; nobody here looks for it.
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={plane.server.rsplit(':', 1)[1]}",
+            f"--tls-cert-file={certificates.certificate}",
+            f"--tls-private-key-file={certificates.key}",
+            "--authorization-mode=RBAC",
+            f"--token-auth-file={plane.directory / 'tokens.csv'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={certificates.token_key}",
+            f"--service-account-signing-key-file={certificates.token_key}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--allow-privileged=true",
+            # Its counterpart that takes the taint off again is the node-lifecycle controller.
+            "--disable-admission-plugins=TaintNodesByCondition",
+            "--enable-priority-and-fairness=false",
+            "--profiling=false",
+        ],
+    )
+    authority, token = certificates.authority, plane.tokens["admin"]
+    wait_http(started, f"{plane.server}/readyz", authority=authority, token=token)
+
+
+def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
+    """Start the controllers; they are at work when the first default ServiceAccount appears."""
+    programs.start(
+        "kube-controller-manager",
+        [
+            program("kubernetes", "kube-controller-manager"),
+            f"--kubeconfig={plane.kubeconfig('kube-controller-manager')}",
+            f"--controllers={','.join(CONTROLLERS)}",
+            f"--service-account-private-key-file={plane.certificates.token_key}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            # The default of 20 requests a second makes a hundred replicas take minutes.
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+            "--concurrent-statefulset-syncs=20",
+        ],
+    )
+
+
+def wait_http(
+    started: Program,
+    url: str,
+    *,
+    authority: Path | None = None,
+    token: str = "",
+    accept: Container[int] = (200,),
+    timeout: float = 60,
+) -> None:
+    """Wait until a GET is answered with one of the status codes in `accept`.
+
+    Raises:
+        ProgramFailedError: If the program ends first, or the time is up.
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    deadline = time.monotonic() + timeout
+    with urllib3.PoolManager(
+        ca_certs=str(authority) if authority else None, headers=headers, retries=False, timeout=5
+    ) as pool:
+        last: object = "no answer"
+        while time.monotonic() < deadline:
+            started.check()
+            try:
+                answer = pool.request("GET", url)
+            except urllib3.exceptions.HTTPError as error:
+                last = error
+            else:
+                if answer.status in accept:
+                    return
+                last = f"{answer.status} {answer.data.decode(errors='replace')}"
+            time.sleep(0.05)
+    raise ProgramFailedError(
+        f"{started.name} was not ready in {timeout:g} s: {last}; its log ends:\n{started.tail()}"
+    )

@@ -1,0 +1,143 @@
+"""Run a real endpoint picker against the cluster, with the rights of its ServiceAccount only."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import grpc
+import urllib3
+
+from e2e.catalog import program
+from e2e.harness.cluster import Cluster
+from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
+
+HEALTH_METHOD = "/grpc.health.v1.Health/Check"
+SERVING = b"\x08\x01"
+"""The encoded answer `status: SERVING`. The request is an empty message, which is no bytes at all:
+so the health service needs no generated code, whose protobuf version would have to be the one that
+Pulumi's SDK allows."""
+
+
+class EndpointPicker:
+    """One picker process; use it as a context manager.
+
+    Entering starts it and returns at once. `wait_serving` raises if it refuses its configuration.
+
+    Attributes:
+        grpc_port: External processing.
+        health_port: gRPC health.
+        metrics_port: Prometheus metrics.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        version: str,
+        namespace: str,
+        pool: str,
+        account: str,
+        config: str,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """Decide what will run.
+
+        Args:
+            cluster: Where the pool is.
+            version: `1.2` or `1.5`: the tool `epp-VERSION`.
+            namespace: That of the pool and of the account.
+            pool: Name of the InferencePool.
+            account: Name of the ServiceAccount whose token the picker gets.
+            config: The EndpointPickerConfig, as the text of its file.
+            arguments: More flags, or others: a later flag wins.
+        """
+        self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
+        self._cluster = cluster
+        self._tool = f"epp-{version}"
+        self._namespace = namespace
+        self._pool = pool
+        self._account = account
+        self._config = config
+        self._arguments = arguments
+        self._program: Program | None = None
+
+    def __enter__(self) -> EndpointPicker:
+        name = f"{self._tool}-{self._namespace}-{self._pool}-{self.grpc_port}"
+        config = self._cluster.directory / f"{name}.yaml"
+        config.write_text(self._config, encoding="utf-8")
+        subject = f"system:serviceaccount:{self._namespace}:{self._account}"
+        self._program = self._cluster.programs.start(
+            name,
+            [
+                program(self._tool, "epp"),
+                f"--pool-name={self._pool}",
+                f"--pool-namespace={self._namespace}",
+                f"--config-file={config}",
+                f"--grpc-port={self.grpc_port}",
+                f"--grpc-health-port={self.health_port}",
+                f"--metrics-port={self.metrics_port}",
+                "--secure-serving=false",
+                # Authenticated metrics need a ClusterRole, which is not ours to generate.
+                "--metrics-endpoint-auth=false",
+                "--tracing=false",
+                *self._arguments,
+            ],
+            env={"KUBECONFIG": str(self._cluster.kubeconfig_for(subject))},
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cluster.programs.stop(self.program.name)
+
+    @property
+    def program(self) -> Program:
+        """The running process, with its log."""
+        if self._program is None:
+            raise ValueError("the picker is started by entering its context")
+        return self._program
+
+    def is_serving(self) -> bool:
+        """Whether its health service says SERVING: it has synchronized with its pool."""
+        with grpc.insecure_channel(f"{LOOPBACK}:{self.health_port}") as channel:
+            check: Any = channel.unary_unary(HEALTH_METHOD)
+            try:
+                return bytes(check(b"", timeout=2)) == SERVING
+            except grpc.RpcError:
+                return False
+
+    def wait_serving(self, timeout: float = 30) -> None:
+        """Wait until it is serving.
+
+        Raises:
+            ProgramFailedError: If it ends first (a refused configuration), or the time is up.
+        """
+        deadline = time.monotonic() + timeout
+        while not self.is_serving():
+            self.program.check()
+            if time.monotonic() >= deadline:
+                raise ProgramFailedError(
+                    f"{self.program.name} did not serve in {timeout:g} s; "
+                    f"its log ends:\n{self.program.tail()}"
+                )
+            time.sleep(0.1)
+
+    def metrics(self) -> str:
+        """Its metrics, in Prometheus text form."""
+        url = f"http://{LOOPBACK}:{self.metrics_port}/metrics"
+        with urllib3.PoolManager(retries=False, timeout=5) as pool:
+            return pool.request("GET", url).data.decode()
+
+    def ready_pods(self) -> int:
+        """How many ready pods it says its pool has; 0 while it says nothing."""
+        pattern = r"^inference_pool_ready_pods\{[^}]*\} (\S+)$"
+        match = re.search(pattern, self.metrics(), re.MULTILINE)
+        return int(float(match.group(1))) if match else 0

@@ -1,0 +1,98 @@
+"""Find the URL of any kind that an API server knows, custom resources included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+Object = dict[str, Any]
+
+ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""The aggregated form: two requests tell everything, instead of one for each group version."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Where the objects of one kind are found."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def path(self, name: str | None, namespace: str | None, subresource: str | None = None) -> str:
+        """URL path of one object, or of the collection if there is no name."""
+        parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", quote(namespace)]
+        parts.append(self.plural)
+        if name is not None:
+            if self.namespaced and namespace is None:
+                raise ValueError(f"{self.kind} {name} needs a namespace")
+            parts.append(quote(name))
+        if subresource is not None:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+class Discovery:
+    """What the server said about its kinds, asked again for kinds not yet seen."""
+
+    def __init__(self, fetch: Callable[[str, str], Object]) -> None:
+        """`fetch` reads a path with an Accept header."""
+        self._fetch = fetch
+        self._known: dict[str, Resource] = {}
+        self._ambiguous: dict[str, list[str]] = {}
+
+    def find(self, kind: str) -> Resource:
+        """Return where the objects of a kind are.
+
+        Args:
+            kind: `apiVersion/Kind`, or `Kind` alone where only one group has it. The core group
+                wins over others (Event), the preferred version over older ones.
+
+        Raises:
+            LookupError: If the server has no such kind, or several groups do.
+        """
+        if kind not in self._known and kind not in self._ambiguous:
+            self._refresh()
+        if kind in self._known:
+            return self._known[kind]
+        if kind in self._ambiguous:
+            raise LookupError(f"{kind} is one of {', '.join(self._ambiguous[kind])}: say which")
+        raise LookupError(f"the API server has no kind {kind}")
+
+    def _refresh(self) -> None:
+        known: dict[str, Resource] = {}
+        by_kind: dict[str, list[Resource]] = {}
+        for root in ("/api", "/apis"):
+            for group in self._fetch(root, ACCEPT)["items"]:
+                preferred: dict[str, Resource] = {}
+                for resource in _resources(group):
+                    known[f"{resource.api_version}/{resource.kind}"] = resource
+                    preferred.setdefault(resource.kind, resource)
+                for kind, resource in preferred.items():
+                    by_kind.setdefault(kind, []).append(resource)
+        self._ambiguous = {}
+        for kind, candidates in by_kind.items():
+            if len(candidates) == 1 or "/" not in candidates[0].api_version:
+                known[kind] = candidates[0]
+            else:
+                self._ambiguous[kind] = [f"{c.api_version}/{kind}" for c in candidates]
+        self._known = known
+
+
+def _resources(group: Object) -> list[Resource]:
+    group_name = group.get("metadata", {}).get("name", "")
+    return [
+        Resource(
+            api_version=f"{group_name}/{version['version']}".lstrip("/"),
+            kind=entry["responseKind"]["kind"],
+            plural=entry["resource"],
+            namespaced=entry["scope"] == "Namespaced",
+        )
+        for version in group["versions"]
+        for entry in version.get("resources", ())
+    ]

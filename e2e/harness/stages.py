@@ -1,0 +1,75 @@
+"""What happens to a pod after it was bound to a fake node: kwok's stages, chosen pod by pod.
+
+A pod says what shall become of it by the label or annotation BEHAVIOUR; without it, it becomes
+ready at once. DELAY holds back a slow pod (`5s`; three seconds if absent).
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.catalog import manifests
+from e2e.harness.resources import Object
+
+BEHAVIOUR = "e2e.fusioninfer.io/behaviour"
+DELAY = "e2e.fusioninfer.io/delay"
+
+READY = "ready"
+SLOW = "slow"
+FAILING = "failing"
+"""Ends with phase Failed, like an evicted pod."""
+CRASHING = "crashing"
+"""Has a container that restarted once and is in CrashLoopBackOff."""
+UNPULLABLE = "unpullable"
+"""Has a node, but its image cannot be pulled."""
+
+SLOW_MILLISECONDS = 3000
+OWN_STAGES = Path(__file__).with_name("stages.yaml")
+
+
+def write_stages(path: Path) -> Path:
+    """Write kwok's configuration and return its path."""
+    upstream = {_name(s): s for file in manifests("kwok", "stages") for s in _documents(file)}
+    ready = upstream["pod-ready"]
+    slow = copy.deepcopy(ready)
+    slow["metadata"]["name"] = "pod-slow"
+    slow["spec"]["delay"] = {
+        "durationMilliseconds": SLOW_MILLISECONDS,
+        "durationFrom": {"expressionFrom": _value_of(DELAY)},
+    }
+    own = {_name(stage): stage for stage in _documents(OWN_STAGES)}
+    stages = [
+        upstream["node-initialize"],
+        upstream["pod-complete"],
+        upstream["pod-delete"],
+        _when(ready, "NotIn", SLOW, FAILING, CRASHING, UNPULLABLE),
+        _when(slow, "In", SLOW),
+        _when(own["pod-failing"], "In", FAILING),
+        _when(own["pod-crashing"], "In", CRASHING),
+        _when(own["pod-unpullable"], "In", UNPULLABLE),
+    ]
+    path.write_text(yaml.safe_dump_all(stages), encoding="utf-8")
+    return path
+
+
+def _when(stage: Object, operator: str, *behaviours: str) -> Object:
+    requirement = {"key": _value_of(BEHAVIOUR), "operator": operator, "values": list(behaviours)}
+    narrowed = copy.deepcopy(stage)
+    narrowed["spec"]["selector"]["matchExpressions"].append(requirement)
+    return narrowed
+
+
+def _value_of(key: str) -> str:
+    return f'.metadata.annotations["{key}"] // .metadata.labels["{key}"]'
+
+
+def _documents(path: Path) -> list[Any]:
+    return [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if d]
+
+
+def _name(stage: Object) -> str:
+    return str(stage["metadata"]["name"])
