@@ -1,0 +1,48 @@
+"""Every label, annotation and environment key that the library writes or reads.
+
+One place owns them, because a selector that differs from a label by one character selects nothing
+and nobody says so. The comment beside each key names who depends on it.
+"""
+
+from __future__ import annotations
+
+PREFIX = "fusioninfer.io/"
+
+# On every object and on every serving pod; read by the Service, the InferencePool, the PodGroup's
+# subGroupPolicy and by people (`kubectl get pods -l fusioninfer.io/service=...`).
+SERVICE = f"{PREFIX}service"
+COMPONENT_TYPE = f"{PREFIX}component-type"
+ROLE_NAME = f"{PREFIX}role-name"
+# An integer as text: Volcano orders the subgroups of a PodGroup by it.
+REPLICA_INDEX = f"{PREFIX}replica-index"
+# Hash of the role's pod templates; tells which pods are of which revision during a rollout.
+REVISION = f"{PREFIX}revision"
+
+OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, REVISION})
+
+# The only key by which the Volcano scheduler finds a pod's PodGroup (job_info.go, getJobID).
+GROUP_NAME = "scheduling.k8s.io/group-name"
+# Names the pod's task: minTaskMember never matches without it.
+TASK_SPEC = "volcano.sh/task-spec"
+# Read by Volcano's podgroup controller when it makes a PodGroup by itself (no gang of ours).
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
+
+LWS_PREFIX = "leaderworkerset.sigs.k8s.io/"
+# "0" on leaders, set by LeaderWorkerSet's pod webhook; also on the only pod of a size-1 group.
+LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
+LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
+LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}subgroup-exclusive-topology"
+# Written by LeaderWorkerSet itself on every pod; a user's value would be overwritten.
+LWS_OWNED_LABELS = frozenset(
+    LWS_PREFIX + key
+    for key in (
+        "name",
+        "worker-index",
+        "group-index",
+        "group-key",
+        "template-revision-hash",
+        "subgroup-index",
+        "subgroup-key",
+    )
+)

@@ -1,0 +1,87 @@
+"""Every Kubernetes name that is derived from a service's name, and how long it may be.
+
+Nothing here knows pydantic, plans or manifests: all rooms may ask it.
+"""
+
+from __future__ import annotations
+
+import re
+
+DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+DNS_LABEL_LIMIT = 63
+
+# A StatefulSet's pods carry `controller-revision-hash: <set>-<hash of up to 10 characters>`, and a
+# label value ends at 63 characters: a longer name passes admission and its pods never appear
+# (kubernetes#64023).
+STATEFUL_SET_LIMIT = 52
+
+
+def leader_worker_set(service: str, role: str, replica: int) -> str:
+    """Name of one replica's LeaderWorkerSet, and of its leader StatefulSet and headless Service."""
+    return f"{service}-{role}-{replica}"
+
+
+def task(role: str, replica: int) -> str:
+    """Volcano task of one replica: the key in `minTaskMember` and the pods' task-spec."""
+    return f"{role}-{replica}"
+
+
+def leader_pod(set_name: str, group: int = 0) -> str:
+    """Name of a group's leader pod, which is also the name of its worker StatefulSet."""
+    return f"{set_name}-{group}"
+
+
+def worker_pod(set_name: str, worker: int, group: int = 0) -> str:
+    """Name of a group's worker pod; workers count from 1."""
+    return f"{set_name}-{group}-{worker}"
+
+
+def pod_group(service: str) -> str:
+    """Name of the one PodGroup of a service."""
+    return service
+
+
+def serving_service(service: str) -> str:
+    """Name of the ClusterIP Service in front of a service that has no router."""
+    return service
+
+
+def endpoint_picker(service: str) -> str:
+    """Name of the endpoint picker's Deployment, Service, ServiceAccount, Role and RoleBinding."""
+    return f"{service}-epp"
+
+
+def endpoint_picker_config(service: str) -> str:
+    """Name of the endpoint picker's ConfigMap."""
+    return f"{service}-epp-config"
+
+
+def inference_pool(service: str) -> str:
+    """Name of the service's InferencePool."""
+    return f"{service}-pool"
+
+
+def http_route(service: str) -> str:
+    """Name of the service's HTTPRoute."""
+    return f"{service}-httproute"
+
+
+def gateway(service: str) -> str:
+    """Name of a managed Gateway."""
+    return f"{service}-gateway"
+
+
+def leader_worker_set_limit(size: int, groups: int = 1) -> int:
+    """Longest LeaderWorkerSet name whose pods can be created.
+
+    Args:
+        size: Pods in a group, the leader included.
+        groups: Groups of the set (`spec.replicas`).
+
+    Returns:
+        52 characters for single-pod groups; else 52 less the worker StatefulSet's suffix
+        `-<group>`, so 50 with a one-digit group index.
+    """
+    if size <= 1:
+        return STATEFUL_SET_LIMIT
+    return STATEFUL_SET_LIMIT - 1 - len(str(max(groups - 1, 0)))

@@ -1,0 +1,41 @@
+"""What a user may write: pydantic models and the only validator.
+
+Knows no Kubernetes kind but the pod template, and neither Pulumi nor a plan.
+"""
+
+from fusioninfer_pulumi.spec.load import load, loads
+from fusioninfer_pulumi.spec.role import (
+    ComponentType,
+    Launcher,
+    MultinodeArgs,
+    NetworkConfigArgs,
+    RestartPolicy,
+    RoleArgs,
+    StartupPolicy,
+    Strategy,
+    SubdomainPolicy,
+    SubGroupPolicyArgs,
+    SubGroupPolicyType,
+)
+from fusioninfer_pulumi.spec.scheduling import GangMode, GangPolicyArgs, SchedulingStrategyArgs
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+
+__all__ = [
+    "ComponentType",
+    "GangMode",
+    "GangPolicyArgs",
+    "InferenceServiceArgs",
+    "Launcher",
+    "MultinodeArgs",
+    "NetworkConfigArgs",
+    "RestartPolicy",
+    "RoleArgs",
+    "SchedulingStrategyArgs",
+    "StartupPolicy",
+    "Strategy",
+    "SubGroupPolicyArgs",
+    "SubGroupPolicyType",
+    "SubdomainPolicy",
+    "load",
+    "loads",
+]

@@ -1,0 +1,127 @@
+"""The base of every spec model and the field types that they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.outputs import is_output
+
+#: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
+MAX_COUNT = 10_000
+
+
+class SpecModel(BaseModel):
+    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        defer_build=True,
+        use_attribute_docstrings=True,
+        serialize_by_alias=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_spelling(cls, data: Any) -> Any:
+        """Refuses a key given in both spellings: one of the two would be lost in silence."""
+        if isinstance(data, Mapping):
+            for name, field in cls.model_fields.items():
+                if field.alias and field.alias != name and name in data and field.alias in data:
+                    raise PydanticCustomError(
+                        "two_spellings",
+                        f"{field.alias} and {name} are the same field; give it once",
+                    )
+        return data
+
+
+def _leaf_text(value: Any) -> Any:
+    if isinstance(value, str) or is_output(value):
+        return value
+    raise PydanticCustomError("string_type", "must be a string, got " + shown(value))
+
+
+def _label_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            problem = label_problem(key, item)
+            if problem:
+                raise PydanticCustomError("label", problem)
+    return value
+
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def key_problem(key: object) -> str | None:
+    """Says what is wrong with a label or annotation key, None when it is valid."""
+    if not isinstance(key, str):
+        return f"key {shown(key)} must be a string"
+    prefix, slash, name = key.rpartition("/")
+    valid = len(name) <= 63 and _LABEL_NAME.fullmatch(name) is not None
+    if slash:
+        valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
+    return None if valid else f"{shown(key)} is no valid Kubernetes label or annotation key"
+
+
+def label_problem(key: object, value: object) -> str | None:
+    """Says what is wrong with a label, None when Kubernetes takes it."""
+    problem = key_problem(key)
+    if problem:
+        return problem
+    if not isinstance(value, str):
+        return f"{key}: must be a string, got {shown(value)}"
+    if value and (len(value) > 63 or _LABEL_NAME.fullmatch(value) is None):
+        return f"{key}: {shown(value)} is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)"
+    return None
+
+
+#: Replicas, nodes: a whole number. `true`, `"2"` and `1.5` are none.
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+#: A name that becomes part of DNS-1035 names.
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+]
+
+#: A string that may be a pulumi Output.
+LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string"})]
+
+LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
+AnnotationMap = dict[str, LeafText]
+
+#: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase.
+PodTemplate = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "A Kubernetes PodTemplateSpec.",
+            "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}},
+            "required": ["spec"],
+            "additionalProperties": False,
+        }
+    ),
+]

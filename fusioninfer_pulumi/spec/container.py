@@ -1,0 +1,145 @@
+"""What a container of a pod template must hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi import quantity
+from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.outputs import contains_output, is_output
+from fusioninfer_pulumi.spec.problem import Problem
+
+Location = tuple[str | int, ...]
+
+_DNS_1123_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def container_problems(at: Location, container: Mapping[str, Any]) -> Iterator[Problem]:
+    """Checks one container.
+
+    Args:
+        at: Where it stands.
+        container: The container as in a pod template.
+
+    Yields:
+        Every problem.
+    """
+    name = container.get("name")
+    if not isinstance(name, str) or _DNS_1123_LABEL.fullmatch(name) is None:
+        yield Problem((*at, "name"), _wanted(name, "a DNS label (a-z 0-9 -, at most 63)"), name)
+    image = container.get("image")
+    if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
+        yield Problem((*at, "image"), _wanted(image, "an image reference"), image)
+    for key in ("command", "args"):
+        yield from _strings((*at, key), container.get(key))
+    yield from _env((*at, "env"), container.get("env"))
+    yield from _ports((*at, "ports"), container.get("ports"))
+    yield from _resources((*at, "resources"), container.get("resources"))
+
+
+def is_extended(resource: str) -> bool:
+    """Tells whether a resource name is an extended resource (a device, not cpu or memory)."""
+    domain, slash, _ = resource.rpartition("/")
+    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def _strings(at: Location, value: Any) -> Iterator[Problem]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Problem(at, _wanted(value, "a list of strings"), value)
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, str) and not is_output(item):
+            yield Problem(
+                (*at, index), f"must be a string, got {shown(item)}; quote it in YAML", item
+            )
+
+
+def _env(at: Location, value: Any) -> Iterator[Problem]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Problem(at, _wanted(value, "a list"), value)
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+            yield Problem((*at, index), "must be a mapping with a name")
+            continue
+        held = item.get("value")
+        if held is not None and not isinstance(held, str) and not is_output(held):
+            yield Problem(
+                (*at, index, "value"), f"must be a string, got {shown(held)}; quote it in YAML"
+            )
+
+
+def _ports(at: Location, value: Any) -> Iterator[Problem]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Problem(at, _wanted(value, "a list"), value)
+        return
+    for index, item in enumerate(value):
+        number = item.get("containerPort") if isinstance(item, Mapping) else None
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
+            yield Problem(
+                (*at, index, "containerPort"), _wanted(number, "an integer from 1 to 65535"), number
+            )
+
+
+def _resources(at: Location, resources: Any) -> Iterator[Problem]:
+    if resources is None:
+        return
+    if not isinstance(resources, Mapping):
+        yield Problem(at, _wanted(resources, "a mapping"), resources)
+        return
+    held: dict[str, Mapping[str, Any]] = {}
+    for key in ("limits", "requests"):
+        amounts = resources.get(key)
+        if amounts is None:
+            continue
+        if not isinstance(amounts, Mapping):
+            yield Problem((*at, key), _wanted(amounts, "a mapping"), amounts)
+            continue
+        held[key] = amounts
+        for name, amount in amounts.items():
+            yield from _amount((*at, key, str(name)), str(name), amount)
+    limits, requests = held.get("limits", {}), held.get("requests", {})
+    for name, amount in requests.items():
+        if is_extended(str(name)) and not contains_output(amount):
+            limit = limits.get(name)
+            if limit is None:
+                yield Problem((*at, "requests", name), "needs the same amount in limits")
+            elif str(limit) != str(amount):
+                yield Problem(
+                    (*at, "requests", name),
+                    f"must equal limits[{name}] ({limit}), got {shown(amount)}",
+                )
+
+
+def _amount(at: Location, name: str, amount: Any) -> Iterator[Problem]:
+    if is_output(amount):
+        yield Problem(at, LIFT, amount)
+        return
+    if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
+        yield Problem(at, _wanted(amount, "a Kubernetes quantity"), amount)
+        return
+    try:
+        parsed = quantity.parse(amount)
+    except ValueError:
+        yield Problem(
+            at, f"must be a Kubernetes quantity such as 8, 500m or 16Gi, got {shown(amount)}"
+        )
+        return
+    if parsed < 0:
+        yield Problem(at, f"must be at least 0, got {shown(amount)}", amount)
+    elif is_extended(name) and parsed != parsed.to_integral_value():
+        yield Problem(at, f"must be a whole number of devices, got {shown(amount)}", amount)
+
+
+def _wanted(value: Any, kind: str) -> str:
+    if value is None:
+        return f"is required: {kind}"
+    return LIFT if is_output(value) else f"must be {kind}, got {shown(value)}"

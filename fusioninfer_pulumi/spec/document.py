@@ -1,0 +1,170 @@
+"""One manifest document: validated, or with all its problems.
+
+A document that fails is repaired provisionally, by leaving out what was refused, so that the rules
+that relate several fields can still look at the rest: a user sees all problems at once.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from fusioninfer_pulumi.findings import Finding, error, errors, shown
+from fusioninfer_pulumi.spec.messages import findings_of, path
+from fusioninfer_pulumi.spec.rules import service_problems
+from fusioninfer_pulumi.spec.service import (
+    API_VERSION,
+    KIND,
+    SHAPE_ONLY,
+    InferenceServiceArgs,
+    InferenceServiceManifest,
+)
+
+_ROUNDS = 4
+_PLACEHOLDERS = {"componentType": "worker", "nodeCount": 1}
+# What other rules compare: a finding that rests on a provisional value of these is no finding.
+_STRUCTURE = {"name", "componentType", "component_type", "replicas", "multinode"}
+_ROLE = re.compile(r"roles\[(\d+)\]\.?(\w+)?(\.(?:spec|metadata)\b)?")
+_MINIMA = "schedulingStrategy.gangPolicy.minRoleReplicas"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of an input.
+
+    Attributes:
+        label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
+        args: The service, None when the document was refused.
+        findings: Problems of the document.
+        provisional: What remains of a refused document, None when nothing useful does.
+        doubtful: Fields of each role (by index) that had to be guessed in `provisional`.
+    """
+
+    label: str
+    args: InferenceServiceArgs | None
+    findings: tuple[Finding, ...] = ()
+    provisional: InferenceServiceArgs | None = None
+    doubtful: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    def believes(self, finding: Finding) -> bool:
+        """Tells whether a finding about `provisional` holds for what the user wrote."""
+        match = _ROLE.match(finding.path)
+        if match is not None:
+            guessed = self.doubtful.get(int(match[1]), frozenset())
+            if match[2] == "name":
+                return "name" not in guessed
+            # Inside a pod template nothing depends on counts or on the component type.
+            return not guessed or match[3] is not None
+        if finding.path.startswith(_MINIMA) and self.provisional is not None:
+            named = finding.path[len(_MINIMA) :].strip(".[]")
+            indexes = [i for i, role in enumerate(self.provisional.roles) if role.name == named]
+            if indexes:
+                return not any(index in self.doubtful for index in indexes)
+            return not any("name" in guessed for guessed in self.doubtful.values())
+        return not self.doubtful
+
+
+def examine(raw: Any, label: str) -> Document:
+    """Validates one document.
+
+    Args:
+        raw: The parsed document.
+        label: Where it came from.
+
+    Returns:
+        The document, refused or not.
+    """
+    if not isinstance(raw, Mapping):
+        return _refused(label, [error("", f"must be a mapping, got {shown(raw)}")])
+    envelope = _envelope(raw)
+    if envelope:
+        return _refused(label, envelope)
+    try:
+        manifest = InferenceServiceManifest.model_validate(raw)
+    except ValidationError as problem:
+        findings = findings_of(problem, InferenceServiceManifest)
+        provisional, doubtful = _salvage(raw, problem)
+        if provisional is None:
+            return _refused(label, findings)
+        document = Document(label, None, (), provisional, doubtful)
+        found = {finding.path for finding in findings}
+        findings += [
+            rule
+            for rule in _rule_findings(provisional)
+            if rule.path not in found and document.believes(rule)
+        ]
+        return Document(label, None, tuple(findings), provisional, doubtful)
+    args = _args(manifest)
+    findings = _rule_findings(args)
+    return Document(label, None if errors(findings) else args, tuple(findings), args)
+
+
+def _envelope(raw: Mapping[Any, Any]) -> list[Finding]:
+    """What is wrong with apiVersion and kind: then nothing else of the document says anything."""
+    found = []
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if key not in raw:
+            found.append(error(key, f"is required, must be {wanted}"))
+        elif raw[key] != wanted:
+            found.append(error(key, f"must be {wanted}, got {shown(raw[key])}"))
+    return found
+
+
+def _refused(label: str, findings: Sequence[Finding]) -> Document:
+    return Document(label, None, tuple(findings))
+
+
+def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
+    blocks = (manifest.metadata, manifest.spec)
+    values = {name: getattr(block, name) for block in blocks for name in block.model_fields_set}
+    return InferenceServiceArgs.model_validate(values, context=SHAPE_ONLY)
+
+
+def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
+    problems = service_problems(args.roles, args.scheduling_strategy, args.labels)
+    return [error(path(rule.location), rule.message) for rule in problems]
+
+
+def _salvage(
+    raw: Mapping[str, Any], problem: ValidationError
+) -> tuple[InferenceServiceArgs | None, dict[int, frozenset[str]]]:
+    """Leaves out what was refused until the rest validates."""
+    rest: Any = copy.deepcopy(dict(raw))
+    doubtful: dict[int, frozenset[str]] = {}
+    for _ in range(_ROUNDS):
+        for item in problem.errors(include_url=False, include_input=False):
+            location = item["loc"]
+            if len(location) > 2 and location[:2] == ("spec", "roles"):
+                index, guessed = location[2], set(map(str, location[3:4])) or _STRUCTURE
+                if isinstance(index, int) and guessed & _STRUCTURE:
+                    doubtful[index] = doubtful.get(index, frozenset()) | guessed
+            _leave_out(rest, location, missing=item["type"] == "missing")
+        try:
+            return _args(InferenceServiceManifest.model_validate(rest)), doubtful
+        except ValidationError as again:
+            problem = again
+    return None, doubtful
+
+
+def _leave_out(rest: Any, location: Sequence[str | int], *, missing: bool) -> None:
+    *parents, last = [part for part in location if part != "[key]"] or [""]
+    holder = rest
+    for part in parents:
+        try:
+            holder = holder[part]
+        except (KeyError, IndexError, TypeError):
+            return
+    if isinstance(holder, list) and isinstance(last, int):
+        holder[last] = {"name": f"role-{last}", "componentType": "worker"}
+    elif isinstance(holder, dict):
+        if last == "name":
+            holder["name"] = f"unnamed-{location[2]}" if len(location) > 3 else "unnamed"
+        elif last in _PLACEHOLDERS:
+            holder[last] = _PLACEHOLDERS[str(last)]
+        elif not missing:
+            holder.pop(last, None)

@@ -1,0 +1,159 @@
+"""One role of a service: what runs, how often, on how many nodes."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fusioninfer_pulumi.spec.base import (
+    Count,
+    Name,
+    PodTemplate,
+    Port,
+    PositiveCount,
+    SpecModel,
+)
+
+
+class ComponentType(str, enum.Enum):
+    """What a role does in the service."""
+
+    ROUTER = "router"  #: request routing: endpoint picker, pool, route
+    PREFILLER = "prefiller"  #: prompt processing
+    DECODER = "decoder"  #: token generation
+    WORKER = "worker"  #: both, the monolithic form
+
+
+class Launcher(str, enum.Enum):
+    """How the pods of a multi-node replica find each other."""
+
+    RAY = "ray"  #: a ray cluster per replica; the image must ship ray
+    MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
+    NONE = "none"  #: commands are used as written
+
+
+class RestartPolicy(str, enum.Enum):
+    """What LeaderWorkerSet does with a group when one of its pods restarts."""
+
+    RECREATE_GROUP_ON_POD_RESTART = "RecreateGroupOnPodRestart"
+    RECREATE_GROUP_AFTER_START = "RecreateGroupAfterStart"  #: LeaderWorkerSet 0.9 and later
+    NONE = "None"
+
+
+class StartupPolicy(str, enum.Enum):
+    """When LeaderWorkerSet creates a group's workers."""
+
+    LEADER_CREATED = "LeaderCreated"
+    LEADER_READY = "LeaderReady"
+
+
+class SubdomainPolicy(str, enum.Enum):
+    """Whether the groups of a set share one headless Service."""
+
+    SHARED = "Shared"
+    UNIQUE_PER_REPLICA = "UniquePerReplica"
+
+
+class SubGroupPolicyType(str, enum.Enum):
+    """Whether the leader belongs to a subgroup."""
+
+    LEADER_WORKER = "LeaderWorker"
+    LEADER_EXCLUDED = "LeaderExcluded"
+
+
+class Strategy(str, enum.Enum):
+    """What the endpoint picker balances by."""
+
+    PREFIX_CACHE = "prefix-cache"
+    KV_CACHE_UTILIZATION = "kv-cache-utilization"
+    QUEUE_SIZE = "queue-size"
+    LORA_AFFINITY = "lora-affinity"
+    PD_DISAGGREGATION = "pd-disaggregation"
+
+
+class MultinodeArgs(SpecModel):
+    """Spreads each replica of a role over several nodes."""
+
+    node_count: PositiveCount
+    """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`."""
+
+    launcher: Annotated[Launcher, Field(strict=False)] | None = None
+    """How the pods find each other; by default `ray`, for SGLang `multiprocessing`."""
+
+
+class NetworkConfigArgs(SpecModel):
+    """LeaderWorkerSet's `networkConfig`."""
+
+    subdomain_policy: Annotated[SubdomainPolicy, Field(strict=False)]
+    """`Shared` (LeaderWorkerSet's default) or `UniquePerReplica`."""
+
+
+class SubGroupPolicyArgs(SpecModel):
+    """LeaderWorkerSet's `subGroupPolicy` (not Volcano's field of that name)."""
+
+    sub_group_size: PositiveCount
+    """Pods in a subgroup; must divide the node count, or the node count less the leader."""
+
+    sub_group_policy_type: Annotated[SubGroupPolicyType, Field(strict=False)] | None = None
+    """Whether the leader belongs to a subgroup; LeaderWorkerSet's default is `LeaderWorker`."""
+
+
+class RoleArgs(SpecModel):
+    """One role: a router, or pods that serve a model."""
+
+    name: Name
+    """Name of the role, unique in the service; part of its objects' names."""
+
+    component_type: Annotated[ComponentType, Field(strict=False)]
+    """What the role does: `worker`, `prefiller`, `decoder` or `router`."""
+
+    replicas: Count = 1
+    """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
+
+    template: PodTemplate | None = None
+    """Pod template of every pod of the role."""
+
+    leader_template: PodTemplate | None = None
+    """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
+
+    worker_template: PodTemplate | None = None
+    """Pod template of the other pods of a multi-node replica."""
+
+    container: str | None = None
+    """Name of the container that serves the model; by default the one named vllm, sglang, engine
+    or main, else the first."""
+
+    port: Port | None = None
+    """Port that it serves on; by default the engine's `--port`, else the container port named
+    http, else the first container port, else 8000."""
+
+    multinode: MultinodeArgs | None = None
+    """Spreads each replica over several nodes; by default a replica is one pod."""
+
+    restart_policy: Annotated[RestartPolicy, Field(strict=False)] | None = None
+    """LeaderWorkerSet's restart policy; by default `RecreateGroupAfterStart` for multi-node
+    replicas (LeaderWorkerSet 0.9 and later), `RecreateGroupOnPodRestart` for single pods."""
+
+    startup_policy: Annotated[StartupPolicy, Field(strict=False)] | None = None
+    """LeaderWorkerSet's startup policy, by default `LeaderCreated`; `LeaderReady` deadlocks with
+    gang scheduling and is refused there."""
+
+    network_config: NetworkConfigArgs | None = None
+    """LeaderWorkerSet's network configuration."""
+
+    sub_group_policy: SubGroupPolicyArgs | None = None
+    """LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."""
+
+    strategy: Annotated[Strategy, Field(strict=False)] | None = None
+    """Routers only: what the endpoint picker balances by."""
+
+    httproute: dict[str, Any] | None = None
+    """Routers only: the spec of a Gateway API HTTPRoute."""
+
+    gateway: dict[str, Any] | None = None
+    """Routers only: the spec of a managed Gateway, or `refs` to existing ones."""
+
+    endpoint_picker_config: str | None = None
+    """Routers only: a complete EndpointPickerConfig, used verbatim in place of `strategy`."""

@@ -1,0 +1,143 @@
+"""Rules that relate several fields of a spec to each other.
+
+They hold whatever the topology is; what follows from the topology (gangs, names, engine
+arithmetic) is found by the plan. Every rule looks at the whole spec and reports all problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.spec.pod_template import pod_template_problems
+from fusioninfer_pulumi.spec.problem import Problem
+from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
+
+_ROUTER_ONLY = ("strategy", "httproute", "gateway", "endpoint_picker_config")
+_SERVING_ONLY = (
+    "replicas",
+    "template",
+    "leader_template",
+    "worker_template",
+    "container",
+    "port",
+    "multinode",
+    "restart_policy",
+    "startup_policy",
+    "network_config",
+    "sub_group_policy",
+)
+
+
+def service_problems(
+    roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs, own_labels: Mapping[str, str]
+) -> list[Problem]:
+    """Checks a spec whose fields are well-formed by themselves.
+
+    Args:
+        roles: The service's roles.
+        scheduling: Its scheduling strategy.
+        own_labels: The labels of its metadata.
+
+    Returns:
+        Every problem, in the order of the fields.
+    """
+    problems = list(_own_labels(own_labels))
+    problems += _role_list(roles)
+    for index, role in enumerate(roles):
+        problems += _role(("roles", index), role)
+    problems += _gang_minima(roles, scheduling.gang_policy.min_role_replicas or {})
+    return problems
+
+
+def node_count(role: RoleArgs) -> int:
+    """Pods in one replica of a role."""
+    return role.multinode.node_count if role.multinode else 1
+
+
+def _own_labels(own: Mapping[str, str]) -> Iterator[Problem]:
+    for key in own:
+        if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
+            yield Problem(("metadata", "labels", key), "is set by fusioninfer-pulumi; remove it")
+
+
+def _role_list(roles: Sequence[RoleArgs]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, role in enumerate(roles):
+        first = seen.setdefault(role.name, index)
+        if first != index:
+            yield Problem(
+                ("roles", index, "name"), f'"{role.name}" is also the name of roles[{first}]'
+            )
+    routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
+    for index in routers[1:]:
+        yield Problem(
+            ("roles", index, "componentType"),
+            f"a service has one router, roles[{routers[0]}] is one already",
+        )
+    if roles and len(routers) == len(roles):
+        yield Problem(
+            ("roles",), "no role serves a model; add a role of worker, prefiller or decoder"
+        )
+
+
+def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
+    if role.component_type is ComponentType.ROUTER:
+        yield from _foreign(at, role, _SERVING_ONLY, "a router runs no model; remove it")
+        return
+    yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
+    yield from _templates(at, role)
+    nodes = node_count(role)
+    if role.sub_group_policy:
+        size = role.sub_group_policy.sub_group_size
+        where = (*at, "subGroupPolicy", "subGroupSize")
+        if size > nodes:
+            yield Problem(where, f"must be at most nodeCount ({nodes}), got {size}", size)
+        elif nodes % size and (nodes - 1) % size:
+            yield Problem(
+                where, f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}", size
+            )
+
+
+def _foreign(
+    at: tuple[str | int, ...], role: RoleArgs, fields: Sequence[str], why: str
+) -> Iterator[Problem]:
+    for field in fields:
+        if field in role.model_fields_set and getattr(role, field) is not None:
+            alias = RoleArgs.model_fields[field].alias or field
+            yield Problem((*at, alias), f"{why} (this role is a {role.component_type.value})")
+
+
+def _templates(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
+    separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
+    given = [name for name, template in separate.items() if template is not None]
+    if role.template is not None:
+        for name in given:
+            yield Problem((*at, name), "stands in place of template; give one or the other")
+    elif not given:
+        yield Problem((*at, "template"), "is required: the pods that serve the model")
+    elif node_count(role) == 1:
+        for name in given:
+            yield Problem((*at, name), "needs multinode.nodeCount of at least 2; use template")
+    else:
+        for name in sorted(set(separate) - set(given)):
+            yield Problem((*at, name), f"is required beside {given[0]}")
+    for name, template in {"template": role.template, **separate}.items():
+        if template is not None:
+            yield from pod_template_problems((*at, name), template, role.container)
+
+
+def _gang_minima(roles: Sequence[RoleArgs], minima: Mapping[str, int]) -> Iterator[Problem]:
+    by_name = {role.name: role for role in roles}
+    for name, minimum in minima.items():
+        at = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
+        role = by_name.get(name)
+        if role is None:
+            yield Problem(at, f"no role of that name; allowed: {', '.join(sorted(by_name))}")
+        elif role.component_type is ComponentType.ROUTER:
+            yield Problem(at, "a router has no share in a gang; remove it")
+        elif minimum > role.replicas:
+            yield Problem(
+                at, f"must be at most the role's replicas ({role.replicas}), got {minimum}", minimum
+            )

@@ -1,0 +1,50 @@
+"""How a service's pods are scheduled, and which of them only together."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from pydantic import Field
+
+from fusioninfer_pulumi.spec.base import Count, SpecModel
+
+
+class GangMode(str, enum.Enum):
+    """Whether a service's pods are scheduled as a gang."""
+
+    AUTO = "Auto"  #: where a role spans nodes, or prefill and decode are both present
+    OFF = "Off"  #: never: no PodGroup, for clusters without Volcano
+
+
+class GangPolicyArgs(SpecModel):
+    """What must be placed together before any of it starts."""
+
+    mode: Annotated[GangMode, Field(strict=False)] = GangMode.AUTO
+    """`Auto` (default) or `Off`."""
+
+    min_role_replicas: dict[str, Count] | None = None
+    """Replicas of each role that must be placed together; the others start as room appears. A
+    role that is not named needs all its replicas, 0 makes a role optional. By default the whole
+    service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+
+    min_resources: bool = False
+    """Writes the gang's resource requests into the PodGroup, which Volcano then admits only while
+    the queue has room for them; off by default. Only the minimum counts where
+    `minRoleReplicas` is given."""
+
+
+class SchedulingStrategyArgs(SpecModel):
+    """The scheduler, its queue and the gang."""
+
+    scheduler_name: str | None = Field(default=None, min_length=1)
+    """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
+
+    queue: str | None = Field(default=None, min_length=1)
+    """Volcano queue; by default Volcano's `default`."""
+
+    priority_class_name: str | None = Field(default=None, min_length=1)
+    """PriorityClass of the PodGroup and of the pods."""
+
+    gang_policy: GangPolicyArgs = GangPolicyArgs()
+    """What must be placed together."""

@@ -1,0 +1,136 @@
+"""A whole service as a user writes it, in Python and in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, LeafText, Name, SpecModel
+from fusioninfer_pulumi.spec.problem import Problem
+from fusioninfer_pulumi.spec.role import RoleArgs
+from fusioninfer_pulumi.spec.rules import service_problems
+from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
+
+API_VERSION = "fusioninfer.io/v1alpha1"
+KIND = "InferenceService"
+
+#: Validation context under which the rules are left to the caller (see `spec.document`).
+SHAPE_ONLY = {"shape_only": True}
+
+
+class ServiceMetadata(SpecModel):
+    """The service's own metadata: put on its objects, never on its pods."""
+
+    name: Name | None = None
+    """Kubernetes name of the service; by default the component's logical name."""
+
+    namespace: LeafText = "default"
+    """Namespace of every object; may be an Output."""
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels of every object."""
+
+    annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of every object; values may be Outputs."""
+
+
+class ServiceSpec(SpecModel):
+    """What the service consists of."""
+
+    roles: list[RoleArgs] = Field(min_length=1)
+    """The service's roles, at least one of which serves."""
+
+    scheduling_strategy: SchedulingStrategyArgs = SchedulingStrategyArgs()
+    """Scheduler, queue, priority and gang."""
+
+
+class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
+    """A model served on Kubernetes: the arguments of the `InferenceService` component.
+
+    A mapping of the same shape is accepted too, in snake_case or camelCase, flat as here or with
+    `metadata` and `spec` as in a manifest.
+
+    Raises:
+        pydantic.ValidationError: The input cannot work; every problem is listed.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, data: Any) -> Any:
+        return flat(data) if isinstance(data, Mapping) and "spec" in data else data
+
+    @model_validator(mode="after")
+    def _rules(self, info: ValidationInfo) -> InferenceServiceArgs:
+        if not (info.context or {}).get("shape_only"):
+            _raise_problems(
+                type(self).__name__,
+                service_problems(self.roles, self.scheduling_strategy, self.labels),
+            )
+        return self
+
+
+class ManifestMetadata(ServiceMetadata):
+    """Metadata of a manifest, where the name is not optional."""
+
+    name: Name
+
+
+class InferenceServiceManifest(SpecModel):
+    """An InferenceService as a Kubernetes-style document."""
+
+    api_version: Literal["fusioninfer.io/v1alpha1"]
+    """API version of FusionInfer's InferenceService."""
+
+    kind: Literal["InferenceService"]
+    """The kind, always `InferenceService`."""
+
+    metadata: ManifestMetadata
+    """Name, namespace, labels and annotations of the service."""
+
+    spec: ServiceSpec
+    """What the service consists of."""
+
+
+def flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns `{metadata: ..., spec: ...}` into the flat form of `InferenceServiceArgs`.
+
+    Args:
+        document: A manifest or a mapping of its shape.
+
+    Returns:
+        The fields of both blocks side by side; keys that belong to neither stay, so that the
+        validation names them.
+    """
+    rest = {
+        key: value
+        for key, value in document.items()
+        if key not in ("metadata", "spec") and (key, value) not in _ENVELOPE
+    }
+    blocks = [document.get("metadata") or {}, document["spec"] or {}]
+    if not all(isinstance(block, Mapping) for block in blocks):
+        return dict(document)
+    both = sorted(set(blocks[0]) & set(blocks[1]))
+    if both:
+        raise PydanticCustomError("two_places", f"{both[0]} stands in both metadata and spec")
+    return {**rest, **blocks[0], **blocks[1]}
+
+
+_ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))
+
+
+def _raise_problems(title: str, problems: list[Problem]) -> None:
+    if problems:
+        raise ValidationError.from_exception_data(
+            title,
+            [
+                InitErrorDetails(
+                    type=PydanticCustomError("rule", "{message}", {"message": problem.message}),
+                    loc=problem.location,
+                    input=problem.value,
+                )
+                for problem in problems
+            ],
+        )

@@ -1,0 +1,135 @@
+"""Reads YAML that somebody else wrote, within bounded time and memory.
+
+PyYAML's safe loader, with what a Kubernetes user expects of it: duplicate keys are errors instead
+of a lost value, `12:30` and `2024-01-01` are strings, and an alias bomb is refused before anything
+walks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+#: Bytes of one input; the largest real manifest is far below it.
+MAX_BYTES = 16 * 1024 * 1024
+#: Values of one document with every alias written out.
+MAX_VALUES = 500_000
+MAX_DEPTH = 100
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class UnreadableError(ValueError):
+    """The text is no YAML that can be used; the message says where and why."""
+
+
+class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
+    """Safe loader without YAML 1.1's dates and base-60 numbers."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
+    ]
+    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|0o[0-7]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$"),
+    list("-+0123456789"),
+)
+
+
+def documents(text: str) -> Iterator[Any]:
+    """Yields each document of a YAML text as plain Python values; empty ones are left out.
+
+    Args:
+        text: The text.
+
+    Raises:
+        UnreadableError: The text is no YAML, uses tags that are not plain data, repeats a key,
+            or is absurdly large or deep.
+    """
+    if len(text) > MAX_BYTES:
+        raise UnreadableError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            _check(node)
+            value = loader.construct_document(node)
+            if value is not None:
+                yield value
+    except yaml.YAMLError as problem:
+        raise UnreadableError(_reason(problem)) from None
+    except RecursionError:
+        raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels") from None
+    except ValueError as problem:
+        raise (
+            problem
+            if isinstance(problem, UnreadableError)
+            else UnreadableError(f"not YAML: {problem}")
+        ) from None
+    finally:
+        loader.dispose()
+
+
+def _check(root: yaml.Node) -> None:
+    """Refuses a document that would be too large, too deep or would lose a key."""
+    values: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def size(node: yaml.Node, depth: int) -> int:
+        known = values.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in open_nodes:
+            raise UnreadableError(f"{_place(node)}: an alias refers to itself")
+        if depth > MAX_DEPTH:
+            raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels")
+        open_nodes.add(id(node))
+        total = 1
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+            for key, value in node.value:
+                total += size(key, depth + 1) + size(value, depth + 1)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                total += size(item, depth + 1)
+        open_nodes.discard(id(node))
+        if total > MAX_VALUES:
+            raise UnreadableError(f"more than {MAX_VALUES} values with every alias written out")
+        values[id(node)] = total
+        return total
+
+    size(root, 0)
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise UnreadableError(f"{_place(key)}: a key must be a plain string")
+        if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
+            raise UnreadableError(f'{_place(key)}: key "{key.value}" stands twice in one mapping')
+        seen.add(key.value)
+
+
+def _place(node: yaml.Node) -> str:
+    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+
+
+def _reason(problem: yaml.YAMLError) -> str:
+    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
+        mark = problem.problem_mark
+        text = " ".join(str(problem.problem or problem.context).split())
+        if isinstance(problem, yaml.constructor.ConstructorError) and "tag" in text:
+            text = text.replace("could not determine a constructor for the tag", "unsupported tag")
+            return f"line {mark.line + 1}, column {mark.column + 1}: {text}"
+        return f"not YAML: line {mark.line + 1}, column {mark.column + 1}: {text}"
+    return f"not YAML: {' '.join(str(problem).split())}"
