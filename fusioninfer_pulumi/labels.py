@@ -26,6 +26,8 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
 # Read by Volcano's podgroup controller when it makes a PodGroup by itself (no gang of ours).
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+# A user's own order of a gang's pods; the capacity model does not know it.
+TASK_PRIORITY = "volcano.sh/task-priority"
 GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 
 LWS_PREFIX = "leaderworkerset.sigs.k8s.io/"

@@ -1,0 +1,92 @@
+"""LeaderWorkerSets (leaderworkerset.x-k8s.io/v1): one per replica of a role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.manifests.metadata import metadata
+from fusioninfer_pulumi.manifests.pod_template import (
+    Manifest,
+    RoleTemplates,
+    for_replica,
+    role_labels,
+    role_templates,
+)
+from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServicePlan
+from fusioninfer_pulumi.spec.role import RestartPolicy
+
+API_VERSION = "leaderworkerset.x-k8s.io/v1"
+KIND = "LeaderWorkerSet"
+
+
+def leader_worker_sets(plan: ServicePlan) -> Iterator[Manifest]:
+    """Builds the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
+    for role in plan.roles:
+        if not role.replicas:
+            continue
+        templates = role_templates(plan, role)
+        for replica in role.replicas:
+            yield _leader_worker_set(plan, role, templates, replica)
+
+
+def _leader_worker_set(
+    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, replica: ReplicaPlan
+) -> Manifest:
+    own = {
+        **role_labels(plan, role),
+        labels.REPLICA_INDEX: str(replica.index),
+        labels.REVISION: templates.revision,
+    }
+    spec: dict[str, Any] = {
+        "replicas": 1,
+        "leaderWorkerTemplate": _leader_worker_template(plan, role, templates, replica),
+    }
+    if role.args.startup_policy is not None:
+        spec["startupPolicy"] = role.args.startup_policy.value
+    if role.args.network_config is not None:
+        spec["networkConfig"] = {"subdomainPolicy": role.args.network_config.subdomain_policy.value}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata(plan, replica.name, own),
+        "spec": spec,
+    }
+
+
+def _leader_worker_template(
+    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, replica: ReplicaPlan
+) -> Manifest:
+    built: Manifest = {"size": role.nodes}
+    policy = restart_policy(role)
+    if policy is not None:
+        built["restartPolicy"] = policy.value
+    if role.args.sub_group_policy is not None:
+        built["subGroupPolicy"] = role.args.sub_group_policy.model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
+
+    def finished(template: Manifest) -> Manifest:
+        return for_replica(
+            template, templates.revision, replica, gang_scheduled=plan.gang_scheduled
+        )
+
+    if templates.worker is None:
+        # LeaderWorkerSet makes a group's only pod from the worker template.
+        built["workerTemplate"] = finished(templates.leader)
+    else:
+        built["leaderTemplate"] = finished(templates.leader)
+        built["workerTemplate"] = finished(templates.worker)
+    return built
+
+
+def restart_policy(role: RolePlan) -> RestartPolicy | None:
+    """Restart policy of a role's groups, None for LeaderWorkerSet's own default.
+
+    A worker may give up before the leader's ray head is up; recreating the whole group for that
+    would never end, so a multi-node group is recreated only after it has started once.
+    """
+    if role.args.restart_policy is not None:
+        return role.args.restart_policy
+    return RestartPolicy.RECREATE_GROUP_AFTER_START if role.nodes > 1 else None

@@ -1,0 +1,161 @@
+"""The pod templates that a role's LeaderWorkerSets carry.
+
+The user's template is kept whole. Added are our labels, the gang's annotations and scheduler, the
+launch command and a readiness probe on the leader; taken away is only what a worker pod, which
+serves nothing, must not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.engines import table
+from fusioninfer_pulumi.engines.facts import RAY_PORT
+from fusioninfer_pulumi.engines.launch import Launch
+from fusioninfer_pulumi.outputs import with_placeholders
+from fusioninfer_pulumi.plan.containers import serving_container
+from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.role import LEADER_ONLY
+from fusioninfer_pulumi.spec.role import Launcher
+
+Manifest = dict[str, Any]
+
+_REVISION_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class RoleTemplates:
+    """Pod templates of a role, without what differs between its replicas.
+
+    Attributes:
+        leader: Template of the leaders; of every pod where a replica is a single pod.
+        worker: Template of the workers, None where a replica is a single pod.
+        revision: Hash of both.
+    """
+
+    leader: Manifest
+    worker: Manifest | None
+    revision: str
+
+
+def role_templates(plan: ServicePlan, role: RolePlan) -> RoleTemplates:
+    """Builds the templates that all replicas of a role share.
+
+    Args:
+        plan: The service.
+        role: One of its roles.
+
+    Returns:
+        The templates and their revision: a hash of what the pods are made of, so that neither
+        the service's own metadata nor a replica count changes it. An Output, whose value is not
+        known yet, counts as a placeholder.
+    """
+    leader = _template(plan, role, role.leader_template, _leader_container(role))
+    worker = None
+    if role.nodes > 1:
+        worker = _template(plan, role, role.worker_template, _worker_container(role))
+    text = json.dumps(with_placeholders([leader, worker]), sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return RoleTemplates(leader, worker, digest[:_REVISION_LENGTH])
+
+
+def for_replica(
+    template: Manifest, revision: str, replica: ReplicaPlan, *, gang_scheduled: bool
+) -> Manifest:
+    """Adds to a role's template what one replica's pods carry.
+
+    Args:
+        template: Template of the role; it is not changed.
+        revision: Revision of the role's templates.
+        replica: The replica.
+        gang_scheduled: Whether the pods belong to a gang.
+
+    Returns:
+        The replica's template, which shares the pod spec with the role's.
+    """
+    metadata = template["metadata"]
+    own = {labels.REPLICA_INDEX: str(replica.index), labels.REVISION: revision}
+    finished = {**metadata, "labels": {**metadata["labels"], **own}}
+    if gang_scheduled:
+        finished["annotations"] = {**metadata["annotations"], labels.TASK_SPEC: replica.task}
+    return {"metadata": finished, "spec": template["spec"]}
+
+
+def role_labels(plan: ServicePlan, role: RolePlan) -> dict[str, str]:
+    """Labels by which a role's objects and pods are found."""
+    return {
+        labels.SERVICE: plan.service,
+        labels.COMPONENT_TYPE: role.component_type.value,
+        labels.ROLE_NAME: role.name,
+    }
+
+
+def _template(
+    plan: ServicePlan, role: RolePlan, template: Mapping[str, Any], container: Manifest
+) -> Manifest:
+    metadata = template.get("metadata") or {}
+    annotations = dict(metadata.get("annotations") or {})
+    if plan.gang_scheduled:
+        annotations[labels.GROUP_NAME] = plan.service
+    elif plan.queue and plan.scheduler_name:
+        # Without a PodGroup of ours, Volcano makes one per workload and reads the queue here.
+        annotations[labels.QUEUE_NAME] = plan.queue
+    spec = {
+        **template["spec"],
+        "containers": [
+            container if given["name"] == container["name"] else given
+            for given in template["spec"]["containers"]
+        ],
+    }
+    if plan.scheduler_name:
+        spec["schedulerName"] = plan.scheduler_name
+    if plan.priority_class:
+        spec["priorityClassName"] = plan.priority_class
+    return {
+        "metadata": {
+            "labels": {**(metadata.get("labels") or {}), **role_labels(plan, role)},
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": spec,
+    }
+
+
+def _leader_container(role: RolePlan) -> Manifest:
+    given = serving_container(role.leader_template, role.args.container)
+    container = _launched(given, role.leader_launch)
+    if role.launcher is Launcher.RAY:
+        ports = list(given.get("ports") or ())
+        if all(port.get("containerPort") != RAY_PORT for port in ports):
+            ports.append({"name": "ray-head", "containerPort": RAY_PORT})
+        container["ports"] = ports
+    path = table.health_path(role.serving.command.engine)
+    if path is not None and "readinessProbe" not in given:
+        # On the serving port: ray's port answers long before the model is loaded.
+        container["readinessProbe"] = {
+            "httpGet": {"path": path, "port": role.serving.port},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+        }
+    return container
+
+
+def _worker_container(role: RolePlan) -> Manifest:
+    name = role.args.container or role.serving.name
+    given = serving_container(role.worker_template, name)
+    container = _launched(given, role.worker_launch)
+    return {key: value for key, value in container.items() if key not in LEADER_ONLY}
+
+
+def _launched(given: Mapping[str, Any], launch: Launch | None) -> Manifest:
+    """Replaces what a container runs; an empty list leaves the image's own entrypoint."""
+    if launch is None:
+        return dict(given)
+    words = {"command": launch.command, "args": launch.args}
+    head = {key: given[key] for key in ("name", "image") if key in given}
+    tail = {key: value for key, value in given.items() if key not in head and key not in words}
+    return {**head, **{key: value for key, value in words.items() if value}, **tail}

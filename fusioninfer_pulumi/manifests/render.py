@@ -1,0 +1,44 @@
+"""All objects of a service in the order in which they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusioninfer_pulumi.findings import InvalidServiceError, error, errors, join
+from fusioninfer_pulumi.manifests.leader_worker_set import leader_worker_sets
+from fusioninfer_pulumi.manifests.pod_group import pod_group
+from fusioninfer_pulumi.manifests.service import serving_service
+from fusioninfer_pulumi.plan.records import ServicePlan
+
+
+def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
+    """Builds every object of a service.
+
+    Args:
+        plan: The service.
+
+    Returns:
+        The objects in apply order: the PodGroup precedes the pods that name it.
+
+    Raises:
+        InvalidServiceError: The plan holds errors.
+    """
+    refused = errors(plan.findings)
+    if plan.routers:
+        refused.append(
+            error(
+                join("roles"),
+                f"the objects of router role {plan.routers[0].name} cannot be built yet",
+            )
+        )
+    if refused:
+        raise InvalidServiceError(refused)
+    return (*workloads(plan), serving_service(plan))
+
+
+def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+    """Builds what runs the pods: the PodGroup and the LeaderWorkerSets."""
+    if plan.gang is not None:
+        yield pod_group(plan, plan.gang)
+    yield from leader_worker_sets(plan)

@@ -1,0 +1,17 @@
+"""The topology of a service as pure maths: replicas, pods, accelerators, gangs, names, capacity.
+
+Reads a spec and writes frozen records; knows no Kubernetes object and no Pulumi.
+"""
+
+from fusioninfer_pulumi.plan.build import plan_service, plan_services
+from fusioninfer_pulumi.plan.records import GangPlan, ReplicaPlan, RolePlan, ServicePlan, SubGroup
+
+__all__ = [
+    "GangPlan",
+    "ReplicaPlan",
+    "RolePlan",
+    "ServicePlan",
+    "SubGroup",
+    "plan_service",
+    "plan_services",
+]

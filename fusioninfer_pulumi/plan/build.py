@@ -1,0 +1,125 @@
+"""From a spec to a plan: the one entry to this room."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
+from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
+from fusioninfer_pulumi.plan.gang import gang_plan
+from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
+from fusioninfer_pulumi.plan.name_rules import collision_findings, name_findings
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.role import role_plan
+from fusioninfer_pulumi.plan.topology import (
+    VOLCANO,
+    entry_types,
+    is_prefill_decode,
+    needs_gang,
+    serving,
+)
+from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def plan_service(
+    args: InferenceServiceArgs, name: str | None = None, *, leave_out: Collection[int] = ()
+) -> ServicePlan:
+    """Plans one service.
+
+    Args:
+        args: The spec.
+        name: Kubernetes name of the service where the spec states none.
+        leave_out: Indexes of roles that cannot be planned, of a spec that was refused already.
+
+    Returns:
+        The plan. Its findings say whether it can work: total for every valid spec, it never
+        raises for what it finds.
+    """
+    service = args.name or name or ""
+    findings: list[Finding] = []
+    if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
+        findings.append(
+            error(
+                "metadata.name",
+                f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
+                f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
+            )
+        )
+    roles: list[RolePlan] = []
+    for position, role in enumerate(args.roles):
+        if role.component_type is not ComponentType.ROUTER and position not in leave_out:
+            planned, found = role_plan(service, position, role)
+            roles.append(planned)
+            findings += found
+    scheduling = args.scheduling_strategy
+    gang_scheduled = needs_gang(args.roles, scheduling)
+    gang = gang_plan(service, roles, scheduling) if gang_scheduled else None
+    scheduler = scheduling.scheduler_name or (VOLCANO if gang_scheduled else None)
+    findings += name_findings(service, roles)
+    findings += scheduling_findings(
+        roles, scheduling, args.annotations, scheduler, gang, gang_scheduled=gang_scheduled
+    )
+    routers = [role for role in args.roles if role.component_type is ComponentType.ROUTER]
+    if not routers:
+        findings += _entry_findings(args.roles, roles)
+    return ServicePlan(
+        service=service,
+        namespace=args.namespace,
+        labels=args.labels,
+        annotations=args.annotations,
+        roles=tuple(roles),
+        routers=tuple(routers),
+        gang=gang,
+        scheduler_name=scheduler,
+        gang_scheduled=gang_scheduled,
+        queue=scheduling.queue,
+        priority_class=scheduling.priority_class_name,
+        findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])),
+    )
+
+
+def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
+    """Plans the services of one program, and finds the objects that two of them would share.
+
+    Args:
+        services: The specs.
+
+    Returns:
+        Their plans, in the same order.
+    """
+    plans = [plan_service(args) for args in services]
+    return with_collisions(plans)
+
+
+def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
+    """Adds to each plan what it would share with an earlier one."""
+    found: dict[int, list[Finding]] = {}
+    for index, finding in collision_findings(plans):
+        found.setdefault(index, []).append(finding)
+    return [
+        replace(plan, findings=(*found[index], *plan.findings)) if index in found else plan
+        for index, plan in enumerate(plans)
+    ]
+
+
+def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> Iterator[Finding]:
+    """What a service without a router does to its clients."""
+    if is_prefill_decode(serving(declared)):
+        yield warning(
+            "roles",
+            "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
+            "a role of componentType router",
+        )
+    entry = [role for role in roles if role.component_type in entry_types(declared)]
+    ports = {role.serving.port for role in entry}
+    if len(ports) > 1:
+        listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
+        yield warning(
+            "roles",
+            f"the roles serve on different ports ({listed}): the Service reaches only "
+            f"{entry[0].serving.port}; give them one port",
+        )

@@ -1,0 +1,82 @@
+"""The gang: which pods the Volcano scheduler places only together.
+
+Two forms. The literal one of the design documents lists every replica in `minTaskMember` and is
+all-or-nothing on every Volcano version. The other one uses `subGroupPolicy` (Volcano 1.14.1 and
+later), where a minimum of each role starts together and further replicas start whole as room
+appears. Rules that both obey, because Volcano checks none of them: `minMember` is exactly the sum
+of what it covers and never 0, and the two forms are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.plan.capacity import GangForm
+from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, SubGroup
+from fusioninfer_pulumi.plan.resources import pod_requests, total
+from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
+
+
+def gang_plan(
+    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs
+) -> GangPlan | None:
+    """Computes the gang of a service whose topology asks for one.
+
+    Args:
+        service: Name of the service.
+        roles: Its serving roles.
+        scheduling: Its scheduling strategy.
+
+    Returns:
+        The gang; None when no replica exists or every role is optional.
+    """
+    minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
+    members = sum(minima[role.name] * role.nodes for role in roles)
+    if members == 0:
+        return None
+    partial = scheduling.gang_policy.min_role_replicas is not None
+    return GangPlan(
+        pod_group=names.pod_group(service),
+        min_member=members,
+        tasks=None if partial else _tasks(roles),
+        sub_groups=_sub_groups(roles, minima) if partial else None,
+        min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
+        min_resources=_requests(roles, minima) if scheduling.gang_policy.min_resources else None,
+        queue=scheduling.queue,
+        priority_class=scheduling.priority_class_name,
+    )
+
+
+def required_replicas(
+    roles: Sequence[RolePlan], minima: Mapping[str, int] | None
+) -> dict[str, int]:
+    """Replicas of each role that the gang needs: all of them where no minimum is named."""
+    return {role.name: (minima or {}).get(role.name, len(role.replicas)) for role in roles}
+
+
+def gang_form(gang: GangPlan | None) -> GangForm:
+    """The form of a gang, as the capacity model names it."""
+    if gang is None:
+        return GangForm.NONE
+    return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
+
+
+def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
+    return {replica.task: role.nodes for role in roles for replica in role.replicas}
+
+
+def _sub_groups(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> tuple[SubGroup, ...]:
+    # A role whose every replica is optional stays listed: its replicas still start whole.
+    return tuple(
+        SubGroup(role.name, role.nodes, minima[role.name]) for role in roles if role.replicas
+    )
+
+
+def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
+    return total(
+        (pod_requests(template), pods * minima[role.name])
+        for role in roles
+        for template, pods in ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
+        if pods * minima[role.name]
+    )

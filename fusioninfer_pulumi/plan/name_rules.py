@@ -1,0 +1,101 @@
+"""Whether every name that the controllers derive fits and is unique.
+
+Admission takes names that are too long, and names that two objects share; the pods then never
+appear, or two controllers fight over one object. Both are refused here instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.findings import Finding, error, join
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+
+#: Role names that would meet the names of the router's objects.
+RESERVED_ROLES = frozenset({"epp", "epp-config", "pool", "httproute", "gateway"})
+
+
+def name_findings(service: str, roles: Sequence[RolePlan]) -> Iterator[Finding]:
+    """Checks the names of one service by themselves.
+
+    Args:
+        service: Name of the service.
+        roles: Its roles that run pods.
+
+    Yields:
+        One finding per role whose names cannot work.
+    """
+    for role in roles:
+        at = join("roles", role.position, "name")
+        if role.name in RESERVED_ROLES:
+            yield error(
+                at,
+                f'"{role.name}" is taken by the router\'s objects; '
+                f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
+            )
+        if not role.replicas:
+            continue
+        longest = role.replicas[-1].name
+        limit = names.leader_worker_set_limit(role.nodes)
+        if len(longest) > limit:
+            yield error(
+                at,
+                f'the LeaderWorkerSet name "{longest}" has {len(longest)} characters, its pods '
+                f"need at most {limit}; shorten the names of service {service} and role "
+                f"{role.name} by {len(longest) - limit}",
+            )
+
+
+def collision_findings(plans: Sequence[ServicePlan]) -> list[tuple[int, Finding]]:
+    """Finds objects that two roles or two services of one program would share.
+
+    Args:
+        plans: The services of one program.
+
+    Returns:
+        Index of the later plan and the finding, for each pair of owners once.
+    """
+    found: list[tuple[int, Finding]] = []
+    owners: dict[tuple[object, str, str], tuple[int, str]] = {}
+    reported: set[tuple[object, ...]] = set()
+    for index, plan in enumerate(plans):
+        for kind, name, at, owner in _derived(plan):
+            key = (_namespace(plan.namespace), kind, name)
+            first, first_owner = owners.setdefault(key, (index, owner))
+            pair = (first, first_owner, index, owner)
+            if (first, first_owner) != (index, owner) and pair not in reported:
+                reported.add(pair)
+                found.append((index, error(at, _text(kind, name, first_owner))))
+    return found
+
+
+def _text(kind: str, name: str, owner: str) -> str:
+    if kind == "PodGroup":
+        return f'"{name}" is also the name of another service in this namespace'
+    return f'{kind} "{name}" would also belong to {owner}; rename one of them'
+
+
+def _namespace(namespace: Any) -> object:
+    # Two Outputs are the same namespace only when they are the same object; more is not known.
+    return id(namespace) if is_output(namespace) else namespace
+
+
+def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
+    """Kind, name, field and owner of every object that comes to exist for a service."""
+    here = f"service {plan.service}"
+    # Stands for every object that carries the service's own name.
+    yield "PodGroup", names.pod_group(plan.service), "metadata.name", here
+    yield "Service", names.serving_service(plan.service), "metadata.name", here
+    if plan.routers:
+        yield "Service", names.endpoint_picker(plan.service), "metadata.name", here
+    for role in plan.roles:
+        at, owner = join("roles", role.position, "name"), f"role {role.name} of {here}"
+        for replica in role.replicas:
+            yield "LeaderWorkerSet", replica.name, at, owner
+            yield "StatefulSet", replica.name, at, owner
+            yield "Service", replica.name, at, owner
+            if role.nodes > 1:
+                yield "StatefulSet", names.leader_pod(replica.name), at, owner

@@ -1,0 +1,199 @@
+"""What a plan consists of: frozen records, without any Kubernetes object in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.launch import Launch
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
+
+
+@dataclass(frozen=True)
+class ReplicaPlan:
+    """One replica of a role.
+
+    Attributes:
+        index: Ordinal, from 0.
+        name: Name of its LeaderWorkerSet.
+        task: Its Volcano task, `{role}-{index}`.
+    """
+
+    index: int
+    name: str
+    task: str
+
+
+@dataclass(frozen=True)
+class ServingContainer:
+    """The container that serves the model.
+
+    Attributes:
+        name: Its name.
+        port: Port that it serves on.
+        command: What is known of its engine's command line.
+    """
+
+    name: str
+    port: int
+    command: EngineCommand
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """A role that runs pods.
+
+    Attributes:
+        position: Index of the role in the spec.
+        args: The role as the user wrote it.
+        serving: Its serving container, in the leader's template.
+        replicas: The replicas, none when the role is parked.
+        nodes: Pods in one replica.
+        leader_accelerators: Accelerators that the leader asks for.
+        worker_accelerators: Accelerators that each worker asks for.
+        launcher: How the pods of a replica find each other, None for single pods.
+        leader_launch: Command of the serving container on leaders, None to leave it as written.
+        worker_launch: The same on workers.
+    """
+
+    position: int
+    args: RoleArgs
+    serving: ServingContainer
+    replicas: tuple[ReplicaPlan, ...]
+    nodes: int
+    leader_accelerators: int
+    worker_accelerators: int
+    launcher: Launcher | None
+    leader_launch: Launch | None
+    worker_launch: Launch | None
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.args.name
+
+    @property
+    def component_type(self) -> ComponentType:
+        """What the role does."""
+        return self.args.component_type
+
+    @property
+    def leader_template(self) -> Mapping[str, Any]:
+        """Pod template of the leaders, as the user wrote it."""
+        return self.args.leader_template or self.args.template or {}
+
+    @property
+    def worker_template(self) -> Mapping[str, Any]:
+        """Pod template of the workers, as the user wrote it."""
+        return self.args.worker_template or self.args.template or {}
+
+    @property
+    def total_pods(self) -> int:
+        """Pods of all replicas."""
+        return len(self.replicas) * self.nodes
+
+    @property
+    def accelerators_per_pod(self) -> int:
+        """Accelerators of the largest pod."""
+        return max(self.pod_sizes)
+
+    @property
+    def pod_sizes(self) -> tuple[int, ...]:
+        """Accelerators of each pod of a replica, the leader first."""
+        return (self.leader_accelerators, *(self.worker_accelerators,) * (self.nodes - 1))
+
+    @property
+    def replica_accelerators(self) -> int:
+        """Accelerators of one replica."""
+        return self.leader_accelerators + self.worker_accelerators * (self.nodes - 1)
+
+    @property
+    def total_accelerators(self) -> int:
+        """Accelerators of all replicas."""
+        return self.replica_accelerators * len(self.replicas)
+
+
+@dataclass(frozen=True)
+class SubGroup:
+    """The share of one role in a gang that may run in part.
+
+    Attributes:
+        role: Name of the role.
+        size: Pods in one replica, all of which start together.
+        minimum: Replicas that must be placed together with the rest of the minimum.
+    """
+
+    role: str
+    size: int
+    minimum: int
+
+
+@dataclass(frozen=True)
+class GangPlan:
+    """What the scheduler places only together.
+
+    Attributes:
+        pod_group: Name of the PodGroup.
+        min_member: Pods that must be placed together.
+        tasks: Pods of each `{role}-{replica}` in the literal, all-or-nothing form; else None.
+        sub_groups: Shares of the roles in the form that may run in part; else None.
+        min_accelerators: Accelerators of the minimum.
+        min_resources: Resource requests of the minimum, None to leave them out.
+        queue: Volcano queue, None for Volcano's default.
+        priority_class: PriorityClass, None for none.
+    """
+
+    pod_group: str
+    min_member: int
+    tasks: Mapping[str, int] | None
+    sub_groups: tuple[SubGroup, ...] | None
+    min_accelerators: int
+    min_resources: Mapping[str, str] | None = None
+    queue: str | None = None
+    priority_class: str | None = None
+
+
+@dataclass(frozen=True)
+class ServicePlan:
+    """Everything that follows from a service's spec, before any Kubernetes object is written.
+
+    Attributes:
+        service: Kubernetes name of the service.
+        namespace: Namespace of every object; may be an Output.
+        labels: The user's labels of every object.
+        annotations: The user's annotations of every object.
+        roles: Roles that run pods, in the order of the spec.
+        routers: Router roles.
+        gang: The gang; None where pods are scheduled one by one or none exist.
+        scheduler_name: Scheduler of the pods, None for the pod templates' own.
+        gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
+        queue: Volcano queue of the service, None for the default.
+        priority_class: PriorityClass of the pods.
+        findings: What is to be said about the input, errors first.
+    """
+
+    service: str
+    namespace: Any
+    labels: Mapping[str, str]
+    annotations: Mapping[str, Any]
+    roles: tuple[RolePlan, ...]
+    routers: tuple[RoleArgs, ...]
+    gang: GangPlan | None
+    scheduler_name: str | None
+    gang_scheduled: bool
+    queue: str | None
+    priority_class: str | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def total_pods(self) -> int:
+        """Pods of all serving roles."""
+        return sum(role.total_pods for role in self.roles)
+
+    @property
+    def total_accelerators(self) -> int:
+        """Accelerators of all serving roles."""
+        return sum(role.total_accelerators for role in self.roles)

@@ -1,0 +1,108 @@
+"""What a pod asks for: accelerators, and the sum of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi import quantity
+
+# Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
+_ACCELERATORS = frozenset(
+    {
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neurondevice",
+        "aws.amazon.com/neuroncore",
+        "huawei.com/Ascend910",
+        "huawei.com/Ascend310P",
+        "cambricon.com/mlu",
+        "furiosa.ai/rngd",
+        "rebellions.ai/ATOM",
+    }
+)
+_FAMILIES = ("nvidia.com/mig-",)
+
+Amounts = dict[str, Decimal]
+
+
+def is_accelerator(resource: str) -> bool:
+    """Tells whether a resource name stands for an accelerator."""
+    return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
+
+
+def pod_requests(template: Mapping[str, Any]) -> Amounts:
+    """Effective requests of one pod, as the scheduler counts them.
+
+    The sum over containers and restartable init containers, or the largest single init container
+    where that is more, plus the pod's overhead; a request that is not given equals its limit
+    (Kubernetes, "Init containers: resource sharing within containers").
+
+    Args:
+        template: A pod template whose resources were validated.
+
+    Returns:
+        Amount by resource name.
+    """
+    spec = template.get("spec") or {}
+    sidecars: Amounts = {}
+    largest_init: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        asked = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, asked))
+            asked = sidecars
+        else:
+            asked = _sum((sidecars, asked))
+        largest_init = _largest(largest_init, asked)
+    running = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
+    asked = _largest(running, largest_init)
+    if isinstance(spec.get("resources"), Mapping):
+        asked = {**asked, **_requests(spec)}
+    overhead = {
+        name: quantity.parse(amount) for name, amount in (spec.get("overhead") or {}).items()
+    }
+    return _sum((asked, overhead))
+
+
+def accelerators(template: Mapping[str, Any]) -> int:
+    """Accelerators that one pod asks for through resources; DRA claims are not counted."""
+    return int(
+        sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
+    )
+
+
+def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
+    """Sums requests, each times a count of pods, and writes them as quantities."""
+    amounts = _sum(
+        {name: amount * pods for name, amount in each.items()} for each, pods in requests
+    )
+    return {name: quantity.write(amounts[name]) for name in sorted(amounts)}
+
+
+def _requests(holder: Mapping[str, Any]) -> Amounts:
+    resources = holder.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {str(name): quantity.parse(amount) for name, amount in asked.items()}
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    amounts: Amounts = {}
+    for part in parts:
+        for name, amount in part.items():
+            amounts[name] = amounts.get(name, Decimal(0)) + amount
+    return amounts
+
+
+def _largest(one: Amounts, other: Amounts) -> Amounts:
+    return {
+        name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0)))
+        for name in {**one, **other}
+    }

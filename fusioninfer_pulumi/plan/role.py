@@ -1,0 +1,170 @@
+"""Plans one role: its replicas, accelerators, serving container and launch commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.engines import launch, table
+from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.notes import EngineNote
+from fusioninfer_pulumi.engines.parallelism import check_parallelism
+from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, join, warning
+from fusioninfer_pulumi.outputs import contains_output, output_paths
+from fusioninfer_pulumi.plan.containers import serving_container, serving_port
+from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer
+from fusioninfer_pulumi.plan.resources import accelerators
+from fusioninfer_pulumi.plan.topology import nodes_per_replica
+from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
+
+#: What a worker pod's serving container does not get: it serves nothing.
+LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
+
+
+def role_plan(service: str, position: int, args: RoleArgs) -> tuple[RolePlan, list[Finding]]:
+    """Plans a role that runs pods.
+
+    Args:
+        service: Name of the service.
+        position: Index of the role in the spec.
+        args: The role, valid by the spec's rules.
+
+    Returns:
+        The plan, and what is to be said about the role by itself.
+    """
+    leader_field = "template" if args.template is not None else "leaderTemplate"
+    worker_field = "template" if args.template is not None else "workerTemplate"
+    leader_template = args.template or args.leader_template or {}
+    worker_template = args.template or args.worker_template or {}
+    container = serving_container(leader_template, args.container)
+    worker = serving_container(worker_template or leader_template, _worker_name(args, container))
+    nodes = nodes_per_replica(args)
+    command = read_command(container)
+    launcher = _launcher(args, command) if nodes > 1 else None
+    at = _container_path(position, leader_field, leader_template, container)
+    worker_at = _container_path(position, worker_field, worker_template, worker)
+
+    findings = list(_output_findings(at, container, command, launcher))
+    leader_launch, worker_launch = None, None
+    if launcher in (Launcher.RAY, Launcher.MULTIPROCESSING) and not findings:
+        own = args.worker_template is not None
+        try:
+            leader_launch = launch.leader_launch(container, launcher.value, nodes)
+            if own and launcher is Launcher.RAY and _has_command(worker):
+                findings.append(
+                    error(
+                        f"{worker_at}.{_command_field(worker)}",
+                        "would be lost: launcher ray starts ray on the workers; remove the "
+                        "command, or use launcher: none and write both commands",
+                    )
+                )
+            else:
+                worker_launch = launch.worker_launch(
+                    worker, launcher.value, nodes, retry=_recreates_early(args)
+                )
+        except launch.LaunchError as problem:
+            findings.append(error(f"{at}.{_command_field(container)}", str(problem)))
+    plan = RolePlan(
+        position=position,
+        args=args,
+        serving=ServingContainer(
+            container["name"], serving_port(container, command, args.port), command
+        ),
+        replicas=tuple(
+            ReplicaPlan(
+                index,
+                names.leader_worker_set(service, args.name, index),
+                names.task(args.name, index),
+            )
+            for index in range(args.replicas)
+        ),
+        nodes=nodes,
+        leader_accelerators=accelerators(leader_template),
+        worker_accelerators=accelerators(worker_template) if nodes > 1 else 0,
+        launcher=launcher,
+        leader_launch=leader_launch,
+        worker_launch=worker_launch,
+    )
+    findings += _engine_findings(plan, f"{at}.{_command_field(container)}")
+    findings += _advice(plan, worker, worker_at)
+    return plan, findings
+
+
+def _launcher(args: RoleArgs, command: EngineCommand) -> Launcher:
+    stated = args.multinode.launcher if args.multinode else None
+    if stated is not None:
+        return stated
+    # Whoever writes two templates has written two commands.
+    if args.worker_template is not None:
+        return Launcher.NONE
+    return Launcher(launch.default_launcher(command))
+
+
+def _recreates_early(args: RoleArgs) -> bool:
+    """Whether a worker that gives up before the ray head is up would restart its group for ever."""
+    return args.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
+
+
+def _worker_name(args: RoleArgs, leader: Mapping[str, Any]) -> str | None:
+    return args.container or str(leader["name"])
+
+
+def _container_path(
+    position: int, field: str, template: Mapping[str, Any], container: Mapping[str, Any]
+) -> str:
+    listed = template["spec"]["containers"] if template else [container]
+    return join("roles", position, field, "spec", "containers", listed.index(container))
+
+
+def _has_command(container: Mapping[str, Any]) -> bool:
+    return bool(container.get("command") or container.get("args"))
+
+
+def _command_field(container: Mapping[str, Any]) -> str:
+    return "args" if container.get("args") or not container.get("command") else "command"
+
+
+def _output_findings(
+    at: str,
+    container: Mapping[str, Any],
+    command: EngineCommand,
+    launcher: Launcher | None,
+) -> Iterator[Finding]:
+    """Refuses Outputs among arguments that must be quoted or checked."""
+    wrapped = launcher in (Launcher.RAY, Launcher.MULTIPROCESSING)
+    if command.engine is None and not wrapped:
+        return
+    for key in ("command", "args"):
+        if contains_output(container.get(key)):
+            for path in output_paths(container[key], f"{at}.{key}"):
+                yield error(path, LIFT)
+
+
+def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
+    command = plan.serving.command
+    notes: list[EngineNote] = []
+    sizes = set(plan.pod_sizes)
+    # Asked for through DRA claims, or not at all: there is nothing to count.
+    if len(sizes) == 1 and plan.leader_accelerators:
+        notes += check_parallelism(command, plan.leader_accelerators, plan.nodes)
+    if plan.launcher is not None:
+        notes += table.launcher_notes(command, plan.launcher.value, plan.nodes)
+    notes += table.connector_notes(command)
+    for note in notes:
+        yield Finding(Severity(note.severity), at, note.message)
+
+
+def _advice(plan: RolePlan, worker: Mapping[str, Any], worker_at: str) -> Iterator[Finding]:
+    role = join("roles", plan.position)
+    if not plan.replicas:
+        yield info(f"{role}.replicas", "is 0: the role is parked, no pods of it are made")
+    if plan.nodes == 1 and plan.args.multinode and plan.args.multinode.launcher:
+        yield warning(f"{role}.multinode.launcher", "has no effect: a replica is a single pod")
+    if plan.nodes > 1:
+        lost = [key for key in LEADER_ONLY if worker.get(key)]
+        if lost:
+            yield info(
+                worker_at,
+                f"worker pods do not get {', '.join(lost)}: only the leader of a replica serves",
+            )
