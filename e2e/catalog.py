@@ -108,7 +108,14 @@ TOOLS: tuple[Tool, ...] = (
         name="volcano",
         source="volcano.sh/volcano",
         programs={"vc-scheduler": "volcano.sh/volcano/cmd/scheduler"},
-        manifests={"crds": ("config/crd/volcano/bases/*.yaml",)},
+        # What the scheduler watches. The other kinds are large and slow down the API server.
+        manifests={
+            "crds": (
+                "config/crd/volcano/bases/scheduling.volcano.sh_*.yaml",
+                "config/crd/volcano/bases/topology.volcano.sh_hypernodes.yaml",
+                "config/crd/volcano/bases/nodeinfo.volcano.sh_numatopologies.yaml",
+            )
+        },
     ),
     Tool(
         name="kwok",

@@ -110,8 +110,10 @@ class Cluster(Client):
         plane, programs = self._plane, self.programs
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
         start_api_server(programs, plane, etcd)
-        start_controller_manager(programs, plane)
         self._install_kinds()
+        # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
+        # leaves behind what a deleted LeaderWorkerSet owned.
+        start_controller_manager(programs, plane)
         waits: list[parts.Ready] = []
         if parts.LWS in self.components:
             ports = self._take_ports(2)
@@ -140,7 +142,7 @@ class Cluster(Client):
                 for d in stored
                 if not any(
                     c["type"] == "Established" and c["status"] == "True"
-                    for c in d.get("status", {}).get("conditions", ())
+                    for c in d.get("status", {}).get("conditions") or ()
                 )
             ]
 
@@ -165,8 +167,16 @@ class Cluster(Client):
         return name
 
     def delete_namespace(self, name: str, timeout: float = 60) -> None:
-        """Delete a namespace and wait until its pods are gone and hold no GPUs any more."""
+        """Delete a namespace; on return its pods and PodGroups hold no accelerators any more.
+
+        The namespace itself goes some seconds later.
+        """
         self.delete("v1/Namespace", name)
+        # From here on nothing can be created in it, so what is deleted now does not come back. The
+        # namespace controller would wait 5 s before it begins.
+        for kind in ("scheduling.volcano.sh/v1beta1/PodGroup", "v1/Pod"):
+            path = self.resource(kind).path(None, name)
+            self.request("DELETE", path, {"gracePeriodSeconds": 0})
         self.wait(lambda: not self.pods(name), timeout, lambda: f"pods left in {name}")
 
     def kubeconfig_for(self, subject: str) -> Path:

@@ -1,0 +1,42 @@
+"""One cluster for all tests of a run, and a namespace for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from e2e.harness import Cluster
+
+CLUSTER = pytest.StashKey[Cluster]()
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster with everything, without nodes: each test adds those that it needs."""
+    with Cluster() as started:
+        request.config.stash[CLUSTER] = started
+        yield started
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own; its pods and the nodes added meanwhile are gone afterwards."""
+    before = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
+    name = cluster.new_namespace()
+    yield name
+    cluster.delete_namespace(name)
+    after = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
+    cluster.remove_nodes(after - before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the programs' logs with a failure: the reason is often there."""
+    report = yield
+    cluster = item.config.stash.get(CLUSTER, None)
+    if report.failed and cluster is not None:
+        report.sections.append(("logs of the cluster's programs", cluster.log_tails(15)))
+    return report

@@ -1,0 +1,111 @@
+"""Hand-written objects for the tests of the harness, independent of the library's builders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from e2e.harness import Object
+
+IMAGE = "registry.example/engine:1"
+QUEUE_GROUP = "scheduling.k8s.io/group-name"
+
+
+def pod_spec(gpus: int = 0, **more: object) -> Object:
+    """A pod spec with one container."""
+    container: Object = {"name": "engine", "image": IMAGE}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return {"containers": [container], **more}
+
+
+def pod(name: str, *, annotations: Mapping[str, str] | None = None) -> Object:
+    """A pod that needs no accelerators."""
+    meta = {"name": name, "annotations": dict(annotations or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()}
+
+
+def gang(name: str, *, pods: int, gpus: int) -> list[Object]:
+    """A PodGroup that needs all of its pods, and the pods."""
+    group: Object = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": pods, "queue": "default"},
+    }
+    members: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{name}-{index}", "annotations": {QUEUE_GROUP: name}},
+            "spec": pod_spec(gpus, schedulerName="volcano"),
+        }
+        for index in range(pods)
+    ]
+    return [group, *members]
+
+
+def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
+    """A LeaderWorkerSet whose pods need no accelerators."""
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "leaderWorkerTemplate": {"size": size, "workerTemplate": {"spec": pod_spec()}},
+        },
+    }
+
+
+def service_account(name: str) -> Object:
+    """A ServiceAccount without rights."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+
+
+def inference_pool(name: str, *, selector: Mapping[str, str]) -> Object:
+    """An InferencePool that an endpoint picker can serve."""
+    return {
+        "apiVersion": "inference.networking.k8s.io/v1",
+        "kind": "InferencePool",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": dict(selector)},
+            "targetPorts": [{"number": 8000}],
+            "endpointPickerRef": {"name": f"{name}-epp", "port": {"number": 9002}},
+        },
+    }
+
+
+def picker_rights(account: str) -> list[Object]:
+    """A ServiceAccount with the Role that an endpoint picker needs."""
+    read = ["get", "list", "watch"]
+    rules: list[Object] = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": read},
+        {
+            "apiGroups": ["inference.networking.k8s.io"],
+            "resources": ["inferencepools"],
+            "verbs": read,
+        },
+        {
+            "apiGroups": ["inference.networking.x-k8s.io"],
+            "resources": ["inferenceobjectives", "inferencemodelrewrites"],
+            "verbs": read,
+        },
+    ]
+    group = "rbac.authorization.k8s.io"
+    return [
+        service_account(account),
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": {"name": account},
+            "rules": rules,
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": account},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": account},
+            "subjects": [{"kind": "ServiceAccount", "name": account}],
+        },
+    ]

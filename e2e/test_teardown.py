@@ -1,0 +1,93 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Whatever ends the program that started a cluster, nothing of the cluster stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.harness import Cluster
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CHILD = """
+import time
+from e2e.harness import Cluster
+with Cluster({components}) as cluster:
+    pids = [program.pid for program in cluster.programs.running.values()]
+    print(cluster.directory, *pids, flush=True)
+    {then}
+"""
+WAIT = "time.sleep(600)"
+
+
+def test_close_ends_all_programs_and_removes_all_files() -> None:
+    with Cluster(components=()) as cluster:
+        pids = [program.pid for program in cluster.programs.running.values()]
+        directory = cluster.directory
+        assert len(pids) == 3
+        assert directory.is_dir()
+    assert not any(_is_alive(pid) for pid in pids)
+    assert not directory.exists()
+    cluster.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_stays_when_the_parent_is_ended_by_a_signal(how: signal.Signals) -> None:
+    child, directory, pids = _start_child(WAIT)
+    child.send_signal(how)
+    child.wait(timeout=30)
+    _assert_gone(directory, pids)
+
+
+def test_nothing_stays_when_the_parent_crashes() -> None:
+    child, directory, pids = _start_child("import os; os.abort()")
+    child.wait(timeout=30)
+    _assert_gone(directory, pids)
+
+
+def test_a_program_that_ends_is_reported_with_its_log() -> None:
+    with Cluster(components=()) as cluster:
+        cluster.programs.check()
+        os.kill(cluster.programs.running["kube-controller-manager"].pid, signal.SIGKILL)
+        cluster.programs.running["kube-controller-manager"].process.wait(timeout=10)
+        with pytest.raises(Exception, match=r"(?s)kube-controller-manager exited with -9.*log"):
+            cluster.programs.check()
+
+
+def _start_child(then: str) -> tuple[subprocess.Popen[str], Path, list[int]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(components="()", then=then)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    with child.stdout as output:
+        directory, *pids = output.readline().split()
+    assert len(pids) == 3
+    return child, Path(directory), [int(pid) for pid in pids]
+
+
+def _assert_gone(directory: Path, pids: list[int]) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not any(_is_alive(pid) for pid in pids) and not directory.exists():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"alive: {[pid for pid in pids if _is_alive(pid)]}, files: {directory.exists()}")
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and waits for its new parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
