@@ -80,19 +80,34 @@ class Client:
         Raises:
             ApiError: If the server refuses.
         """
+        decoded: Object = json.loads(self._send(method, path, body, params, headers))
+        return decoded
+
+    def text(self, path: str) -> str:
+        """Read what is not JSON, such as `/metrics`."""
+        return self._send("GET", path, None, None, None).decode()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+    ) -> bytes:
         sent = {**self._pool.headers, "Content-Type": "application/json", **(headers or {})}
         url = f"{self.server}{path}"
         if params:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
         payload = None if body is None else json.dumps(body).encode()
         answer = self._pool.request(method, url, body=payload, headers=sent)
-        try:
-            decoded: Object = json.loads(answer.data)
-        except ValueError:
-            decoded = {"message": answer.data.decode(errors="replace")}
         if answer.status >= 400:
-            raise ApiError(answer.status, decoded)
-        return decoded
+            try:
+                refusal = json.loads(answer.data)
+            except ValueError:
+                refusal = {"message": answer.data.decode(errors="replace")}
+            raise ApiError(answer.status, refusal)
+        return answer.data
 
     def resource(self, kind: str) -> Resource:
         """Where the objects of a kind are; LookupError if the server has no such kind."""

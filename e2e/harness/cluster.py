@@ -131,7 +131,7 @@ class Cluster(Client):
         programs.check()
 
     def _install_kinds(self) -> None:
-        definitions = parts.custom_resource_definitions()
+        definitions = parts.custom_resource_definitions(self._lws)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.create, definitions))
 

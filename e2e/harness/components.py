@@ -160,9 +160,9 @@ def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Rea
     return lambda: wait_http(started, f"http://{LOOPBACK}:{port}/healthz")
 
 
-def custom_resource_definitions() -> list[Object]:
+def custom_resource_definitions(lws: str) -> list[Object]:
     """All kinds that the generated objects may have, whether or not their programs run."""
-    tools = ("lws-0.9", "volcano", "epp-1.5", "gateway-api")
+    tools = (lws, "volcano", "epp-1.5", "gateway-api")
     files = [file for name in tools for file in manifests(name, "crds")]
     # The loader in C where there is one: the definitions are long, and the other takes seconds.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -139,9 +139,10 @@ class Programs:
     def stop(self, name: str) -> None:
         """End a program at once. Nothing that it keeps outlives the cluster, so nothing is lost."""
         program = self.running.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
-        program.process.wait(timeout=30)
+        if program.is_running:  # otherwise its id may be someone else's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            program.process.wait(timeout=30)
         self._tell_watchdog(f"-{program.pid}")
 
     def check(self) -> None:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
 
 def main() -> None:
@@ -21,20 +22,31 @@ def main() -> None:
     # Ctrl-C reaches a whole terminal session: the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    groups: list[int] = []
+    started: dict[int, str] = {}
     for line in sys.stdin:
         pid = int(line[1:])
         if line.startswith("+"):
-            groups.append(pid)
-        elif pid in groups:
-            groups.remove(pid)
-    for pid in groups:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-    if groups:
+            started[pid] = start_time(pid)
+        else:
+            started.pop(pid, None)
+    for pid, moment in started.items():
+        # A program may have ended long ago, and its id may be someone else's by now.
+        if moment and start_time(pid) == moment:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+    if started:
         time.sleep(0.2)  # a process that is just dying can still create files
     for directory in sys.argv[1:]:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def start_time(pid: int) -> str:
+    """When a process was started, in the kernel's ticks; empty if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return fields[19]
 
 
 if __name__ == "__main__":
