@@ -9,7 +9,7 @@ from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
 from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.gang import gang_plan
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
-from fusioninfer_pulumi.plan.name_rules import collision_findings, name_findings
+from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
 from fusioninfer_pulumi.plan.topology import (
@@ -96,14 +96,9 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Adds to each plan what it would share with an earlier one."""
-    found: dict[int, list[Finding]] = {}
-    for index, finding in collision_findings(plans):
-        found.setdefault(index, []).append(finding)
-    return [
-        replace(plan, findings=(*found[index], *plan.findings)) if index in found else plan
-        for index, plan in enumerate(plans)
-    ]
+    """Adds to each plan what it would share with an earlier one, or between its own roles."""
+    owners = Owners()
+    return [replace(plan, findings=(*owners.add(plan), *plan.findings)) for plan in plans]
 
 
 def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> Iterator[Finding]:

@@ -49,27 +49,33 @@ def name_findings(service: str, roles: Sequence[RolePlan]) -> Iterator[Finding]:
             )
 
 
-def collision_findings(plans: Sequence[ServicePlan]) -> list[tuple[int, Finding]]:
-    """Finds objects that two roles or two services of one program would share.
+class Owners:
+    """Who owns each object name of a cluster; grows by one service at a time."""
 
-    Args:
-        plans: The services of one program.
+    def __init__(self) -> None:
+        self._names: dict[tuple[object, str, str], tuple[int, str]] = {}
+        self._services = 0
 
-    Returns:
-        Index of the later plan and the finding, for each pair of owners once.
-    """
-    found: list[tuple[int, Finding]] = []
-    owners: dict[tuple[object, str, str], tuple[int, str]] = {}
-    reported: set[tuple[object, ...]] = set()
-    for index, plan in enumerate(plans):
+    def add(self, plan: ServicePlan) -> list[Finding]:
+        """Adds a service.
+
+        Args:
+            plan: The service.
+
+        Returns:
+            One finding for each earlier role or service, or role of its own, that it collides
+            with.
+        """
+        self._services += 1
+        found: list[Finding] = []
+        reported: set[tuple[object, ...]] = set()
         for kind, name, at, owner in _derived(plan):
-            key = (_namespace(plan.namespace), kind, name)
-            first, first_owner = owners.setdefault(key, (index, owner))
-            pair = (first, first_owner, index, owner)
-            if (first, first_owner) != (index, owner) and pair not in reported:
-                reported.add(pair)
-                found.append((index, error(at, _text(kind, name, first_owner))))
-    return found
+            key, own = (_namespace(plan.namespace), kind, name), (self._services, owner)
+            first = self._names.setdefault(key, own)
+            if first != own and (first, owner) not in reported:
+                reported.add((first, owner))
+                found.append(error(at, _text(kind, name, first[1])))
+        return found
 
 
 def _text(kind: str, name: str, owner: str) -> str:

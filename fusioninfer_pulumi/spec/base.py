@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.typed_args import to_plain
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
 MAX_COUNT = 10_000
@@ -112,9 +113,10 @@ LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "s
 LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
 AnnotationMap = dict[str, LeafText]
 
-#: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase.
+#: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase; or typed args.
 PodTemplate = Annotated[
     dict[str, Any],
+    BeforeValidator(to_plain),
     WithJsonSchema(
         {
             "type": "object",

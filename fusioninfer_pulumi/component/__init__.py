@@ -1,0 +1,22 @@
+"""The only room that knows Pulumi: the component, its typed children and its outputs."""
+
+from fusioninfer_pulumi.component.inference_service import TOKEN, InferenceService
+from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
+from fusioninfer_pulumi.component.status import (
+    ComponentStatus,
+    Condition,
+    ServiceStatus,
+    service_status,
+)
+
+__all__ = [
+    "TOKEN",
+    "ComponentStatus",
+    "Condition",
+    "InferenceService",
+    "KubernetesObject",
+    "LeaderWorkerSet",
+    "PodGroup",
+    "ServiceStatus",
+    "service_status",
+]

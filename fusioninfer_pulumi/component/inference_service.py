@@ -1,0 +1,172 @@
+"""The InferenceService component: validate, plan, render, register."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pulumi
+from pydantic import ValidationError
+
+from fusioninfer_pulumi import findings
+from fusioninfer_pulumi.component.namesakes import namesake_findings
+from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
+from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan import ServicePlan, plan_service
+from fusioninfer_pulumi.plan.entry import endpoint
+from fusioninfer_pulumi.spec.messages import findings_of
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+
+#: Pulumi type token; a change of it would replace every user's service.
+TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
+
+
+class InferenceService(pulumi.ComponentResource):
+    """A large language model served on Kubernetes.
+
+    Creates a Volcano PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
+    each role, and a Service in front of the pods that answer clients.
+    """
+
+    name: pulumi.Output[str]
+    """Kubernetes name of the service."""
+
+    namespace: pulumi.Output[str]
+    """Namespace of its objects."""
+
+    endpoint: pulumi.Output[str]
+    """URL at which clients inside the cluster reach the model."""
+
+    status: pulumi.Output[ServiceStatus]
+    """Conditions and components, as of the last update or refresh."""
+
+    plan: ServicePlan
+    """The topology, plain and at once: pods, accelerators, gang, names, findings."""
+
+    leader_worker_sets: dict[str, LeaderWorkerSet]
+    """The replicas' LeaderWorkerSets by Kubernetes name."""
+
+    pod_group: PodGroup | None
+    """The gang's PodGroup, None without a gang."""
+
+    service: KubernetesObject | None
+    """The Service in front of the serving pods."""
+
+    def __init__(
+        self,
+        name: str,
+        args: InferenceServiceArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Registers the service and its objects.
+
+        Args:
+            name: Logical name; also the Kubernetes name where `args` states none.
+            args: The spec, or a mapping of its shape (snake_case or camelCase).
+            opts: Resource options; provider, aliases, transforms, protect and depends_on reach
+                the objects.
+
+        Raises:
+            InvalidServiceError: The service cannot work; one line per problem, before anything
+                is registered.
+        """
+        self.plan = _planned(name, args)
+        manifests = render(self.plan)
+        _refuse(namesake_findings(self.plan, opts), name)
+        super().__init__(TOKEN, name, None, opts)
+        collected = collect_plans.get()
+        if collected is not None:
+            collected.append(self.plan)
+        else:
+            self._log_findings()
+        self._register(name, manifests, opts)
+        self.name = pulumi.Output.from_input(self.plan.service)
+        self.namespace = pulumi.Output.from_input(self.plan.namespace)
+        host, namespace, port = endpoint(self.plan)
+        self.endpoint = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+        self.status = self._status()
+        self.register_outputs(
+            {
+                "name": self.name,
+                "namespace": self.namespace,
+                "endpoint": self.endpoint,
+                "status": self.status,
+            }
+        )
+
+    def _log_findings(self) -> None:
+        for finding in self.plan.findings:
+            if finding.severity is Severity.WARNING:
+                pulumi.log.warn(f"{finding.path}: {finding.message}", self)
+
+    def _register(
+        self,
+        name: str,
+        manifests: tuple[dict[str, Any], ...],
+        opts: pulumi.ResourceOptions | None,
+    ) -> None:
+        self.leader_worker_sets, self.pod_group, self.service = {}, None, None
+        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
+        given = pulumi.ResourceOptions(
+            parent=self,
+            depends_on=opts.depends_on if opts else None,
+            retain_on_delete=opts.retain_on_delete if opts else None,
+        )
+        for manifest in manifests:
+            kind, kubernetes_name = manifest["kind"], manifest["metadata"]["name"]
+            logical = name + kubernetes_name[len(self.plan.service) :]
+            if kind == "PodGroup":
+                self.pod_group = PodGroup(logical, manifest, given)
+            elif kind == "LeaderWorkerSet":
+                self.leader_worker_sets[kubernetes_name] = LeaderWorkerSet(
+                    logical, manifest, self._set_options(given)
+                )
+            else:
+                self.service = KubernetesObject(logical, manifest, given)
+
+    def _set_options(self, given: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+        own = pulumi.ResourceOptions(
+            # The scheduler ignores pods whose PodGroup does not exist yet.
+            depends_on=[self.pod_group] if self.pod_group is not None else None,
+            replace_on_changes=LeaderWorkerSet.IMMUTABLE,
+            # Names are fixed: the old object has to go before the new one comes.
+            delete_before_replace=True,
+        )
+        return pulumi.ResourceOptions.merge(given, own)
+
+    def _status(self) -> pulumi.Output[ServiceStatus]:
+        plan = self.plan
+        live = {
+            name: {"metadata": item.metadata, "status": item.status}
+            for name, item in self.leader_worker_sets.items()
+        }
+        group = None
+        if self.pod_group is not None:
+            group = {"metadata": self.pod_group.metadata, "status": self.pod_group.status}
+        read = pulumi.Output.from_input(cast("Any", {"sets": live, "group": group}))
+        return read.apply(lambda seen: service_status(plan, seen["sets"], seen["group"]))
+
+
+def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
+    if isinstance(args, Mapping):
+        try:
+            args = InferenceServiceArgs.model_validate(dict(args))
+        except ValidationError as problem:
+            raise InvalidServiceError(findings_of(problem, InferenceServiceArgs), name) from None
+    if not isinstance(args, InferenceServiceArgs):
+        raise TypeError(
+            f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
+            f"got {type(args).__name__}"
+        )
+    plan = plan_service(args, name)
+    _refuse(list(plan.findings), name)
+    return plan
+
+
+def _refuse(found: list[Finding], title: str = "") -> None:
+    refused = findings.errors(found)
+    if refused:
+        raise InvalidServiceError(refused, title)

@@ -1,0 +1,48 @@
+"""Finds objects that two services of one program would share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pulumi
+
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.name_rules import Owners
+from fusioninfer_pulumi.plan.records import ServicePlan
+
+# By the stack that a program builds, so that nothing outlives it: and there by cluster, because
+# a name may stand once in each.
+_owners: WeakKeyDictionary[pulumi.Resource, dict[int, Owners]] = WeakKeyDictionary()
+
+
+def namesake_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -> list[Finding]:
+    """Checks a service's names against each other and the services made so far.
+
+    Args:
+        plan: The service.
+        opts: Options of its component, for the provider and so the cluster.
+
+    Returns:
+        One finding for each role or earlier service that it collides with.
+    """
+    stack = pulumi.runtime.get_root_resource()
+    if stack is None:
+        return Owners().add(plan)
+    return _owners.setdefault(stack, {}).setdefault(_cluster(opts), Owners()).add(plan)
+
+
+def _cluster(opts: pulumi.ResourceOptions | None) -> int:
+    """Identity of the provider that the service's objects go to, 0 for the default one."""
+    provider: Any = None
+    if opts is not None:
+        listed: Any = opts.providers or []
+        given = listed.values() if isinstance(listed, Mapping) else listed
+        candidates = [opts.provider, *(given if isinstance(given, Iterable) else [given])]
+        kubernetes = [item for item in candidates if item and item.package == "kubernetes"]
+        if kubernetes:
+            provider = kubernetes[0]
+        elif opts.parent is not None:
+            provider = opts.parent.get_provider("kubernetes:core/v1:Service")
+    return id(provider) if provider is not None else 0

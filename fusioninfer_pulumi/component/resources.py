@@ -1,0 +1,59 @@
+"""Typed Kubernetes resources that show their live status.
+
+`pulumi_kubernetes.apiextensions.CustomResource` exposes no status in Python (pulumi-kubernetes
+#1836); a resource does when `status` is among the properties that it registers.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pulumi
+
+# The default provider is the one of the installed pulumi-kubernetes, as for its own resources.
+_PROVIDER_VERSION = importlib.metadata.version("pulumi-kubernetes")
+
+
+class KubernetesObject(pulumi.CustomResource):
+    """One Kubernetes object, registered from its manifest."""
+
+    metadata: pulumi.Output[dict[str, Any]]
+    """Metadata as the API server stores it."""
+
+    spec: pulumi.Output[Any]
+    """Spec as the API server stores it."""
+
+    status: pulumi.Output[Any]
+    """Live status, None until a controller writes one."""
+
+    def __init__(
+        self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Registers the object.
+
+        Args:
+            name: Logical name.
+            manifest: The object.
+            opts: Resource options.
+        """
+        group_version = str(manifest["apiVersion"])
+        group = group_version if "/" in group_version else f"core/{group_version}"
+        super().__init__(
+            f"kubernetes:{group}:{manifest['kind']}",
+            name,
+            {**manifest, "status": None},
+            pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_PROVIDER_VERSION), opts),
+        )
+
+
+class LeaderWorkerSet(KubernetesObject):
+    """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
+
+    #: What LeaderWorkerSet's webhook refuses to change on a live object.
+    IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]
+
+
+class PodGroup(KubernetesObject):
+    """A Volcano PodGroup (scheduling.volcano.sh/v1beta1)."""

@@ -1,0 +1,194 @@
+"""A service's status, computed from the live objects: pure, and the same on every engine.
+
+The words are those of FusionInfer's InferenceService status. LeaderWorkerSets count groups, not
+pods, and have no failure condition: a ready replica stands for all its pods, and `Failed` comes
+from whoever saw a rollout or a pod fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from fusioninfer_pulumi.plan.gang import required_replicas
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+
+Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
+
+
+class Condition(TypedDict):
+    """One statement about the service as a whole."""
+
+    type: Literal["Initialized", "Active", "Failed"]
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+
+
+class ComponentStatus(TypedDict):
+    """The state of one role."""
+
+    desiredReplicas: int
+    readyReplicas: int
+    nodesPerReplica: int
+    totalPods: int
+    readyPods: int
+    phase: Phase
+
+
+class ServiceStatus(TypedDict):
+    """The state of a service, as of the last update or refresh."""
+
+    conditions: list[Condition]
+    components: dict[str, ComponentStatus]
+
+
+def service_status(
+    plan: ServicePlan,
+    sets: Mapping[str, Mapping[str, Any] | None],
+    pod_group: Mapping[str, Any] | None = None,
+    failures: Mapping[str, str] | None = None,
+) -> ServiceStatus:
+    """Computes a service's status.
+
+    Args:
+        plan: The service.
+        sets: Live LeaderWorkerSets (`metadata` and `status`) by name; None or absent for one
+            that does not exist or was not read.
+        pod_group: The live PodGroup, None where there is none.
+        failures: Why a LeaderWorkerSet failed, by name, where somebody knows.
+
+    Returns:
+        The status of every role and the conditions Initialized, Active and Failed.
+    """
+    failures = failures or {}
+    blocked = _blocked(pod_group)
+    components = {role.name: _component(role, sets, failures, blocked) for role in plan.roles}
+    known = any(sets.get(replica.name) for role in plan.roles for replica in role.replicas)
+    return {
+        "conditions": [
+            _initialized(plan, known=known),
+            _active(plan, components, blocked),
+            _failed(plan, failures),
+        ],
+        "components": components,
+    }
+
+
+def is_ready(live: Mapping[str, Any] | None) -> bool:
+    """Tells whether a replica's LeaderWorkerSet serves, in the revision that was asked for."""
+    status = (live or {}).get("status") or {}
+    conditions = {item["type"]: item for item in status.get("conditions") or ()}
+    available = conditions.get("Available") or {}
+    generation = ((live or {}).get("metadata") or {}).get("generation")
+    # LeaderWorkerSet writes both since 0.9; an older status may speak of an older spec.
+    observed = available.get("observedGeneration", status.get("observedGeneration"))
+    if generation is not None and observed is not None and int(observed) < int(generation):
+        return False
+    return available.get("status") == "True" and int(status.get("readyReplicas") or 0) >= 1
+
+
+def _component(
+    role: RolePlan,
+    sets: Mapping[str, Mapping[str, Any] | None],
+    failures: Mapping[str, str],
+    blocked: str | None,
+) -> ComponentStatus:
+    live = [sets.get(replica.name) for replica in role.replicas]
+    ready = sum(map(is_ready, live))
+    return {
+        "desiredReplicas": len(role.replicas),
+        "readyReplicas": ready,
+        "nodesPerReplica": role.nodes,
+        "totalPods": role.total_pods,
+        "readyPods": ready * role.nodes,
+        "phase": _phase(role, live, ready, failures, blocked),
+    }
+
+
+def _phase(
+    role: RolePlan,
+    live: list[Mapping[str, Any] | None],
+    ready: int,
+    failures: Mapping[str, str],
+    blocked: str | None,
+) -> Phase:
+    if any(replica.name in failures for replica in role.replicas):
+        return "Failed"
+    if ready == len(live):
+        return "Running"
+    if not any(live):
+        return "Unknown"
+    if not any(_has_status(item) for item in live) or (ready == 0 and blocked is not None):
+        return "Pending"
+    return "Deploying"
+
+
+def _has_status(live: Mapping[str, Any] | None) -> bool:
+    return bool(((live or {}).get("status") or {}).get("conditions"))
+
+
+def _blocked(pod_group: Mapping[str, Any] | None) -> str | None:
+    """Why the scheduler holds the gang back, None when it does not."""
+    status = (pod_group or {}).get("status") or {}
+    # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
+    if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
+        return None
+    reasons = [
+        item for item in status.get("conditions") or () if item.get("type") == "Unschedulable"
+    ]
+    told = sorted(reasons, key=lambda item: str(item.get("lastTransitionTime")))
+    message = told[-1].get("message") if told else None
+    return str(message or f"the PodGroup is {status['phase']}")
+
+
+def _initialized(plan: ServicePlan, *, known: bool) -> Condition:
+    if known or not plan.total_pods:
+        return _condition("Initialized", "True", "InferenceServiceProcessing", "all objects exist")
+    return _condition("Initialized", "Unknown", "InferenceServiceCreating", "no object was read")
+
+
+def _active(
+    plan: ServicePlan, components: Mapping[str, ComponentStatus], blocked: str | None
+) -> Condition:
+    if not plan.total_pods:
+        return _condition("Active", "False", "Parked", "every role is parked")
+    if all(item["phase"] == "Unknown" for item in components.values()):
+        return _condition("Active", "Unknown", "InferenceServiceCreating", "no object was read")
+    counts = ", ".join(
+        f"{name} {item['readyReplicas']}/{item['desiredReplicas']}"
+        for name, item in components.items()
+    )
+    if all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values()):
+        return _condition("Active", "True", "InferenceServiceAvailable", f"ready: {counts}")
+    needed = [role for role in plan.roles if role.replicas and not _is_optional(plan, role)]
+    serving = [role for role in needed or plan.roles if components[role.name]["readyReplicas"]]
+    if serving and len(serving) >= len(needed):
+        return _condition("Active", "True", "Partial", f"ready: {counts}")
+    if blocked is not None:
+        return _condition("Active", "False", "GangNotScheduled", blocked)
+    return _condition("Active", "False", "InferenceServiceProcessing", f"ready: {counts}")
+
+
+def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
+    if plan.gang is None or plan.gang.sub_groups is None:
+        return False
+    minima = {group.role: group.minimum for group in plan.gang.sub_groups}
+    return required_replicas([role], minima)[role.name] == 0
+
+
+def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
+    names = [replica.name for role in plan.roles for replica in role.replicas]
+    told = [f"{name}: {failures[name]}" for name in names if name in failures]
+    if told:
+        return _condition("Failed", "True", "InferenceServiceFailed", "; ".join(told))
+    return _condition("Failed", "False", "InferenceServiceProcessing", "no failure is known")
+
+
+def _condition(
+    kind: Literal["Initialized", "Active", "Failed"],
+    status: Literal["True", "False", "Unknown"],
+    reason: str,
+    message: str,
+) -> Condition:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
