@@ -1,0 +1,111 @@
+"""A container's `command` and `args` as one list of words, and the shell script among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.engines.programs import basename
+from fusioninfer_pulumi.outputs import is_output
+
+#: Stands for a word whose text is not known while the plan is made.
+UNKNOWN = "<output>"
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
+_INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
+
+
+@dataclass(frozen=True)
+class ContainerWords:
+    """The words that the container's process gets.
+
+    Attributes:
+        command: The container's `command`, empty when it has none.
+        args: The container's `args`, empty when it has none.
+        outputs: Which of the two (`command`, `args`) are Outputs as a whole.
+        script_at: Index in `words` of the script that `sh -c` gets, when there is one.
+    """
+
+    command: tuple[Any, ...]
+    args: tuple[Any, ...]
+    outputs: tuple[str, ...]
+    script_at: int | None
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """Command and args in one list."""
+        return self.command + self.args
+
+    @property
+    def hidden(self) -> bool:
+        """Whether a whole list is unknown."""
+        return bool(self.outputs)
+
+    def texts(self) -> list[str]:
+        """The words as text, `UNKNOWN` for each Output."""
+        return [UNKNOWN if is_output(word) else str(word) for word in self.words]
+
+    def place(self, index: int) -> str:
+        """Names a word's place in the container: `command[0]`, `args[2]`."""
+        first = len(self.command)
+        return f"command[{index}]" if index < first else f"args[{index - first}]"
+
+    def with_word(self, index: int, word: str) -> tuple[list[Any], list[Any] | None]:
+        """Copies command and args with one word replaced; args is None where there are none."""
+        words = [*self.words[:index], word, *self.words[index + 1 :]]
+        args = words[len(self.command) :]
+        return words[: len(self.command)], args or None
+
+
+def read_words(container: Mapping[str, Any]) -> ContainerWords:
+    """Takes a container's `command` and `args` apart; never raises."""
+    lists: dict[str, tuple[Any, ...]] = {}
+    outputs = []
+    for key in ("command", "args"):
+        value = container.get(key)
+        if is_output(value):
+            outputs.append(key)
+        plain = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        lists[key] = tuple(value) if plain and value is not None else ()
+    # Words behind an unknown command have an unknown meaning.
+    known = "command" not in outputs
+    script_at = _script_index(lists["command"] + lists["args"]) if known else None
+    return ContainerWords(lists["command"], lists["args"], tuple(outputs), script_at)
+
+
+def _script_index(words: Sequence[Any]) -> int | None:
+    index = 0
+    while index < len(words) and isinstance(words[index], str):
+        word = words[index]
+        if basename(word) in _SHELLS:
+            return _option_c(words, index + 1)
+        if basename(word) not in _INITS and word != "--":
+            return None
+        index += 1
+        while index < len(words) and isinstance(words[index], str) and _is_option(words[index]):
+            index += 1
+    return None
+
+
+def _is_option(word: str) -> bool:
+    return (word.startswith("-") and word != "--") or _ASSIGNMENT.match(word) is not None
+
+
+def _option_c(words: Sequence[Any], index: int) -> int | None:
+    """Finds the script behind `-c`, `-ec`, `-euo pipefail -c`; None when there is no `-c`."""
+    while index < len(words) and isinstance(words[index], str):
+        word = words[index]
+        if word == "sh":  # busybox sh
+            index += 1
+            continue
+        if not word.startswith(("-", "+")):
+            return None
+        short = "" if word.startswith("--") else word[1:]
+        # Every `o` takes the name of an option from the words that follow.
+        index += 1 + short.count("o")
+        if "c" in short and word.startswith("-"):
+            return index if index < len(words) else None
+    return None

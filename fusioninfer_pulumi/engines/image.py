@@ -1,0 +1,52 @@
+"""Reads container image references: which engine's image, which version."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
+
+# The engines' own images, by the end of the repository's path, so that mirrors count as well.
+_STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
+
+
+@dataclass(frozen=True)
+class Image:
+    """What an image reference says.
+
+    Attributes:
+        name: The reference as written, None when it is unknown (an Output).
+        engine: `vllm` or `sglang` when the repository's name says so, else None.
+        stock: Whether it is the engine project's own image, or a mirror of it.
+        tag: The tag; `latest` when there is neither tag nor digest; None for a bare digest and
+            for an unknown reference.
+        version: The version in a stock image's tag (`v0.11.0` is (0, 11, 0)), else None.
+    """
+
+    name: str | None = None
+    engine: str | None = None
+    stock: bool = False
+    tag: str | None = None
+    version: tuple[int, ...] | None = None
+
+
+def read_image(reference: Any) -> Image:
+    """Reads an image reference; anything but a string (an Output) says nothing."""
+    if not isinstance(reference, str):
+        return Image()
+    name, digest, _ = reference.partition("@")
+    path, slash, last = name.rpartition("/")
+    last, colon, tag = last.partition(":")  # a colon further left belongs to a registry's port
+    repository = f"/{path}{slash}{last}"
+    stock = next((end for end in _STOCK if repository.endswith(f"/{end}")), "")
+    named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
+    match = _VERSION.match(tag) if stock else None
+    return Image(
+        name=reference,
+        engine=_STOCK.get(stock, named),
+        stock=bool(stock),
+        tag=tag if colon else None if digest else "latest",
+        version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
+    )

@@ -1,0 +1,51 @@
+"""What both launchers need to edit a container's own shell script."""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.engines.container_words import ContainerWords
+from fusioninfer_pulumi.engines.launch_types import BY_HAND, LaunchError
+from fusioninfer_pulumi.engines.shell_lexer import ShellError
+from fusioninfer_pulumi.engines.shell_script import Script, read_script
+
+
+def engine_script(words: ContainerWords) -> Script:
+    """Reads the script of a container whose shell starts an engine.
+
+    Args:
+        words: The container's words; `script_at` must be set.
+
+    Returns:
+        The script, with at least one engine command.
+
+    Raises:
+        LaunchError: When it cannot be read, or starts no known engine.
+    """
+    texts = words.texts()[words.script_at or 0 :]
+    try:
+        script = read_script(texts[0], texts[1:])
+    except ShellError as error:
+        raise LaunchError(
+            f"the container's shell script has {error}, which is not understood, so arguments "
+            f"cannot be added to the engine in it: write the command as a list, {BY_HAND}"
+        ) from error
+    if not script.calls:
+        raise LaunchError(
+            "the container's shell script starts no known engine (vllm serve, python3 -m "
+            "sglang.launch_server), so the place for the engine's arguments is not known: write "
+            f"the command as a list, {BY_HAND}"
+        )
+    return script
+
+
+def output_error(place: str) -> LaunchError:
+    """The refusal of an Output that has to be put into a shell script.
+
+    Args:
+        place: Where it stands, for example `args[2]`.
+    """
+    return LaunchError(
+        f"{place} is a pulumi Output, but a shell script is written from it, so it must be quoted "
+        "and therefore be a plain string: read the value from pulumi.Config instead (building the "
+        "InferenceService inside Output.apply would hide it from preview), or pass it in an "
+        "environment variable and write $(NAME)"
+    )

@@ -1,0 +1,93 @@
+"""A PATH with stand-ins for ray and the engines, which write down how they were called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_RECORD = """#!/bin/sh
+# One file a call: the process id, then the arguments, each ended by NUL.
+{ printf '%s\\0' "$$" "$@"; } > "$CALLS/$(date +%s%N)-${0##*/}"
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a stand-in."""
+
+    program: str
+    pid: int
+    arguments: list[str]
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine that has only the stand-ins and the standard tools."""
+
+    bin: Path
+    calls_dir: Path
+
+    def program(self, name: str, body: str = "") -> None:
+        """Adds a stand-in that records its call and then runs `body`."""
+        path = self.bin / name
+        path.write_text(_RECORD + body)
+        path.chmod(0o755)
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "CALLS": str(self.calls_dir),
+            **variables,
+        }
+
+    def start(self, words: list[Any], **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            words, env=self.environ(**variables), text=True, stdout=subprocess.PIPE, stderr=-2
+        )
+
+    def run(self, words: list[Any], **variables: str) -> list[Call]:
+        """Runs a container's words to the end and says what was called, in order."""
+        self.clear()
+        process = self.start(words, **variables)
+        output, _ = process.communicate(timeout=30)
+        assert process.returncode == 0, output
+        return self.calls()
+
+    def clear(self) -> None:
+        for path in self.calls_dir.iterdir():
+            path.unlink()
+
+    def calls(self) -> list[Call]:
+        found = []
+        for path in sorted(self.calls_dir.iterdir()):
+            pid, *arguments = path.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
+            found.append(Call(path.name.partition("-")[2], int(pid), arguments))
+        return found
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    root = tmp_path_factory.mktemp("host")
+    (root / "bin").mkdir()
+    (root / "calls").mkdir()
+    made = Host(root / "bin", root / "calls")
+    for name in ("ray", "vllm", "python3"):
+        made.program(name)
+    return made
+
+
+@pytest.fixture
+def fresh_host(tmp_path: Path) -> Host:
+    """A host of the test's own, whose stand-ins it may replace."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "calls").mkdir()
+    made = Host(tmp_path / "bin", tmp_path / "calls")
+    for name in ("ray", "vllm", "python3"):
+        made.program(name)
+    return made

@@ -1,0 +1,228 @@
+"""Containers' command lines are read without ever raising."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.image import Image, read_image
+
+OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
+STOCK = "vllm/vllm-openai:v0.11.0"
+MODEL = ["--model", "Qwen/Qwen3-8B"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "image"),
+    [
+        (STOCK, Image(STOCK, "vllm", True, "v0.11.0", (0, 11, 0))),
+        (
+            "r.local:5000/hub/vllm/vllm-openai:v0.8.5.post1",
+            Image(
+                "r.local:5000/hub/vllm/vllm-openai:v0.8.5.post1",
+                "vllm",
+                True,
+                "v0.8.5.post1",
+                (0, 8, 5),
+            ),
+        ),
+        (
+            "lmsysorg/sglang:v0.5.3-cu126",
+            Image("lmsysorg/sglang:v0.5.3-cu126", "sglang", True, "v0.5.3-cu126", (0, 5, 3)),
+        ),
+        (
+            "vllm/vllm-openai:v0.11.0@sha256:ab",
+            Image("vllm/vllm-openai:v0.11.0@sha256:ab", "vllm", True, "v0.11.0", (0, 11, 0)),
+        ),
+        ("vllm/vllm-openai", Image("vllm/vllm-openai", "vllm", True, "latest", None)),
+        (
+            "vllm/vllm-openai@sha256:ab",
+            Image("vllm/vllm-openai@sha256:ab", "vllm", True, None, None),
+        ),
+        ("vllm/vllm-openai:latest", Image("vllm/vllm-openai:latest", "vllm", True, "latest", None)),
+        ("me/my-vllm:v1.0.0", Image("me/my-vllm:v1.0.0", "vllm", False, "v1.0.0", None)),
+        ("xvllm/vllm-openai:v1.0.0", Image("xvllm/vllm-openai:v1.0.0", "vllm", False, "v1.0.0")),
+        ("nginx", Image("nginx", None, False, "latest", None)),
+        ("r.local:5000/nginx", Image("r.local:5000/nginx", None, False, "latest", None)),
+        (OUTPUT, Image()),
+        (None, Image()),
+    ],
+)
+def test_image(reference: Any, image: Image) -> None:
+    assert read_image(reference) == image
+
+
+def read(**container: Any) -> EngineCommand:
+    return read_command({"name": "main", "image": "registry.local/model:1", **container})
+
+
+def seen(command: EngineCommand) -> tuple[Any, ...]:
+    return (
+        command.engine,
+        command.program,
+        command.arguments,
+        command.script,
+        command.readable,
+    )
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        # The image's own entrypoint.
+        ({"image": STOCK, "args": MODEL}, ("vllm", (), tuple(MODEL), None, True)),
+        ({"image": STOCK}, ("vllm", (), (), None, True)),
+        ({"args": MODEL}, (None, (), tuple(MODEL), None, True)),
+        # A program in lists.
+        (
+            {"command": ["vllm", "serve"], "args": ["m", "-tp", "2"]},
+            ("vllm", ("vllm", "serve"), ("m", "-tp", "2"), None, True),
+        ),
+        (
+            {"command": ["vllm", "serve", "m", "-tp", "2"]},
+            ("vllm", ("vllm", "serve"), ("m", "-tp", "2"), None, True),
+        ),
+        (
+            {"image": STOCK, "args": ["vllm", "serve", "m"]},
+            ("vllm", ("vllm", "serve"), ("m",), None, True),
+        ),
+        (
+            {"command": ["/usr/bin/python3", "-u", "-m", "vllm.entrypoints.openai.api_server"]},
+            (
+                "vllm",
+                ("/usr/bin/python3", "-u", "-m", "vllm.entrypoints.openai.api_server"),
+                (),
+                None,
+                True,
+            ),
+        ),
+        (
+            {"command": ["python3", "-m", "sglang.launch_server", "--tp", "8"]},
+            ("sglang", ("python3", "-m", "sglang.launch_server"), ("--tp", "8"), None, True),
+        ),
+        (
+            {"command": ["tini", "--", "sglang", "serve"], "args": ["--tp", "8"]},
+            ("sglang", ("tini", "--", "sglang", "serve"), ("--tp", "8"), None, True),
+        ),
+        (
+            {"command": ["python3.12", "-X", "dev", "-m", "vllm.entrypoints.cli.main", "serve"]},
+            (
+                "vllm",
+                ("python3.12", "-X", "dev", "-m", "vllm.entrypoints.cli.main", "serve"),
+                (),
+                None,
+                True,
+            ),
+        ),
+        # Some other program, even in the engine's image.
+        (
+            {"image": STOCK, "command": ["python3", "server.py"], "args": ["--port", "1"]},
+            (None, ("python3", "server.py"), ("--port", "1"), None, True),
+        ),
+        (
+            {"image": STOCK, "command": ["python3", "-m"]},
+            (None, ("python3", "-m"), (), None, True),
+        ),
+        ({"command": ["echo", "vllm", "serve"]}, (None, ("echo", "vllm", "serve"), (), None, True)),
+        # Shell scripts, in command or in args.
+        (
+            {"command": ["/bin/sh", "-c", "vllm serve 'a b' -tp 2"]},
+            ("vllm", ("vllm", "serve"), ("a b", "-tp", "2"), "vllm serve 'a b' -tp 2", True),
+        ),
+        (
+            {"command": ["bash", "-euo", "pipefail", "-c"], "args": ["vllm serve m"]},
+            ("vllm", ("vllm", "serve"), ("m",), "vllm serve m", True),
+        ),
+        (
+            {"args": ["/bin/bash", "-lc", "exec vllm serve m"]},
+            ("vllm", ("exec", "vllm", "serve"), ("m",), "exec vllm serve m", True),
+        ),
+        (
+            {"command": ["/bin/env", "A=/x", "bash", "--norc", "-ceo", "pipefail", "vllm serve m"]},
+            ("vllm", ("vllm", "serve"), ("m",), "vllm serve m", True),
+        ),
+        (
+            {"command": ["sh", "-c"], "args": ['vllm serve "$@"', "sh", "m", "-tp", "2"]},
+            ("vllm", ("vllm", "serve"), ("m", "-tp", "2"), 'vllm serve "$@"', True),
+        ),
+        (
+            {"command": ["sh", "-c", "vllm serve $M -tp $TP"]},
+            ("vllm", ("vllm", "serve"), ("$M", "-tp", "$TP"), "vllm serve $M -tp $TP", True),
+        ),
+        (
+            {"command": ["sh", "-c", "vllm serve m $ARGS"]},
+            ("vllm", ("vllm", "serve"), ("m", "$ARGS"), "vllm serve m $ARGS", False),
+        ),
+        ({"command": ["sh", "-c", "./run"]}, (None, (), (), "./run", False)),
+        ({"command": ["sh", "-c", "vllm serve 'm"]}, (None, (), (), "vllm serve 'm", False)),
+        (
+            {"command": ["sh", "-c", "if x; then vllm serve a; else vllm serve b; fi"]},
+            (
+                "vllm",
+                ("vllm", "serve"),
+                ("a",),
+                "if x; then vllm serve a; else vllm serve b; fi",
+                False,
+            ),
+        ),
+        ({"command": ["sh", "run.sh"]}, (None, ("sh", "run.sh"), (), None, True)),
+        ({"command": ["sh", "-c"]}, (None, ("sh", "-c"), (), None, True)),
+        # Outputs.
+        (
+            {"image": STOCK, "args": ["--model", OUTPUT]},
+            ("vllm", (), ("--model", "<output>"), None, False),
+        ),
+        ({"image": STOCK, "args": OUTPUT}, ("vllm", (), (), None, False)),
+        ({"image": STOCK, "command": OUTPUT, "args": MODEL}, (None, (), tuple(MODEL), None, False)),
+        ({"command": ["sh", "-c", OUTPUT]}, (None, (), (), "<output>", False)),
+        ({"name": "vllm", "image": OUTPUT, "args": MODEL}, ("vllm", (), tuple(MODEL), None, True)),
+        ({"name": "engine", "image": OUTPUT}, (None, (), (), None, True)),
+        ({"name": "vllm", "image": "me/model:1"}, (None, (), (), None, True)),
+    ],
+)  # fmt: skip
+def test_command(container: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert seen(read(**container)) == expected
+
+
+def test_version_belongs_to_the_engines_own_image() -> None:
+    assert read(image=STOCK).image_version == (0, 11, 0)
+    assert read(image="me/vllm:v0.11.0").image_version is None
+
+
+def test_program_in_args() -> None:
+    assert read(image=STOCK, args=["vllm", "serve", "m"]).program_in_args
+    assert not read(image=STOCK, command=["vllm", "serve"]).program_in_args
+
+
+def test_vllm_serve_is_told_from_the_older_program() -> None:
+    assert read(image=STOCK).serve
+    assert read(command=["vllm", "serve"]).serve
+    assert not read(command=["python3", "-m", "vllm.entrypoints.openai.api_server"]).serve
+    assert not read(image="me/vllm:1").serve
+
+
+WORDS = st.lists(
+    st.one_of(
+        st.text(),
+        st.integers(),
+        st.none(),
+        st.just(OUTPUT),
+        st.sampled_from(["sh", "-c", "vllm", "serve", "python3", "-m", "sglang.launch_server"]),
+        st.text(alphabet="vlm sere-'\"\\$(){}<>|&;#\n`"),
+    )
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["name", "image", "command", "args"]),
+        st.one_of(WORDS, st.text(), st.none(), st.integers(), st.just(OUTPUT)),
+    )
+)
+def test_never_raises(container: dict[str, Any]) -> None:
+    command = read_command(container)
+    assert command.engine in ("vllm", "sglang", None)

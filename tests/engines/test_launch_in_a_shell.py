@@ -1,0 +1,216 @@
+"""Launched commands, run by real shells against stand-ins for ray and the engines."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.engines.launch import leader_launch, worker_launch
+
+STOCK = "vllm/vllm-openai:v0.11.0"
+RAY = ["--distributed-executor-backend", "ray"]
+HEAD = ["start", "--head", "--port=6379"]
+LWS = {"LWS_LEADER_ADDRESS": "leader.svc", "LWS_WORKER_INDEX": "3", "LWS_GROUP_SIZE": "4"}
+SHELLS = [name for name in ("sh", "bash", "dash") if shutil.which(name)]
+
+
+def words(launch: Any, **variables: str) -> list[str]:
+    """The words that the container's process gets: what the kubelet makes of command and args."""
+    return [expanded(word, variables) for word in [*launch.command, *(launch.args or [])]]
+
+
+def expanded(text: str, variables: dict[str, str]) -> str:
+    """The kubelet's expansion: `$(NAME)` when NAME is known, `$$` is one `$`."""
+
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else variables.get(match[1], match[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", value, text)
+
+
+ARGUMENT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
+SHELLY = st.text(alphabet="'\"\\$`(){}[]<>|&;#!*?~=% \t\n\rab1-")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(ARGUMENT | SHELLY, max_size=6))
+def test_arguments_come_back(host: Any, arguments: list[str]) -> None:
+    arguments = [a for a in arguments if split_joined_flags([a]) == [a]]
+    container = {"image": "x", "command": ["python3", "/serve.py"], "args": arguments}
+    # `$$` and `$(NAME)` are the kubelet's in both forms.
+    meant = [expanded(argument, {}) for argument in arguments]
+    ray, engine = host.run(words(leader_launch(container, "ray", 2)))
+    assert ray.arguments == HEAD
+    assert (engine.program, engine.arguments) == ("python3", ["/serve.py", *meant, *RAY])
+
+
+def test_kv_transfer_config_stays_json(host: Any) -> None:
+    config = '{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}'
+    args = ["--model", "deepseek-ai/DeepSeek-R1", "--kv-transfer-config", config]
+    _, engine = host.run(words(leader_launch({"image": STOCK, "args": args}, "ray", 2)))
+    assert engine.arguments == [
+        "serve", "deepseek-ai/DeepSeek-R1", "--kv-transfer-config", config, *RAY
+    ]  # fmt: skip
+
+
+def test_kubelet_variables_are_expanded_inside_quotes(host: Any) -> None:
+    container = {"image": STOCK, "args": ["m", "--served-model-name", "a b $(NAME) $NAME"]}
+    _, engine = host.run(words(leader_launch(container, "ray", 2), NAME="x y"))
+    assert engine.arguments[-3] == "a b x y $NAME"
+
+
+SCRIPTS = [
+    ("vllm serve m -tp 2", ["serve", "m", "-tp", "2"]),
+    ("exec vllm serve m", ["serve", "m"]),
+    ("A=1 B='x y' vllm serve m", ["serve", "m"]),
+    ("cd / && vllm serve m", ["serve", "m"]),
+    ("cd / &&\nvllm serve m", ["serve", "m"]),
+    ("vllm serve m | cat", ["serve", "m"]),
+    ("true; vllm serve m >/dev/null 2>&1", ["serve", "m"]),
+    ("\n# first\nset -eu\nM='a  b'\nvllm serve \"$M\" \\\n  -tp 2 \\\n  # last\n",
+     ["serve", "a  b", "-tp", "2"]),
+    ("vllm serve m \\\n  -tp 2 \\\n", ["serve", "m", "-tp", "2"]),
+    ("true;\nvllm serve m \\\n", ["serve", "m"]),
+    ("if false; then vllm serve a; else vllm serve b; fi", ["serve", "b"]),
+    ("for m in a; do vllm serve $m; done", ["serve", "a"]),
+    ("run() { vllm serve \"$@\"; }\nrun x y", ["serve", "x", "y"]),
+    ("vllm serve m & wait", ["serve", "m"]),
+    ("false || vllm serve m", ["serve", "m"]),
+    ("(vllm serve m)", ["serve", "m"]),
+    ("vllm serve $(echo a b) `echo c` \"$(echo 'd)' e)\"", ["serve", "a", "b", "c", "d) e"]),
+    ("vllm serve \"$1\" \"$2\"", ["serve", "one", "two words"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("script", "arguments"), SCRIPTS)
+def test_scripts(host: Any, shell: str, script: str, arguments: list[str]) -> None:
+    container = {"command": [shell, "-c"], "args": [script, "name", "one", "two words"]}
+    ray, engine = host.run(words(leader_launch(container, "ray", 2)))
+    assert ray.arguments == HEAD
+    assert (engine.program, engine.arguments) == ("vllm", [*arguments, *RAY])
+
+
+@pytest.mark.parametrize("script", ["vllm serve m", "true; vllm serve m", "false || vllm serve m"])
+def test_nothing_runs_when_ray_does_not_start(fresh_host: Any, script: str) -> None:
+    fresh_host.program("ray", "exit 3\n")
+    process = fresh_host.start(words(leader_launch({"command": ["sh", "-c", script]}, "ray", 2)))
+    process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert [call.program for call in fresh_host.calls()] == ["ray"]
+
+
+def test_errexit_holds_inside_the_braces(fresh_host: Any) -> None:
+    script = "set -e\nfalse\nvllm serve m"
+    process = fresh_host.start(words(leader_launch({"command": ["sh", "-c", script]}, "ray", 2)))
+    process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert [call.program for call in fresh_host.calls()] == ["ray"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "script", [None, "A=1 vllm serve m", "cd / && vllm serve m", "set -e\nvllm serve m >/dev/null"]
+)
+def test_the_engine_gets_sigterm(fresh_host: Any, shell: str, script: str | None) -> None:
+    done = fresh_host.calls_dir.parent / "done"
+    fresh_host.program("vllm", f"trap 'echo $A >{done}; exit 7' TERM\nwhile :; do sleep 0.05; done")
+    container: dict[str, Any] = {"image": STOCK, "args": ["--model", "m"]}
+    if script is not None:
+        container = {"command": [shell, "-c", script]}
+    process = fresh_host.start(words(leader_launch(container, "ray", 2)), A="1")
+    wait_for(lambda: "vllm" in [call.program for call in fresh_host.calls()])
+    assert fresh_host.calls()[-1].pid == process.pid
+    # The stand-in sets its trap right after it has written down the call.
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert (process.returncode, Path(done).read_text()) == (7, "1\n")
+
+
+def wait_for(ready: Any) -> None:
+    end = time.monotonic() + 10
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_worker_joins_the_leader(host: Any) -> None:
+    (ray,) = host.run(words(worker_launch({"image": STOCK}, "ray", 2), **LWS), **LWS)
+    assert ray.arguments == ["start", "--address=leader.svc:6379", "--block"]
+
+
+def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
+    # The head answers at the third try; then ray ends, and so does the worker.
+    tries = fresh_host.calls_dir.parent / "tries"
+    fresh_host.program(
+        "ray",
+        f'[ "$1" = start ] && exit 5\necho >>{tries}; [ "$(wc -l <{tries})" -ge 3 ]\n',
+    )
+    fresh_host.program("sleep")
+    process = fresh_host.start(
+        words(worker_launch({"image": STOCK}, "ray", 2, retry=True), **LWS), **LWS
+    )
+    output, _ = process.communicate(timeout=30)
+    assert output == "waiting for the ray head at leader.svc:6379\n" * 2
+    assert process.returncode == 5
+    asked = ["health-check", "--address=leader.svc:6379"]
+    calls = [call for call in fresh_host.calls() if call.program == "ray"]
+    assert [call.arguments for call in calls] == [
+        *[asked] * 3,
+        ["start", "--address=leader.svc:6379", "--block"],
+    ]
+    assert calls[-1].pid == process.pid
+
+
+def test_waiting_worker_ends_on_sigterm(fresh_host: Any) -> None:
+    fresh_host.program("ray", "exit 1\n")
+    process = fresh_host.start(
+        words(worker_launch({"image": STOCK}, "ray", 2, retry=True), **LWS), **LWS
+    )
+    wait_for(fresh_host.calls)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    # Not communicate(): the sleep that was cut short still holds the other end of the pipe.
+    assert process.wait(timeout=4) == 143
+    process.stdout.close()
+
+
+MASTER = ["--master-addr", "leader.svc", "--master-port", "29500"]
+MP = ["--distributed-executor-backend", "mp", "--nnodes", "4", "--node-rank"]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"image": "x", "command": ["vllm", "serve", "m"]},
+        {"image": "vllm/vllm-openai:v0.12.0", "args": ["vllm", "serve", "m"]},
+        {"image": "x", "command": ["sh", "-c", "cd / && vllm serve m | cat"]},
+    ],
+)
+def test_multiprocessing_ranks(host: Any, container: dict[str, Any]) -> None:
+    launch = worker_launch(container, "multiprocessing", 4)
+    (engine,) = host.run(words(launch, **LWS), **LWS)
+    assert engine.arguments == ["serve", "m", *MP, "3", *MASTER, "--headless"]
+    launch = leader_launch(container, "multiprocessing", 4)
+    (engine,) = host.run(words(launch, **LWS), **LWS)
+    assert engine.arguments == ["serve", "m", *MP, "0", *MASTER]
+
+
+def test_sglang_ranks(host: Any) -> None:
+    container = {"command": ["sh", "-c", "python3 -m sglang.launch_server --tp 32"]}
+    launch = worker_launch(container, "multiprocessing", 4)
+    (engine,) = host.run(words(launch, **LWS), **LWS)
+    assert engine.arguments == [
+        "-m", "sglang.launch_server", "--tp", "32", "--nnodes", "4", "--node-rank", "3",
+        "--dist-init-addr", "leader.svc:20000",
+    ]  # fmt: skip
