@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import pulumi
-from pydantic import ValidationError
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.namesakes import namesake_findings
@@ -16,8 +15,9 @@ from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
+from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.entry import endpoint
-from fusioninfer_pulumi.spec.messages import findings_of
+from fusioninfer_pulumi.spec.document import examine_mapping
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 #: Pulumi type token; a change of it would replace every user's service.
@@ -151,22 +151,23 @@ class InferenceService(pulumi.ComponentResource):
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
-    if isinstance(args, Mapping):
-        try:
-            args = InferenceServiceArgs.model_validate(dict(args))
-        except ValidationError as problem:
-            raise InvalidServiceError(findings_of(problem, InferenceServiceArgs), name) from None
-    if not isinstance(args, InferenceServiceArgs):
+    if isinstance(args, InferenceServiceArgs):
+        plan: ServicePlan | None
+        plan = plan_service(args, name)
+        found = plan.findings
+    elif isinstance(args, Mapping):
+        plan, found = checked(examine_mapping(args, name), name)
+    else:
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
             f"got {type(args).__name__}"
         )
-    plan = plan_service(args, name)
-    _refuse(list(plan.findings), name)
+    _refuse(found, name)
+    assert plan is not None, "a document without errors has a plan"
     return plan
 
 
-def _refuse(found: list[Finding], title: str = "") -> None:
+def _refuse(found: Iterable[Finding], title: str) -> None:
     refused = findings.errors(found)
     if refused:
         raise InvalidServiceError(refused, title)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,6 +23,7 @@ from fusioninfer_pulumi.spec.service import (
     SHAPE_ONLY,
     InferenceServiceArgs,
     InferenceServiceManifest,
+    ServiceMetadata,
 )
 
 _ROUNDS = 4
@@ -168,3 +169,34 @@ def _leave_out(rest: Any, location: Sequence[str | int], *, missing: bool) -> No
             holder[last] = _PLACEHOLDERS[str(last)]
         elif not missing:
             holder.pop(last, None)
+
+
+def examine_mapping(given: Mapping[str, Any], name: str) -> Document:
+    """Validates a mapping of the shape of `InferenceServiceArgs`, flat or like a manifest.
+
+    Args:
+        given: The mapping.
+        name: Name of the service where the mapping states none.
+
+    Returns:
+        The document; its findings name the fields as they stand in the mapping.
+    """
+    raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
+    flat = "spec" not in given
+    if flat:
+        own = {key: value for key, value in given.items() if key in ServiceMetadata.model_fields}
+        raw["metadata"] = {"name": name, **own}
+        raw["spec"] = {key: value for key, value in given.items() if key not in own}
+    else:
+        raw.update(given)
+        metadata = raw.get("metadata")
+        if metadata is None or isinstance(metadata, Mapping):
+            raw["metadata"] = {"name": name, **(metadata or {})}
+    document = examine(raw, name)
+    if not flat:
+        return document
+    plain = tuple(
+        replace(finding, path=finding.path.removeprefix("metadata."))
+        for finding in document.findings
+    )
+    return replace(document, findings=plain)

@@ -1,0 +1,121 @@
+"""The commands: each reads its sources, says what is wrong with them, and prints its result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.cli.source import Source, read_source
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.manifests import workloads
+from fusioninfer_pulumi.plan.capacity import Capacity
+from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
+from fusioninfer_pulumi.plan.records import ServicePlan
+
+
+def render(options: argparse.Namespace) -> int:
+    """Prints every object of a source."""
+    source = _read(options, options.source)
+    objects = source.rendered()
+    if _refused(options, [source]):
+        return 2
+    if options.output == "json":
+        _print_json({"apiVersion": "v1", "kind": "List", "items": objects})
+    else:
+        from fusioninfer_pulumi.cli.yaml_output import to_yaml  # noqa: PLC0415  # start-up time
+
+        sys.stdout.write(to_yaml(objects))
+    return 0
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Prints the plan of every service of a source."""
+    source = _read(options, options.source)
+    # A person at a terminal sees the warnings once, in the text below.
+    quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
+    if _refused(options, [source], quiet=quiet):
+        return 2
+    rows = [(item, _capacity(item, options), _objects(source, item)) for item in source.plans]
+    if options.output == "json":
+        from fusioninfer_pulumi.cli.plan_json import plan_json  # noqa: PLC0415  # start-up time
+
+        _print_json([plan_json(*row) for row in rows])
+        return 0
+    from fusioninfer_pulumi.cli.plan_text import print_plan  # noqa: PLC0415  # start-up time
+
+    for number, row in enumerate(rows):
+        if number:
+            sys.stdout.write("\n")
+        print_plan(*row, sys.stdout)
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Validates sources."""
+    return 2 if _refused(options, [_read(options, name) for name in options.sources]) else 0
+
+
+def diff(options: argparse.Namespace) -> int:
+    """Prints what changes between two sources."""
+    from fusioninfer_pulumi.cli import diff as comparison  # noqa: PLC0415  # start-up time
+
+    sources = [_read(options, name, rendered=True) for name in (options.old, options.new)]
+    objects = [source.rendered() for source in sources]
+    if _refused(options, sources):
+        return 2
+    difference = comparison.compare(*objects)
+    if options.output == "json":
+        _print_json(comparison.to_json(difference))
+    elif options.output == "markdown":
+        sys.stdout.write(comparison.to_markdown(difference))
+    elif difference:
+        color = sys.stdout.isatty()
+        sys.stdout.write(comparison.to_text(difference, color=color, width=None))
+    return 1 if difference else 0
+
+
+def _read(options: argparse.Namespace, name: str, *, rendered: bool = False) -> Source:
+    return read_source(name, options.stack, show_secrets=options.show_secrets, rendered=rendered)
+
+
+def _refused(
+    options: argparse.Namespace, sources: Sequence[Source], *, quiet: bool = False
+) -> bool:
+    """Prints errors and warnings, and tells whether the command has to stop."""
+    strict = options.strict and any(source.has(Severity.WARNING) for source in sources)
+    refused = strict or any(source.has(Severity.ERROR) for source in sources)
+    for source in sources:
+        for label, finding in source.findings:
+            if finding.severity is not Severity.INFO and (refused or not quiet):
+                sys.stderr.write(f"{label}: {finding}\n")
+    return refused
+
+
+def _capacity(item: ServicePlan, options: argparse.Namespace) -> list[Capacity]:
+    if options.nodes:
+        return [capacity_on(item, options.nodes)]
+    return capacity_for_gpus(item, options.gpus)
+
+
+def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
+    """Objects of one service: those that a program registered, else those of its plan."""
+    if source.objects is not None:
+        return [
+            held
+            for held in source.objects
+            if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE)
+            == item.service
+        ]
+    if item.routers:
+        return list(workloads(item))
+    from fusioninfer_pulumi.manifests import render as render_plan  # noqa: PLC0415  # a namesake
+
+    return list(render_plan(item))
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

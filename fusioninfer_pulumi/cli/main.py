@@ -1,0 +1,54 @@
+"""Entry point of `fusioninfer-pulumi`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from fusioninfer_pulumi.cli import commands
+from fusioninfer_pulumi.cli.arguments import parser
+
+#: Exit statuses, part of the contract with CI jobs.
+OK, DIFFERENT, INVALID = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: Command line without the program's name; by default the process's own.
+
+    Returns:
+        0 when all is well (`diff`: no difference), 1 when `diff` found one, 2 for invalid input
+        or usage.
+    """
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+    try:
+        status = _run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has had enough; Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _run(options: argparse.Namespace) -> int:
+    command = {
+        "render": commands.render,
+        "plan": commands.plan,
+        "check": commands.check,
+        "diff": commands.diff,
+    }[options.command]
+    return command(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The JSON of `plan`: stable keys for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.manifests.pod_group import pod_group
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.plan.capacity import Capacity
+from fusioninfer_pulumi.plan.records import ServicePlan
+
+UNKNOWN = "<unknown>"
+
+
+def plan_json(
+    plan: ServicePlan,
+    capacity: Sequence[Capacity],
+    objects: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Writes one service's plan.
+
+    Args:
+        plan: The service.
+        capacity: Rows of its capacity table.
+        objects: Its objects.
+
+    Returns:
+        The keys of the command line's contract; `capacity` rows also say whether they are exact.
+    """
+    return {
+        "service": plan.service,
+        "namespace": plain(plan.namespace),
+        "roles": [
+            {
+                "name": role.name,
+                "componentType": role.component_type.value,
+                "replicas": len(role.replicas),
+                "nodesPerReplica": role.nodes,
+                "totalPods": role.total_pods,
+                "gpusPerPod": role.accelerators_per_pod,
+                "totalGpus": role.total_accelerators,
+            }
+            for role in plan.roles
+        ],
+        "totalPods": plan.total_pods,
+        "totalGpus": plan.total_accelerators,
+        "gang": _gang(plan),
+        "capacity": [
+            {
+                "gpus": row.gpus,
+                "running": dict(row.running),
+                "status": row.status,
+                "exact": row.exact,
+            }
+            for row in capacity
+        ],
+        "objects": [object_reference(item) for item in objects],
+        "findings": [_finding(finding) for finding in plan.findings],
+    }
+
+
+def object_reference(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Says which object an object is."""
+    metadata = item["metadata"]
+    return {
+        "apiVersion": item["apiVersion"],
+        "kind": item["kind"],
+        "namespace": plain(metadata.get("namespace")),
+        "name": plain(metadata.get("name")),
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON takes; an Output's is not known here."""
+    return UNKNOWN if is_output(value) else value
+
+
+def _gang(plan: ServicePlan) -> dict[str, Any] | None:
+    if plan.gang is None:
+        return None
+    spec = pod_group(plan, plan.gang)["spec"]
+    return {
+        "podGroup": plan.gang.pod_group,
+        "minMember": spec["minMember"],
+        "minTaskMember": spec.get("minTaskMember"),
+        "subGroupPolicy": spec.get("subGroupPolicy"),
+        "minimumGpus": plan.gang.min_accelerators,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {
+        "severity": finding.severity.value,
+        "path": finding.path,
+        "message": finding.message,
+    }

@@ -1,0 +1,137 @@
+"""`plan` for people: one screen, aligned, coloured on a terminal and plain in a pipe."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fusioninfer_pulumi.cli.plan_json import plain
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.plan.capacity import Capacity
+from fusioninfer_pulumi.plan.entry import endpoint
+from fusioninfer_pulumi.plan.records import ServicePlan
+
+_STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
+_SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+# A pipe has no width: long enough that nothing is wrapped.
+_PIPE_WIDTH = 400
+
+
+def print_plan(
+    plan: ServicePlan,
+    capacity: Sequence[Capacity],
+    objects: Sequence[Mapping[str, Any]],
+    file: TextIO,
+) -> None:
+    """Prints one service's plan.
+
+    Args:
+        plan: The service.
+        capacity: Rows of its capacity table, none to leave the table out.
+        objects: Its objects.
+        file: Where to; colours and the terminal's width are used where it is one.
+    """
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=io.StringIO(), highlight=False, width=_PIPE_WIDTH, no_color=True)
+    console.print(Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}"))
+    console.print()
+    console.print(_roles(plan))
+    console.print()
+    console.print(_facts(plan, objects))
+    if capacity:
+        console.print()
+        console.print(_capacity(plan, capacity))
+    if plan.findings:
+        console.print()
+        console.print(_findings(plan))
+    if isinstance(console.file, io.StringIO):
+        # Tables pad every line to their width; a pipe should not carry that.
+        file.writelines(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for title, justify in columns:
+        table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=True)
+    return table
+
+
+def _roles(plan: ServicePlan) -> Table:
+    numbers = ("REPLICAS", "NODES", "PODS", "GPUS/POD", "GPUS")
+    table = _table(("ROLE", "left"), ("TYPE", "left"), *((title, "right") for title in numbers))
+    for role in plan.roles:
+        count = str(len(role.replicas)) if role.replicas else "0 (parked)"
+        table.add_row(
+            role.name,
+            role.component_type.value,
+            count,
+            str(role.nodes),
+            str(role.total_pods),
+            str(role.accelerators_per_pod),
+            str(role.total_accelerators),
+        )
+    for router in plan.routers:
+        table.add_row(router.name, router.component_type.value)
+    table.add_row(
+        "total", "", "", "", str(plan.total_pods), "", str(plan.total_accelerators), style="bold"
+    )
+    return table
+
+
+def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    table.add_row("Gang", _gang(plan))
+    kinds = Counter(str(item["kind"]) for item in objects)
+    listed = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in kinds.items())
+    table.add_row("Objects", listed or "none")
+    if plan.roles and not plan.routers:
+        host, namespace, port = endpoint(plan)
+        table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
+    return table
+
+
+def _gang(plan: ServicePlan) -> str:
+    gang = plan.gang
+    if gang is None:
+        return "none: every pod is scheduled by itself"
+    size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
+    if gang.sub_groups is None:
+        return (
+            f"PodGroup {gang.pod_group}, all-or-nothing: {size} (scheduler {plan.scheduler_name})"
+        )
+    minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
+    return (
+        f"PodGroup {gang.pod_group}, starts with {minimum}: {size} "
+        f"(scheduler {plan.scheduler_name}, Volcano 1.14.1 or later)"
+    )
+
+
+def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
+    roles = {role.name: len(role.replicas) for role in plan.roles}
+    table = _table(("GPUS FREE", "right"), *((name, "right") for name in roles), ("STATUS", "left"))
+    for row in rows:
+        status = Text(row.status, style=_STATUS[row.status])
+        if not row.exact:
+            status.append("  at most: depends on the order of the pods", style="dim")
+        running = [f"{row.running[name]}/{wanted}" for name, wanted in roles.items()]
+        table.add_row(str(row.gpus), *running, status)
+    return table
+
+
+def _findings(plan: ServicePlan) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in plan.findings:
+        severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
+        table.add_row(severity, f"{finding.path}: {finding.message}")
+    return table

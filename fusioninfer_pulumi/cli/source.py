@@ -1,0 +1,157 @@
+"""What a command reads: a manifest, standard input, rendered objects or a Pulumi project."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, error, warning
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan.build import with_collisions
+from fusioninfer_pulumi.plan.check import checked
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.spec.document import Document
+from fusioninfer_pulumi.spec.load import read_text
+from fusioninfer_pulumi.spec.service import KIND
+from fusioninfer_pulumi.spec.yaml_text import UnreadableError, documents
+
+STDIN = "<stdin>"
+
+
+@dataclass
+class Source:
+    """One input of a command, read as far as it could be.
+
+    Attributes:
+        label: Name of the input in messages.
+        plans: Services with a plan, in the order of the input.
+        labels: Name of each plan's document.
+        findings: Document and finding, in the order of the input.
+        objects: Objects that were registered or given, None to build them from the plans.
+    """
+
+    label: str
+    plans: list[ServicePlan] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    findings: list[tuple[str, Finding]] = field(default_factory=list)
+    objects: list[dict[str, Any]] | None = None
+
+    def add(self, label: str, findings: Sequence[Finding]) -> None:
+        """Notes findings of one document."""
+        self.findings += [(label, finding) for finding in findings]
+
+    def has(self, severity: Severity) -> bool:
+        """Tells whether anything of that severity was found."""
+        return any(finding.severity is severity for _, finding in self.findings)
+
+    def rendered(self) -> list[dict[str, Any]]:
+        """All objects in apply order; what cannot be built becomes a finding."""
+        if self.objects is None:
+            self.objects = []
+            for label, plan in zip(self.labels, self.plans, strict=True):
+                try:
+                    self.objects += render(plan)
+                except InvalidServiceError as refused:
+                    self.add(label, refused.findings)
+        return self.objects
+
+
+def read_source(
+    name: str, stack: str | None, *, show_secrets: bool, rendered: bool = False
+) -> Source:
+    """Reads one input.
+
+    Args:
+        name: Path of a file or of a Pulumi project folder; `-` is standard input.
+        stack: Stack whose config a project's program reads, None for the only one.
+        show_secrets: Whether secrets of a program are shown.
+        rendered: Whether a file may hold Kubernetes objects in place of services.
+
+    Returns:
+        The input; whatever is wrong with it is among its findings.
+    """
+    if name == "-":
+        data: bytes = sys.stdin.buffer.read()
+        return _text(STDIN, data, rendered=rendered)
+    path = Path(name)
+    if path.is_dir():
+        return _project(name, path, stack, show_secrets=show_secrets)
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        source = Source(name)
+        source.add(name, [error("", f"cannot be read: {problem.strerror or problem}")])
+        return source
+    return _text(name, data, rendered=rendered)
+
+
+def _text(label: str, data: bytes, *, rendered: bool) -> Source:
+    source = Source(label)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        source.add(label, [error("", "not YAML: not UTF-8 text")])
+        return source
+    if rendered:
+        objects = _objects(text)
+        if objects is not None:
+            source.objects = objects
+            return source
+    _plan_documents(source, read_text(text, label))
+    return source
+
+
+def _plan_documents(source: Source, read: Sequence[Document]) -> None:
+    for document in read:
+        plan, found = checked(document)
+        if plan is None:
+            source.add(document.label, found)
+        else:
+            source.plans.append(plan)
+            source.labels.append(document.label)
+    source.plans = with_collisions(source.plans)
+    for label, plan in zip(source.labels, source.plans, strict=True):
+        source.add(label, plan.findings)
+
+
+def _objects(text: str) -> list[dict[str, Any]] | None:
+    """Kubernetes objects of a text, None when it holds anything else."""
+    try:
+        read = list(documents(text))
+    except UnreadableError:
+        return None
+    found: list[dict[str, Any]] = []
+    for item in read:
+        listed = isinstance(item, Mapping) and item.get("kind") == "List"
+        found += (item.get("items") or []) if listed else [item]
+    complete = all(
+        isinstance(item, Mapping)
+        and isinstance(item.get("apiVersion"), str)
+        and isinstance(item.get("kind"), str)
+        and isinstance(item.get("metadata"), Mapping)
+        and item["kind"] != KIND
+        for item in found
+    )
+    return found if complete and read else None
+
+
+def _project(label: str, folder: Path, stack: str | None, *, show_secrets: bool) -> Source:
+    # Only a project needs Pulumi, which costs more to import than a manifest to read.
+    from fusioninfer_pulumi.cli.program import ProgramError, run_program  # noqa: PLC0415
+
+    source = Source(label)
+    try:
+        recording = run_program(folder, stack, show_secrets=show_secrets)
+    except ProgramError as problem:
+        source.add(label, [error("", str(problem))])
+        return source
+    source.objects = [recorded.manifest for recorded in recording.resources]
+    for number, plan in enumerate(recording.plans, start=1):
+        source.plans.append(plan)
+        source.labels.append(label if number == 1 else f"{label}#{number}")
+        source.add(source.labels[-1], plan.findings)
+    source.add(label, [warning("", text) for text in recording.warnings])
+    return source

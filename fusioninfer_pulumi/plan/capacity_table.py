@@ -1,0 +1,44 @@
+"""What of a service runs with so many accelerators free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusioninfer_pulumi.plan.capacity import (
+    Capacity,
+    NodePool,
+    RoleDemand,
+    capacity,
+    pools_for_gpus,
+)
+from fusioninfer_pulumi.plan.gang import gang_form, required_replicas
+from fusioninfer_pulumi.plan.records import ServicePlan
+
+
+def capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
+    """Capacity for counts of accelerators, on nodes of the largest pod's size.
+
+    Args:
+        plan: The service.
+        gpus: Counts of free accelerators.
+
+    Returns:
+        One entry per count, in the same order.
+    """
+    largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
+    return [capacity_on(plan, pools_for_gpus(count, largest)) for count in gpus]
+
+
+def capacity_on(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
+    """Capacity on node pools whose accelerators are all free."""
+    minima = required_replicas(
+        plan.roles,
+        {group.role: group.minimum for group in plan.gang.sub_groups}
+        if plan.gang and plan.gang.sub_groups
+        else None,
+    )
+    demands = [
+        RoleDemand(role.name, len(role.replicas), role.pod_sizes, minima[role.name])
+        for role in plan.roles
+    ]
+    return capacity(demands, gang_form(plan.gang), pools)

@@ -1,0 +1,52 @@
+"""Everything that is to be said about a document, whether it was refused or not."""
+
+from __future__ import annotations
+
+import re
+
+from fusioninfer_pulumi.findings import Finding, errors
+from fusioninfer_pulumi.plan.build import plan_service
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.spec.document import Document
+
+_POD_TEMPLATE = re.compile(r"roles\[(\d+)\]\.(template|leaderTemplate|workerTemplate|container)\b")
+
+
+def checked(
+    document: Document, name: str | None = None
+) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
+    """Plans a document, or what remains of it.
+
+    Args:
+        document: The document.
+        name: Name of the service where the document states none.
+
+    Returns:
+        The plan, None when the document was refused by the spec, and all findings of spec and
+        plan. Of a refused document, the plan's findings are those that its remains allow.
+    """
+    if document.args is not None:
+        plan = plan_service(document.args, name)
+        return plan, plan.findings
+    if document.provisional is None:
+        return None, document.findings
+    broken = {
+        int(match[1])
+        for finding in document.findings
+        if (match := _POD_TEMPLATE.match(finding.path))
+    }
+    left_out = broken | set(document.doubtful)
+    remains = plan_service(document.provisional, name, leave_out=left_out)
+    said = {finding.path for finding in document.findings}
+    named = "metadata.name" not in said
+
+    def holds(finding: Finding) -> bool:
+        if finding.path in said or not document.believes(finding):
+            return False
+        if finding.path.startswith("roles["):
+            return named or not finding.path.endswith(".name")
+        # What concerns the service as a whole needs all of its roles.
+        return named and not left_out
+
+    found = [finding for finding in errors(remains.findings) if holds(finding)]
+    return None, (*document.findings, *found)
