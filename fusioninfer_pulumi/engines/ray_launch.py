@@ -145,6 +145,11 @@ def _scripted(words: ContainerWords) -> Launch:
     if is_output(words.words[at]):
         raise output_error("the script of the container's shell")
     script = engine_script(words)
+    if script.starts_ray:
+        raise LaunchError(
+            "the container's shell script starts ray itself, and a second ray start would fail: "
+            f"leave it out, {BY_HAND}"
+        )
     text = script.text
     for call in reversed(script.calls):
         if call.engine != "vllm":

@@ -56,13 +56,13 @@ class Script:
         calls: Where it starts an engine.
         single: Whether it is one pipeline, or several joined by `&&` only, so that `x && script`
             runs all of it after `x`, or none.
-        commands: How many simple commands it has.
+        starts_ray: Whether it starts ray itself, as vLLM's multi-node-serving.sh does as well.
     """
 
     text: str
     calls: tuple[EngineCall, ...]
     single: bool
-    commands: int
+    starts_ray: bool
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,15 @@ def read_script(text: str, parameters: Sequence[str] = ()) -> Script:
         call = _engine_call(command, parameters[1:], last=last)
         if call is not None:
             calls.append(call)
-    return Script(text, tuple(calls), _is_single(found), len(commands))
+    return Script(text, tuple(calls), _is_single(found), _starts_ray(commands))
+
+
+def _starts_ray(commands: Sequence[_Command]) -> bool:
+    for command in commands:
+        names = [basename(word.value) for word in command.words]
+        if names[:2] == ["ray", "start"] or "multi-node-serving.sh" in names:
+            return True
+    return False
 
 
 def _is_single(found: Sequence[Token]) -> bool:

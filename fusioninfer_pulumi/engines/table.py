@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.facts import DEFAULT_PORTS, HEALTH_PATHS
-from fusioninfer_pulumi.engines.flags import flag_value, integer, split_joined_flags
+from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.engines.kv_transfer import connector_notes, kv_transfer_config
 from fusioninfer_pulumi.engines.launcher_notes import launcher_notes
 
@@ -18,6 +18,7 @@ __all__ = [
     "health_path",
     "kv_transfer_config",
     "launcher_notes",
+    "serves_https",
     "serving_port",
     "split_joined_flags",
 ]
@@ -39,6 +40,13 @@ def default_port(engine: str | None) -> int | None:
 def health_path(engine: str | None) -> str | None:
     """The path that answers 200 once an engine serves; None for an unknown engine."""
     return HEALTH_PATHS.get(engine) if engine is not None else None
+
+
+def serves_https(command: EngineCommand) -> bool:
+    """Whether the engine's port speaks TLS, so that probes need `scheme: HTTPS`."""
+    return command.engine is not None and has_flag(
+        split_joined_flags(command.arguments), "--ssl-certfile", "--ssl-keyfile"
+    )
 
 
 def block_size(command: EngineCommand) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
@@ -169,6 +169,14 @@ def seen(command: EngineCommand) -> tuple[Any, ...]:
                 False,
             ),
         ),
+        (
+            {"command": ["busybox", "sh", "-c", "vllm serve m"]},
+            ("vllm", ("vllm", "serve"), ("m",), "vllm serve m", True),
+        ),
+        (
+            {"command": ["python3", "-m", "vllm.entrypoints.cli.main", "bench"]},
+            (None, ("python3", "-m", "vllm.entrypoints.cli.main", "bench"), (), None, True),
+        ),
         ({"command": ["sh", "run.sh"]}, (None, ("sh", "run.sh"), (), None, True)),
         ({"command": ["sh", "-c"]}, (None, ("sh", "-c"), (), None, True)),
         # Outputs.
@@ -217,6 +225,7 @@ WORDS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["name", "image", "command", "args"]),

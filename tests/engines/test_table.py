@@ -15,6 +15,7 @@ from fusioninfer_pulumi.engines.table import (
     health_path,
     kv_transfer_config,
     launcher_notes,
+    serves_https,
     serving_port,
 )
 
@@ -45,6 +46,12 @@ def test_ports() -> None:
 
 def test_health_paths() -> None:
     assert [health_path(engine) for engine in ("vllm", "sglang", None)] == ["/health"] * 2 + [None]
+
+
+def test_https() -> None:
+    assert serves_https(vllm("m --ssl-certfile=/tls/tls.crt --ssl-keyfile /tls/tls.key"))
+    assert not serves_https(vllm("m"))
+    assert not serves_https(read_command({"image": "x", "args": ["--ssl-certfile=c"]}))
 
 
 def test_block_sizes() -> None:
