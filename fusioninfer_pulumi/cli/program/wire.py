@@ -1,0 +1,11 @@
+"""The protobuf types of the SDK's messages, imported in one place.
+
+Their stubs are a package of their own, which type checking must not depend on.
+"""
+
+from google.protobuf import (  # type: ignore[import-untyped,unused-ignore]
+    empty_pb2,
+    struct_pb2,
+)
+
+__all__ = ["empty_pb2", "struct_pb2"]

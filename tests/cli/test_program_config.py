@@ -1,0 +1,331 @@
+"""What a program reads as its configuration, and how a project without one fails."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.cli.program import ProgramError, Recording, is_project, run_program
+
+PROJECT = "name: app\nruntime: python\n"
+PROGRAM = """
+import json
+import pulumi
+import pulumi_kubernetes as k8s
+config = pulumi.Config()
+"""
+
+
+class Folder:
+    """A project folder under construction."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def reads(self, **data: str) -> None:
+        """Writes a program that puts the values of expressions into a ConfigMap."""
+        fields = ", ".join(f"{key!r}: {text}" for key, text in data.items())
+        program = f'k8s.core.v1.ConfigMap("a", metadata={{"name": "a"}}, data={{{fields}}})\n'
+        self.write("__main__.py", PROGRAM + program)
+
+    def run(self, stack: str | None = None, **options: Any) -> Recording:
+        return run_program(self.root, stack, **options)
+
+    def data(self, stack: str | None = None, **options: Any) -> dict[str, Any]:
+        data = self.run(stack, **options).resources[0].manifest["data"]
+        assert isinstance(data, dict)
+        return data
+
+    def fails(self, stack: str | None = None) -> str:
+        with pytest.raises(ProgramError) as caught:
+            self.run(stack)
+        return str(caught.value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path)
+    made.write("Pulumi.yaml", PROJECT)
+    return made
+
+
+def test_stack_values_are_taken_as_spelled(folder: Folder) -> None:
+    folder.write(
+        "Pulumi.prod.yaml",
+        """
+        config:
+          app:tag: 1.10
+          app:on: yes
+          app:replicas: 2
+          app:debug: true
+          app:nothing:
+          bare: "quoted"
+          other:region: here
+          app:config:old: way
+        """,
+    )
+    folder.reads(
+        tag='config.require("tag")',
+        on='config.require("on")',
+        replicas='str(config.require_int("replicas") + 1)',
+        debug='str(config.require_bool("debug"))',
+        nothing='config.require("nothing")',
+        bare='config.require("bare")',
+        region='pulumi.Config("other").require("region")',
+        old='config.require("old")',
+        absent='str(config.get("absent"))',
+        stack="pulumi.get_stack()",
+        project="pulumi.get_project()",
+        dry="str(pulumi.runtime.is_dry_run())",
+    )
+    assert folder.data("prod") == folder.data() == folder.data("acme/app/prod")
+    assert folder.data() == {
+        "absent": "None",
+        "bare": "quoted",
+        "debug": "True",
+        "dry": "True",
+        "nothing": "",
+        "old": "way",
+        "on": "yes",
+        "project": "app",
+        "region": "here",
+        "replicas": "3",
+        "stack": "prod",
+        "tag": "1.10",
+    }
+
+
+def test_structured_values_are_objects(folder: Folder) -> None:
+    folder.write(
+        "Pulumi.dev.yaml",
+        "config:\n  app:model:\n    name: qwen\n    sizes: [1, 2.5, true]\n  app:list: [a, b]\n",
+    )
+    folder.reads(
+        model='json.dumps(config.require_object("model"))',
+        list='json.dumps(config.require_object("list"))',
+    )
+    assert folder.data() == {
+        "list": '["a", "b"]',
+        "model": '{"name": "qwen", "sizes": [1, 2.5, true]}',
+    }
+
+
+def test_project_defaults(folder: Folder) -> None:
+    folder.write(
+        "Pulumi.yaml",
+        PROJECT
+        + """
+config:
+  short: text
+  count: 3
+  declared: {type: string, default: fallback, description: said}
+  valued: {value: 1.10}
+  object: {name: qwen, size: 1}
+  full: {type: object, default: {name: deepseek}}
+  overridden: {type: string, default: a}
+  other:region: {value: there}
+""",
+    )
+    folder.write("Pulumi.dev.yaml", "config:\n  app:overridden: b\n")
+    folder.reads(
+        short='config.require("short")',
+        count='config.require("count")',
+        declared='config.require("declared")',
+        valued='config.require("valued")',
+        object='config.require_object("object")["name"]',
+        full='config.require_object("full")["name"]',
+        overridden='config.require("overridden")',
+        region='pulumi.Config("other").require("region")',
+    )
+    assert folder.data() == {
+        "count": "3",
+        "declared": "fallback",
+        "full": "deepseek",
+        "object": "qwen",
+        "overridden": "b",
+        "region": "there",
+        "short": "text",
+        "valued": "1.10",
+    }
+
+
+def test_config_secrets_are_masked(folder: Folder) -> None:
+    folder.write("Pulumi.dev.yaml", "config:\n  app:token: hunter2\n")
+    folder.reads(token='config.require_secret("token")', open='config.require("token")')
+    assert folder.data() == {"open": "hunter2", "token": "<secret>"}
+    assert folder.data(show_secrets=True)["token"] == "hunter2"
+
+
+def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
+    folder.write(
+        "Pulumi.dev.yaml",
+        """
+        encryptionsalt: v1:abc
+        config:
+          app:token:
+            secure: v1:xyz
+          app:login:
+            user: me
+            password: {secure: v1:xyz}
+        """,
+    )
+    folder.reads(
+        token='config.require_secret("token")',
+        plain='config.require("token")',
+        login='json.dumps(config.require_object("login"))',
+    )
+    for show in (False, True):
+        recording = folder.run(show_secrets=show)
+        assert recording.resources[0].manifest["data"] == {
+            "login": '{"user": "me", "password": "<secret>"}',
+            "plain": "<secret>",
+            "token": "<secret>",
+        }
+        assert recording.warnings == (
+            "Pulumi.dev.yaml: config app:token is encrypted; <secret> stands in for it",
+            "Pulumi.dev.yaml: config app:login is encrypted; <secret> stands in for it",
+        )
+
+
+def test_environment_is_a_warning(folder: Folder) -> None:
+    folder.write("Pulumi.dev.yaml", "environment: [shared]\n")
+    folder.reads()
+    (warning,) = folder.run().warnings
+    assert warning.startswith("Pulumi.dev.yaml: environment")
+
+
+def test_missing_config_is_one_line(folder: Folder) -> None:
+    folder.reads(image='config.require("image")')
+    message = folder.fails()
+    assert "Missing required configuration variable 'app:image'" in message
+    assert len(message.splitlines()) == 1
+
+
+def test_declared_config_without_value_is_missing(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", PROJECT + "config:\n  b: {type: string}\n  a: {type: integer}\n")
+    folder.reads()
+    assert folder.fails() == "stack 'dev' is missing configuration values 'a', 'b'"
+
+
+def test_which_stack(folder: Folder) -> None:
+    folder.reads(stack="pulumi.get_stack()", key='str(config.get("key"))')
+    assert folder.data() == {"key": "None", "stack": "dev"}
+    folder.write("Pulumi.prod.yml", "config: {key: p}\n")
+    assert folder.data() == {"key": "p", "stack": "prod"}
+    folder.write("Pulumi.test.yaml", "config: {key: t}\n")
+    recording = folder.run()
+    assert recording.resources[0].manifest["data"] == {"key": "None", "stack": "dev"}
+    assert recording.warnings == ("no stack chosen, run without stack config (stacks: prod, test)",)
+    folder.write("Pulumi.dev.yaml", "")
+    assert folder.run().warnings == ()
+    message = folder.fails("stage")
+    assert message == "no stack stage: Pulumi.stage.yaml is missing (stacks: dev, prod, test)"
+
+
+def test_unknown_stack_of_a_project_without_stacks(folder: Folder) -> None:
+    folder.reads()
+    assert folder.fails("prod") == "no stack prod: Pulumi.prod.yaml is missing (stacks: none)"
+
+
+def test_stack_config_folder(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", PROJECT + "stackConfigDir: stacks\n")
+    folder.write("stacks/Pulumi.prod.yaml", "config: {key: p}\n")
+    folder.reads(key='config.require("key")')
+    assert folder.data("prod") == {"key": "p"}
+
+
+def test_main_in_a_subfolder(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", PROJECT + "main: src/\n")
+    folder.write("src/settings.py", "NAME = 'sub'\n")
+    folder.write(
+        "src/__main__.py",
+        PROGRAM
+        + """
+import os
+import settings
+cwd = os.path.basename(os.getcwd())
+k8s.core.v1.ConfigMap("a", metadata={"name": settings.NAME}, data={"cwd": cwd})
+""",
+    )
+    manifest = folder.run().resources[0].manifest
+    assert (manifest["metadata"]["name"], manifest["data"]["cwd"]) == ("sub", "src")
+
+
+def test_main_is_a_file(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", PROJECT + "main: program.py\n")
+    folder.reads(name="__name__")
+    (folder.root / "__main__.py").rename(folder.root / "program.py")
+    assert folder.data() == {"name": "__main__"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "name: a\nruntime: nodejs\n",
+            "Pulumi.yaml: runtime is nodejs; only python programs can be run in process",
+        ),
+        (
+            "name: a\nruntime: {name: go}\n",
+            "Pulumi.yaml: runtime is go; only python programs can be run in process",
+        ),
+        ("name: a\n", "Pulumi.yaml: runtime is missing"),
+        ("runtime: python\n", "Pulumi.yaml: name is missing"),
+        ("", "Pulumi.yaml: name is missing"),
+        ("- a\n", "Pulumi.yaml: must be one YAML mapping"),
+        (
+            "name: a\nruntime: python\nmain: gone\n",
+            "Pulumi.yaml: main is gone, which does not exist",
+        ),
+        ("name: a\nruntime: python\nmain: 1\n", "Pulumi.yaml: main must be a path"),
+        ("name: a\nruntime: python\nconfig: [a]\n", "Pulumi.yaml: config must be a mapping"),
+        ("name: a\nruntime: python\n", "no __main__.py in this directory"),
+        ("name: a\nruntime: python\nmain: .\n", "no __main__.py in ."),
+    ],
+)
+def test_projects_that_cannot_be_run(folder: Folder, content: str, message: str) -> None:
+    folder.write("Pulumi.yaml", content)
+    assert folder.fails() == message
+
+
+@pytest.mark.parametrize(
+    "content", ["name: [\n", "name: !!python/name:os.system x\n", "a: 1\na: 2\n"]
+)
+def test_unreadable_project_file(folder: Folder, content: str) -> None:
+    folder.write("Pulumi.yaml", content)
+    message = folder.fails()
+    assert message.startswith("Pulumi.yaml: ")
+    assert len(message.splitlines()) == 1
+
+
+def test_unreadable_stack_file(folder: Folder) -> None:
+    folder.reads()
+    (folder.root / "Pulumi.dev.yaml").write_bytes(b"\xff\xfe\xfa")
+    assert folder.fails() == "Pulumi.dev.yaml: not UTF-8 text"
+    folder.write("Pulumi.dev.yaml", "config: text\n")
+    assert folder.fails() == "Pulumi.dev.yaml: config must be a mapping"
+
+
+def test_runtime_with_options(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", "name: app\nruntime:\n  name: python\n  options: {toolchain: uv}\n")
+    folder.reads(name="pulumi.get_project()")
+    assert folder.data() == {"name": "app"}
+
+
+def test_is_project(tmp_path: Path) -> None:
+    assert not is_project(tmp_path)
+    assert not is_project(tmp_path / "gone")
+    with pytest.raises(ProgramError, match=r"^no Pulumi.yaml in this directory$"):
+        run_program(tmp_path)
+    (tmp_path / "Pulumi.yml").write_text(PROJECT)
+    assert is_project(tmp_path)
+    assert not is_project(tmp_path / "Pulumi.yml")
