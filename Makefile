@@ -1,0 +1,77 @@
+# Every target sets up what it needs in .venv; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help
+help:  ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,e2e]'
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP)  ## Install the package and its development tools into .venv
+
+.PHONY: demo
+demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes: plan, capacity, objects
+	$(BIN)/fusioninfer-pulumi plan examples/deepseek-disagg --gpus 80,64,48,32,16
+	@echo
+	$(BIN)/fusioninfer-pulumi render examples/deepseek-disagg
+
+.PHONY: test
+test: $(STAMP)  ## Run the fast tests, with coverage of branches
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+.PHONY: lint
+lint: $(STAMP)  ## Check style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: test-pythons
+test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine
+	$(BIN)/python tools/test_pythons.py
+
+.PHONY: check
+check: lint test test-pythons  ## Everything that needs no Go: lint, types, tests on all Pythons
+
+.PHONY: e2e-tools
+e2e-tools: $(STAMP)  ## Build the real components (Go; about 15 minutes once, then nothing)
+	$(BIN)/python -m e2e.build_tools
+
+.PHONY: e2e
+e2e: e2e-tools  ## Prove the objects on the real components
+	$(BIN)/python -m pytest e2e -m 'not long'
+
+.PHONY: e2e-full
+e2e-full: e2e-tools  ## The same with the long random runs
+	$(BIN)/python -m pytest e2e
+
+.PHONY: cluster
+cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C
+	$(BIN)/python -m e2e.cluster --nodes 10x8
+
+.PHONY: bench
+bench: $(STAMP)  ## Measure the component, planning and start-up
+	$(BIN)/python -m benchmarks
+
+.PHONY: regenerate
+regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
+	$(BIN)/python tools/regenerate.py
+	$(BIN)/python -m pytest -q --regenerate tests/manifests
+
+.PHONY: constraints
+constraints:  ## Compile constraints.txt anew (needs uv)
+	uv pip compile -q pyproject.toml --extra dev --extra e2e --universal --python-version 3.10 \
+	  --no-emit-index-url --no-header --no-annotate --upgrade -o constraints.txt
+
+.PHONY: clean
+clean:  ## Remove what the targets made, but not the built components
+	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,0 +1,10 @@
+"""Qwen3-8B on one GPU, described by the manifest beside this program."""
+
+import pulumi
+
+from fusioninfer_pulumi import InferenceService, load
+
+for args in load("inference-service.yaml"):
+    service = InferenceService(str(args.name), args)
+    pulumi.export("endpoint", service.endpoint)
+    pulumi.export("status", service.status)

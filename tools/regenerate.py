@@ -1,0 +1,32 @@
+"""Writes anew what is generated and committed: the JSON Schema and the examples' expected.yaml."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fusioninfer_pulumi.spec.json_schema import PACKAGED, schema_text
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Regenerates everything, never in CI: there the tests compare."""
+    if os.environ.get("CI"):
+        print("not in CI: what is committed is what is tested")
+        return 1
+    (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
+    (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
+    for project in sorted((ROOT / "examples").glob("*/Pulumi.yaml")):
+        command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
+        told = subprocess.run(
+            [*command, str(project.parent)], capture_output=True, text=True, check=True
+        )
+        (project.parent / "expected.yaml").write_text(told.stdout, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
