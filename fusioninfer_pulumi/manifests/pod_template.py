@@ -137,7 +137,11 @@ def _leader_container(role: RolePlan) -> Manifest:
     if path is not None and "readinessProbe" not in given:
         # On the serving port: ray's port answers long before the model is loaded.
         container["readinessProbe"] = {
-            "httpGet": {"path": path, "port": role.serving.port},
+            "httpGet": {
+                "path": path,
+                "port": role.serving.port,
+                **({"scheme": "HTTPS"} if table.serves_https(role.serving.command) else {}),
+            },
             "periodSeconds": 10,
             "timeoutSeconds": 5,
         }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
 from fusioninfer_pulumi.plan.gang import required_replicas
 from fusioninfer_pulumi.plan.records import GangPlan, RolePlan
 from fusioninfer_pulumi.plan.resources import pod_requests
@@ -45,6 +45,8 @@ def scheduling_findings(
             yield from _pod_scheduler(at, template, scheduling, scheduler)
             if gang_scheduled:
                 yield from _gang_pod(at, template)
+            elif scheduling.queue and scheduler:
+                yield from _pod_queue(at, template, scheduling.queue)
         if not role.args.sub_group_policy and _annotated(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         ):
@@ -91,6 +93,15 @@ def _pod_scheduler(
                 f"{at}.spec.{field}",
                 f'must be "{wanted}" like the service\'s, or absent; got "{own}"',
             )
+
+
+def _pod_queue(at: str, template: Mapping[str, Any], queue: str) -> Iterator[Finding]:
+    own = ((template.get("metadata") or {}).get("annotations") or {}).get(labels.QUEUE_NAME)
+    if own not in (None, queue):
+        yield error(
+            join(f"{at}.metadata.annotations", labels.QUEUE_NAME),
+            f'must be "{queue}" like {_STRATEGY}.queue, or absent; got {shown(own)}',
+        )
 
 
 def _gang_pod(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from fusioninfer_pulumi import names
 from fusioninfer_pulumi.findings import Finding, error, join
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.spec.role import SubdomainPolicy
 
 #: Role names that would meet the names of the router's objects.
 RESERVED_ROLES = frozenset({"epp", "epp-config", "pool", "httproute", "gateway"})
@@ -102,6 +103,13 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
         for replica in role.replicas:
             yield "LeaderWorkerSet", replica.name, at, owner
             yield "StatefulSet", replica.name, at, owner
-            yield "Service", replica.name, at, owner
+            yield "Service", _headless_service(role, replica.name), at, owner
             if role.nodes > 1:
                 yield "StatefulSet", names.leader_pod(replica.name), at, owner
+
+
+def _headless_service(role: RolePlan, set_name: str) -> str:
+    network = role.args.network_config
+    if network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA:
+        return names.leader_pod(set_name)
+    return set_name

@@ -29,6 +29,7 @@ _ACCELERATORS = frozenset(
     }
 )
 _FAMILIES = ("nvidia.com/mig-",)
+_MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
 
@@ -77,6 +78,11 @@ def accelerators(template: Mapping[str, Any]) -> int:
     return int(
         sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
     )
+
+
+def one_rank_each(template: Mapping[str, Any]) -> bool:
+    """Tells whether an engine runs one rank on each accelerator that the pod asks for."""
+    return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
 
 
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, jo
 from fusioninfer_pulumi.outputs import contains_output, output_paths
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer
-from fusioninfer_pulumi.plan.resources import accelerators
+from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
 
@@ -145,8 +145,9 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
     command = plan.serving.command
     notes: list[EngineNote] = []
     sizes = set(plan.pod_sizes)
-    # Asked for through DRA claims, or not at all: there is nothing to count.
-    if len(sizes) == 1 and plan.leader_accelerators:
+    # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
+    # several ranks, such as a Neuron device, says nothing about how many there are.
+    if len(sizes) == 1 and plan.leader_accelerators and one_rank_each(plan.leader_template):
         notes += check_parallelism(command, plan.leader_accelerators, plan.nodes)
     if plan.launcher is not None:
         notes += table.launcher_notes(command, plan.launcher.value, plan.nodes)
