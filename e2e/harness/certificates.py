@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=7)
 
@@ -47,12 +47,15 @@ def create_certificates(directory: Path) -> Certificates:
     now = dt.datetime.now(dt.timezone.utc)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fusioninfer-e2e")])
+    authority_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     authority = (
         _builder(now)
         .subject_name(authority_name)
         .issuer_name(authority_name)
         .public_key(authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(authority_id, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     server_key = ec.generate_private_key(ec.SECP256R1())
@@ -64,6 +67,12 @@ def create_certificates(directory: Path) -> Certificates:
         .public_key(server_key.public_key())
         .add_extension(
             x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False
+        )
+        .add_extension(_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id),
+            critical=False,
         )
         .sign(authority_key, hashes.SHA256())
     )
@@ -81,6 +90,21 @@ def _builder(now: dt.datetime) -> x509.CertificateBuilder:
         # A little in the past: a clock that was set back since does not make it invalid.
         .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + LIFETIME)
+    )
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    """What the key is for. Python 3.13 refuses certificates that do not say."""
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 
