@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from fusioninfer_pulumi.findings import InvalidServiceError, error, errors
 from fusioninfer_pulumi.spec.document import Document, examine
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
-from fusioninfer_pulumi.spec.yaml_text import UnreadableError, documents
+from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
 
 
 def load(source: str | os.PathLike[str] | Mapping[str, Any]) -> list[InferenceServiceArgs]:
@@ -71,8 +72,15 @@ def read_text(text: str, label: str) -> list[Document]:
 
 
 def _text(file: Path) -> str:
+    if "\0" in str(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    with file.open("rb") as stream:
+        # Never more than that: the path may be a device that does not end.
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InvalidServiceError([error("", TOO_LARGE)], str(file))
     try:
-        return file.read_text(encoding="utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidServiceError([error("", "not YAML: not UTF-8 text")], str(file)) from None
 

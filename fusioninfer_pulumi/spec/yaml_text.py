@@ -1,8 +1,8 @@
 """Reads YAML that somebody else wrote, within bounded time and memory.
 
 PyYAML's safe loader, with what a Kubernetes user expects of it: duplicate keys are errors instead
-of a lost value, `12:30` and `2024-01-01` are strings, and an alias bomb is refused before anything
-walks it.
+of a lost value, `12:30` and `2024-01-01` are strings, tags that stand for more than JSON knows
+(`!!binary`, `!!set`) are errors, and an alias bomb is refused before anything walks it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import yaml
 
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024
+TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Values of one document with every alias written out.
 MAX_VALUES = 500_000
 MAX_DEPTH = 100
@@ -27,9 +28,17 @@ class UnreadableError(ValueError):
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
-    """Safe loader without YAML 1.1's dates and base-60 numbers."""
+    """Safe loader without YAML 1.1's dates and base-60 numbers, for what JSON can hold."""
 
 
+# What Kubernetes takes is JSON: a set, bytes or a date would fail where the objects are written.
+_JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
+_JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
+_Loader.yaml_constructors = {
+    tag: constructor
+    for tag, constructor in _Base.yaml_constructors.items()
+    if tag is None or tag in _JSON_TAGS
+}
 _Loader.yaml_implicit_resolvers = {
     first: [
         (tag, pattern)
@@ -56,9 +65,10 @@ def documents(text: str) -> Iterator[Any]:
             or is absurdly large or deep.
     """
     if len(text) > MAX_BYTES:
-        raise UnreadableError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
-    loader = _Loader(text)
+        raise UnreadableError(TOO_LARGE)
+    loader = None
     try:
+        loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
             _check(node)
@@ -69,6 +79,11 @@ def documents(text: str) -> Iterator[Any]:
         raise UnreadableError(_reason(problem)) from None
     except RecursionError:
         raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels") from None
+    except UnicodeEncodeError:
+        raise UnreadableError("not YAML: holds half of a surrogate pair") from None
+    except LookupError:
+        # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
+        raise UnreadableError("not YAML: a value does not fit its tag") from None
     except ValueError as problem:
         raise (
             problem
@@ -76,7 +91,8 @@ def documents(text: str) -> Iterator[Any]:
             else UnreadableError(f"not YAML: {problem}")
         ) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _check(root: yaml.Node) -> None:
