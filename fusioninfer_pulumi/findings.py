@@ -90,7 +90,7 @@ def join(*parts: str | int) -> str:
     """Writes a path: `join("roles", 1, "port")` is `roles[1].port`."""
     text = ""
     for part in parts:
-        if isinstance(part, int) or any(character in part for character in "./[] "):
+        if isinstance(part, int) or any(character in str(part) for character in "./[] "):
             text += f"[{part}]"
         else:
             text += f".{part}" if text else part

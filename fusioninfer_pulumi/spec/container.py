@@ -36,7 +36,7 @@ def container_problems(at: Location, container: Mapping[str, Any]) -> Iterator[P
         yield from _strings((*at, key), container.get(key))
     yield from _env((*at, "env"), container.get("env"))
     yield from _ports((*at, "ports"), container.get("ports"))
-    yield from _resources((*at, "resources"), container.get("resources"))
+    yield from resource_problems((*at, "resources"), container.get("resources"))
 
 
 def is_extended(resource: str) -> bool:
@@ -89,7 +89,8 @@ def _ports(at: Location, value: Any) -> Iterator[Problem]:
             )
 
 
-def _resources(at: Location, resources: Any) -> Iterator[Problem]:
+def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
+    """Checks the limits and requests of a container or of a pod."""
     if resources is None:
         return
     if not isinstance(resources, Mapping):
@@ -98,25 +99,38 @@ def _resources(at: Location, resources: Any) -> Iterator[Problem]:
     held: dict[str, Mapping[str, Any]] = {}
     for key in ("limits", "requests"):
         amounts = resources.get(key)
-        if amounts is None:
-            continue
-        if not isinstance(amounts, Mapping):
-            yield Problem((*at, key), _wanted(amounts, "a mapping"), amounts)
-            continue
-        held[key] = amounts
-        for name, amount in amounts.items():
-            yield from _amount((*at, key, str(name)), str(name), amount)
+        yield from amount_problems((*at, key), amounts)
+        if isinstance(amounts, Mapping):
+            held[key] = amounts
     limits, requests = held.get("limits", {}), held.get("requests", {})
     for name, amount in requests.items():
         if is_extended(str(name)) and not contains_output(amount):
             limit = limits.get(name)
             if limit is None:
                 yield Problem((*at, "requests", name), "needs the same amount in limits")
-            elif str(limit) != str(amount):
+            elif not _same_amount(limit, amount):
                 yield Problem(
                     (*at, "requests", name),
                     f"must equal limits[{name}] ({limit}), got {shown(amount)}",
                 )
+
+
+def _same_amount(one: Any, other: Any) -> bool:
+    if is_output(one):
+        return True  # was reported by itself, like what is no quantity
+    try:
+        return quantity.parse(one) == quantity.parse(other)
+    except ValueError:
+        return True
+
+
+def amount_problems(at: Location, amounts: Any) -> Iterator[Problem]:
+    """Checks a mapping of resource names to quantities."""
+    if amounts is not None and not isinstance(amounts, Mapping):
+        yield Problem(at, _wanted(amounts, "a mapping"), amounts)
+        return
+    for name, amount in (amounts or {}).items():
+        yield from _amount((*at, str(name)), str(name), amount)
 
 
 def _amount(at: Location, name: str, amount: Any) -> Iterator[Problem]:

@@ -12,7 +12,12 @@ from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import key_problem, label_problem
-from fusioninfer_pulumi.spec.container import container_problems
+from fusioninfer_pulumi.spec.container import (
+    amount_problems,
+    container_problems,
+    resource_problems,
+)
+from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
 
 Location = tuple[str | int, ...]
@@ -31,6 +36,15 @@ def pod_template_problems(
     Yields:
         Every problem.
     """
+    found = list(_shape_problems(at, template, serving))
+    known = {problem.location for problem in found}
+    yield from found
+    yield from (each for each in plain_problems(at, template) if each.location not in known)
+
+
+def _shape_problems(
+    at: Location, template: Mapping[str, Any], serving: str | None
+) -> Iterator[Problem]:
     for key in template:
         if key not in ("metadata", "spec"):
             yield Problem((*at, key), "unknown key; a pod template has metadata and spec")
@@ -41,6 +55,9 @@ def pod_template_problems(
         return
     at = (*at, "spec")
     yield from _containers(at, spec, serving)
+    # Both count when the pod's requests are added up.
+    yield from amount_problems((*at, "overhead"), spec.get("overhead"))
+    yield from resource_problems((*at, "resources"), spec.get("resources"))
     if spec.get("restartPolicy") not in (None, "Always"):
         yield Problem(
             (*at, "restartPolicy"),
