@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
 from fusioninfer_pulumi.spec.problem import Problem
-from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, SubGroupPolicyType
 from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
 _ROUTER_ONLY = ("strategy", "httproute", "gateway", "endpoint_picker_config")
@@ -94,6 +94,14 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
         where = (*at, "subGroupPolicy", "subGroupSize")
         if size > nodes:
             yield Problem(where, f"must be at most nodeCount ({nodes}), got {size}", size)
+        elif role.sub_group_policy.sub_group_policy_type is SubGroupPolicyType.LEADER_EXCLUDED:
+            if (nodes - 1) % size:
+                yield Problem(
+                    where,
+                    f"must divide nodeCount - 1 ({nodes - 1}) when the leader is excluded, "
+                    f"got {size}",
+                    size,
+                )
         elif nodes % size and (nodes - 1) % size:
             yield Problem(
                 where, f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}", size
