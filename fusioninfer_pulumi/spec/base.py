@@ -61,6 +61,27 @@ def _leaf_text(value: Any) -> Any:
     raise PydanticCustomError("string_type", "must be a string, got " + shown(value))
 
 
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _namespace(value: Any) -> Any:
+    text = _leaf_text(value)
+    if isinstance(text, str) and _DNS_LABEL.fullmatch(text) is None:
+        raise PydanticCustomError(
+            "namespace", f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(text)}"
+        )
+    return text
+
+
+def _annotation_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        for key in value:
+            problem = key_problem(key)
+            if problem:
+                raise PydanticCustomError("annotation", problem)
+    return value
+
+
 def _label_map(value: Any) -> Any:
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -111,7 +132,10 @@ Name = Annotated[
 LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string"})]
 
 LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
-AnnotationMap = dict[str, LeafText]
+AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
+
+#: A namespace, which may be a pulumi Output.
+Namespace = Annotated[Any, PlainValidator(_namespace), WithJsonSchema({"type": "string"})]
 
 #: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase; or typed args.
 PodTemplate = Annotated[

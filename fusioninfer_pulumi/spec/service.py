@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, LeafText, Name, SpecModel
+from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import RoleArgs
 from fusioninfer_pulumi.spec.rules import service_problems
@@ -27,7 +27,7 @@ class ServiceMetadata(SpecModel):
     name: Name | None = None
     """Kubernetes name of the service; by default the component's logical name."""
 
-    namespace: LeafText = "default"
+    namespace: Namespace = "default"
     """Namespace of every object; may be an Output."""
 
     labels: LabelMap = Field(default_factory=dict)
