@@ -77,6 +77,11 @@ def _annotated(role: RolePlan, annotations: Mapping[str, Any], key: str) -> bool
     return key in annotations or any(key in held for held in own)
 
 
+def _annotation(template: str, key: str) -> str:
+    """Path of an annotation in a pod template; its key holds a dot or a slash."""
+    return f"{template}.metadata.annotations[{key}]"
+
+
 def _pod_scheduler(
     at: str,
     template: Mapping[str, Any],
@@ -99,7 +104,7 @@ def _pod_queue(at: str, template: Mapping[str, Any], queue: str) -> Iterator[Fin
     own = ((template.get("metadata") or {}).get("annotations") or {}).get(labels.QUEUE_NAME)
     if own not in (None, queue):
         yield error(
-            join(f"{at}.metadata.annotations", labels.QUEUE_NAME),
+            _annotation(at, labels.QUEUE_NAME),
             f'must be "{queue}" like {_STRATEGY}.queue, or absent; got {shown(own)}',
         )
 
@@ -107,15 +112,13 @@ def _pod_queue(at: str, template: Mapping[str, Any], queue: str) -> Iterator[Fin
 def _gang_pod(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
-        yield error(
-            join(f"{at}.metadata.annotations", key), "is set by fusioninfer-pulumi; remove it"
-        )
+        yield error(_annotation(at, key), "is set by fusioninfer-pulumi; remove it")
     if labels.TASK_PRIORITY in annotations:
         yield warning(
-            join(f"{at}.metadata.annotations", labels.TASK_PRIORITY),
+            _annotation(at, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table does not know it",
         )
-    if not pod_requests(template):
+    if not any(pod_requests(template).values()):
         yield warning(
             f"{at}.spec.containers",
             "no container asks for any resource: Volcano counts such pods as placed and does not "
@@ -144,8 +147,7 @@ def _deadlocks(
     for role in roles:
         for field, template in _templates(role):
             if key in ((template.get("metadata") or {}).get("annotations") or {}):
-                at = join("roles", role.position, field, "metadata", "annotations")
-                yield error(join(at, key), exclusive)
+                yield error(_annotation(join("roles", role.position, field), key), exclusive)
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         yield error(
             f"{_STRATEGY}.schedulerName",
