@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             state = "built" if each.is_built else "optional" if each.optional else "missing"
             print(f"{each.name:12} {each.version:10} {state:9} {each.directory}")
         return 0
+    # Like Ctrl-C: the compiler is ended and the half-built tool removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()
     missing = [t for t in chosen if not t.is_built]
     try:
@@ -52,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     there = len(chosen) - len(missing)
     print(
         f"{len(missing)} built, {there} already there, "
@@ -70,7 +76,10 @@ def build(wanted: Tool, progress: str) -> None:
         if wanted.is_built:
             return
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=cache_root(), prefix=f".{wanted.name}-") as scratch:
+        prefix = f".{wanted.name}.build-"
+        for left in cache_root().glob(f"{prefix}*"):  # by a build that was killed: we hold its lock
+            shutil.rmtree(left)
+        with tempfile.TemporaryDirectory(dir=cache_root(), prefix=prefix) as scratch:
             result = Path(scratch) / "result"
             result.mkdir()
             for name, package in wanted.programs.items():
