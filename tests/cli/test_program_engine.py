@@ -183,13 +183,13 @@ def test_warnings_of_the_program(run: Run, capsys: pytest.CaptureFixture[str]) -
         made = k8s.core.v1.ConfigMap("a", metadata={"name": "a"})
         pulumi.log.warn("twice")
         pulumi.log.warn("twice")
-        pulumi.log.warn("about it", made)
+        pulumi.log.warn("about it,\\nin two lines", made)
         pulumi.log.error("bad")
         pulumi.log.info("progress")
         pulumi.log.debug("noise")
         """
     )
-    assert recording.warnings == ("twice", "error: bad", "about it")
+    assert recording.warnings == ("twice", "error: bad", "about it, in two lines")
     assert capsys.readouterr() == ("", "progress\n")
 
 
@@ -209,3 +209,51 @@ def test_namespace_of_a_provider_is_pointed_out(run: Run) -> None:
         'provider "models" puts objects without metadata.namespace in namespace models; '
         "it is not written into them here"
     )
+
+
+def test_methods_and_existence_are_unknown(run: Run) -> None:
+    recording = run(
+        """
+        chart = k8s.helm.v4.Chart("nginx", chart="nginx")
+        called = pulumi.runtime.call("kubernetes:index:Chart/value", {"__self__": chart}, chart)
+        data = {"called": called.apply(str)}
+        if hasattr(pulumi.runtime, "exists_resource"):
+            found = pulumi.runtime.exists_resource(
+                None, "kubernetes:core/v1:Secret", "default/x", {}, pulumi.ResourceOptions())
+            data["found"] = found.apply(str)
+        k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data=data)
+        """
+    )
+    assert set(recording.resources[0].manifest["data"].values()) == {"<unknown>"}
+    assert any("Chart/value: only its provider" in text for text in recording.warnings)
+
+
+def test_components_hand_resources_around(run: Run) -> None:
+    recording = run(
+        """
+        class Group(pulumi.ComponentResource):
+            member: pulumi.Output[k8s.core.v1.ConfigMap]
+
+            def __init__(self, name, member):
+                super().__init__("my:index:Group", name, {"member": member})
+                self.register_outputs({"member": member})
+
+        member = k8s.core.v1.ConfigMap("a", metadata={"name": "a"})
+        group = Group("group", member)
+        k8s.core.v1.ConfigMap("b", metadata={"name": "b"}, data={
+            "of": group.member.apply(lambda found: found.metadata["name"])})
+        """
+    )
+    assert recording.warnings == ()
+    assert [resource.manifest["metadata"]["name"] for resource in recording.resources] == ["a", "b"]
+    assert recording.resources[1].manifest["data"] == {"of": "a"}
+
+
+def test_invoke_transforms_are_accepted(run: Run) -> None:
+    recording = run(
+        """
+        pulumi.runtime.register_invoke_transform(lambda args: None)
+        k8s.core.v1.ConfigMap("a", metadata={"name": "a"})
+        """
+    )
+    assert names(recording) == ["a"]

@@ -145,19 +145,23 @@ def test_two_resources_of_one_name(fails: Fails) -> None:
             k8s.core.v1.ConfigMap("twin", metadata={"name": "twin"})
         """
     )
-    assert problem.problems[0].endswith(
+    assert str(problem) == (
         "Duplicate resource URN 'urn:pulumi:dev::app::kubernetes:core/v1:ConfigMap::twin'; "
-        "try giving it a unique name"
+        "try giving it a unique name (__main__.py:4)"
     )
 
 
 def test_value_that_is_no_property(fails: Fails) -> None:
     problem = fails(
         """
-        k8s.apiextensions.CustomResource("a", api_version="x/v1", kind="A", spec={"x": object()})
+        k8s.apiextensions.CustomResource(
+            "a", api_version="x/v1", kind="A", spec={"x": object(), "token": "hunter2"})
         """
     )
-    assert "'a'" in str(problem)
+    assert str(problem) == (
+        "resource 'a', type: 'kubernetes:x/v1:A': "
+        "ValueError: unexpected input of type object for x in CustomResource"
+    )
 
 
 def test_transform_that_raises(fails: Fails) -> None:

@@ -16,8 +16,8 @@ class Notes:
         self._texts: dict[str, None] = {}
 
     def add(self, text: str) -> None:
-        """Keeps a warning unless it is already there."""
-        self._texts.setdefault(text.strip())
+        """Keeps a warning, in one line, unless it is already there."""
+        self._texts.setdefault(" ".join(text.split()))
 
     def texts(self) -> tuple[str, ...]:
         """The warnings."""

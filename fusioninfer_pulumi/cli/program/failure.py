@@ -12,6 +12,7 @@ from fusioninfer_pulumi.cli.program.isolate import is_users
 from fusioninfer_pulumi.cli.program.records import ProgramError
 
 _MAX_FRAMES = 8
+_SERIALISING = "While processing resource: "
 
 
 class ExitError(Exception):
@@ -46,10 +47,27 @@ def program_error(problem: BaseException, root: Path) -> ProgramError:
     if isinstance(problem, SyntaxError) and problem.filename:
         place = f"{_shown(problem.filename, root)}:{problem.lineno}"
         return ProgramError(f"{type(problem).__name__}: {problem.msg} ({place})", frames=frames)
-    text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+    text = _text(problem)
+    if str(problem).startswith(_SERIALISING):
+        text = _serialising(problem)
     if isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
     return ProgramError(text, frames=frames)
+
+
+def _text(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+
+
+def _serialising(problem: BaseException) -> str:
+    """What the SDK says about a value that is no property, without the values around it.
+
+    Its own text prints the whole property, and with it whatever else stands in there.
+    """
+    where = str(problem).splitlines()[0].removeprefix(_SERIALISING)
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return f"resource {where}: {_text(problem)}"
 
 
 def _frames(problem: BaseException, root: Path) -> Iterator[str]:

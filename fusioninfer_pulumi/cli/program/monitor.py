@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict, deque
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
+from pulumi.errors import RunError
 from pulumi.resource import ResourceTransformationArgs
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, Mocks
@@ -23,6 +26,8 @@ from fusioninfer_pulumi.spec.yaml_text import documents
 
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
+#: An unknown Output in place of a whole result, for SDKs that do not ask whether it is unknown.
+_UNKNOWN_RESULT = {rpc._special_sig_key: rpc._special_output_value_sig}  # noqa: SLF001
 
 
 class Recorder(MockMonitor):
@@ -63,7 +68,9 @@ class Recorder(MockMonitor):
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if urn in self._states:
-            raise ValueError(f"Duplicate resource URN '{urn}'; try giving it a unique name")
+            raise RunError(
+                f"Duplicate resource URN '{urn}'; try giving it a unique name{_place(request)}"
+            )
         properties = self._transformed(urn, request)
         state = self._states[urn] = self._register(urn, request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=state)
@@ -94,7 +101,7 @@ class Recorder(MockMonitor):
         if request.tok == "kubernetes:yaml:decode":
             return _answer({"result": list(documents(request.args["text"]))})
         self._notes.add(f"function {request.tok}: only its provider can answer")
-        return _answer({}, unknown=_wants_output())
+        return _answer(_UNKNOWN_RESULT, unknown=True) if _wants_output() else _answer({})
 
     def Call(self, request: Any) -> Any:  # noqa: N802
         """Calls a method of a remote component: unknown."""
@@ -155,6 +162,13 @@ class Recorder(MockMonitor):
     def _position(self, request: Any) -> int:
         waiting = self._constructed[request.type, request.name]
         return waiting.popleft() if waiting else self._constructions
+
+
+def _place(request: Any) -> str:
+    """Where the program constructs a resource, as an addition to a message."""
+    position = request.sourcePosition
+    file = Path(unquote(urlsplit(position.uri).path))
+    return f" ({file.name}:{position.line})" if position.line else ""
 
 
 def _answer(result: dict[str, Any], *, unknown: bool = False) -> Any:

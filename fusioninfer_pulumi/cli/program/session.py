@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import importlib
 import runpy
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from fusioninfer_pulumi.cli.program.isolate import isolated
 from fusioninfer_pulumi.cli.program.monitor import Recorder
 from fusioninfer_pulumi.cli.program.project import Project
 from fusioninfer_pulumi.cli.program.records import Recording
+from fusioninfer_pulumi.component.recorder import collect_plans
 
 T = TypeVar("T")
 
@@ -152,12 +152,6 @@ def _configured(
 @contextlib.contextmanager
 def _collected(plans: list[Any]) -> Iterator[None]:
     """Lets InferenceService components hand over their plans."""
-    try:
-        module = importlib.import_module("fusioninfer_pulumi.component.recorder")
-    except ImportError:
-        yield
-        return
-    collect_plans: contextvars.ContextVar[list[Any] | None] = module.collect_plans
     token = collect_plans.set(plans)
     try:
         yield
@@ -167,10 +161,8 @@ def _collected(plans: list[Any]) -> Iterator[None]:
 
 def _outside_of_loops(run: Callable[[], T]) -> T:
     """Calls a function that runs an event loop, in a thread if this one is already running one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return run()
+    if asyncio._get_running_loop() is None:  # noqa: SLF001  # the public one raises, which would
+        return run()  # stand in the context of whatever the program raises
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(run).result()
 

@@ -1,0 +1,90 @@
+"""A program that uses the InferenceService component."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusioninfer_pulumi.cli.program import ProgramError, Recording, run_program
+from fusioninfer_pulumi.findings import InvalidServiceError
+
+Run = Callable[[str], Recording]
+
+HEAD = """
+import pulumi
+from fusioninfer_pulumi import InferenceService
+
+def template(image):
+    return {"spec": {"containers": [{
+        "name": "vllm",
+        "image": image,
+        "args": ["--model", "Qwen/Qwen3-8B"],
+        "env": [{"name": "TOKEN", "value": pulumi.Config().require_secret("token")}],
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+    }]}}
+
+def service(name, image, **role):
+    return InferenceService(name, {"roles": [{
+        "name": "worker", "componentType": "worker", "template": template(image), **role}]})
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def call(program: str) -> Recording:
+        (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
+        (tmp_path / "Pulumi.dev.yaml").write_text("config: {token: hunter2}\n")
+        (tmp_path / "__main__.py").write_text(HEAD + textwrap.dedent(program))
+        return run_program(tmp_path)
+
+    return call
+
+
+def test_objects_and_plans(run: Run) -> None:
+    recording = run(
+        """
+        images = pulumi.StackReference("acme/images/prod")
+        service("one", images.get_output("vllm"), replicas=2)
+        service("two", "vllm/vllm-openai:v0.11.0")
+        """
+    )
+    names = [resource.manifest["metadata"]["name"] for resource in recording.resources]
+    assert [plan.service for plan in recording.plans] == ["one", "two"]
+    assert {"one-worker-0", "one-worker-1", "two-worker-0"} <= set(names)
+    sets = {
+        resource.manifest["metadata"]["name"]: resource.manifest
+        for resource in recording.resources
+        if resource.manifest["kind"] == "LeaderWorkerSet"
+    }
+    assert "status" not in sets["one-worker-0"]
+    assert sets["one-worker-0"]["spec"]["replicas"] == 1
+    pod = sets["one-worker-0"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    assert pod["containers"][0]["image"] == "<unknown>"
+    assert {"name": "TOKEN", "value": "<secret>"} in pod["containers"][0]["env"]
+    assert [text for text in recording.warnings if "acme/images/prod" in text]
+
+
+def test_plans_of_two_runs_do_not_add_up(run: Run) -> None:
+    for _ in range(2):
+        assert len(run('service("one", "vllm/vllm-openai:v0.11.0")').plans) == 1
+
+
+def test_all_problems_of_a_service(run: Run) -> None:
+    with pytest.raises(ProgramError) as caught:
+        run(
+            """
+            InferenceService("one", {"roles": [{
+                "name": "worker", "componentType": "worker", "replicas": -1,
+                "multinode": {"nodeCount": 0}, "template": {"spec": {"containers": [{
+                    "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "x"],
+                }]}},
+            }]})
+            """
+        )
+    assert isinstance(caught.value.__cause__, InvalidServiceError)
+    assert len(caught.value.problems) == 2
+    assert caught.value.problems[0].startswith("InvalidServiceError: ")
+    assert caught.value.frames[0].startswith("__main__.py:")
