@@ -13,7 +13,7 @@ from typing import Any
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.problem import Problem
-from fusioninfer_pulumi.spec.yaml_text import MAX_DEPTH
+from fusioninfer_pulumi.spec.yaml_text import MAX_DEPTH, TOO_DEEP
 
 Location = tuple[str | int, ...]
 
@@ -30,7 +30,7 @@ def plain_problems(at: Location, value: Any, depth: int = 0) -> Iterator[Problem
         Every problem.
     """
     if depth > MAX_DEPTH:
-        yield Problem(at, f"nested deeper than {MAX_DEPTH} levels")
+        yield Problem(at, TOO_DEEP)
     elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, str):

@@ -19,6 +19,8 @@ TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Values of one document with every alias written out.
 MAX_VALUES = 500_000
 MAX_DEPTH = 100
+TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -68,6 +70,7 @@ def documents(text: str) -> Iterator[Any]:
         raise UnreadableError(TOO_LARGE)
     loader = None
     try:
+        _measure(text)
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
@@ -78,7 +81,7 @@ def documents(text: str) -> Iterator[Any]:
     except yaml.YAMLError as problem:
         raise UnreadableError(_reason(problem)) from None
     except RecursionError:
-        raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise UnreadableError(TOO_DEEP) from None
     except UnicodeEncodeError:
         raise UnreadableError("not YAML: holds half of a surrogate pair") from None
     except LookupError:
@@ -95,35 +98,62 @@ def documents(text: str) -> Iterator[Any]:
             loader.dispose()
 
 
+def _measure(text: str) -> None:
+    """Refuses a text that is absurd by itself, before anything is built from it.
+
+    Nodes take hundreds of bytes for a character of text, and libyaml's composer, which is
+    recursive C code, ends the process where the text is deep enough.
+    """
+    values = depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Base):
+            if isinstance(event, yaml.DocumentStartEvent):
+                values = 0
+            elif isinstance(event, yaml.NodeEvent):
+                values += 1
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                if values > MAX_VALUES:
+                    raise UnreadableError(TOO_MANY)
+                if depth > MAX_DEPTH:
+                    raise UnreadableError(TOO_DEEP)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        # The loader meets it again, after the documents in front of it.
+        return
+
+
 def _check(root: yaml.Node) -> None:
-    """Refuses a document that would be too large, too deep or would lose a key."""
-    values: dict[int, int] = {}
+    """Refuses a document that aliases make too large or too deep, or that would lose a key."""
+    # Values in a node and levels below it, with every alias written out.
+    known: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 
-    def size(node: yaml.Node, depth: int) -> int:
-        known = values.get(id(node))
-        if known is not None:
-            return known
+    def size(node: yaml.Node) -> tuple[int, int]:
+        if id(node) in known:
+            return known[id(node)]
         if id(node) in open_nodes:
             raise UnreadableError(f"{_place(node)}: an alias refers to itself")
-        if depth > MAX_DEPTH:
-            raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels")
         open_nodes.add(id(node))
-        total = 1
+        items: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
-            for key, value in node.value:
-                total += size(key, depth + 1) + size(value, depth + 1)
+            items = [item for pair in node.value for item in pair]
         elif isinstance(node, yaml.SequenceNode):
-            for item in node.value:
-                total += size(item, depth + 1)
+            items = node.value
+        values, levels = 1, 0
+        for item in items:
+            more, below = size(item)
+            values, levels = values + more, max(levels, below + 1)
         open_nodes.discard(id(node))
-        if total > MAX_VALUES:
-            raise UnreadableError(f"more than {MAX_VALUES} values with every alias written out")
-        values[id(node)] = total
-        return total
+        if values > MAX_VALUES:
+            raise UnreadableError(TOO_MANY)
+        if levels > MAX_DEPTH:
+            raise UnreadableError(TOO_DEEP)
+        known[id(node)] = values, levels
+        return values, levels
 
-    size(root, 0)
+    size(root)
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
