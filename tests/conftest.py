@@ -1,0 +1,76 @@
+"""Shared by all fast tests: Hypothesis profiles, golden files, real Outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from hypothesis import HealthCheck, settings
+
+_COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", **_COMMON)
+# The same examples in every run, so that a change is judged by the change alone.
+settings.register_profile("ci", derandomize=True, database=None, **_COMMON)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--regenerate", action="store_true", help="write golden files instead of comparing them"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--regenerate") and os.environ.get("CI"):
+        raise pytest.UsageError("--regenerate would make every golden test pass: not in CI")
+
+
+class _NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, Sequence[dict[str, Any]]], None]:
+    """Compares objects with `fixtures/golden/NAME.yaml` as a whole."""
+
+    def compare(name: str, objects: Sequence[dict[str, Any]]) -> None:
+        path = FIXTURES / "golden" / f"{name}.yaml"
+        if request.config.getoption("--regenerate"):
+            text = yaml.dump_all(
+                objects, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100
+            )
+            path.write_text(text, encoding="utf-8")
+        wanted = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        assert list(objects) == wanted
+
+    return compare
+
+
+@pytest.fixture
+def output() -> Iterator[Callable[[Any], Any]]:
+    """Makes real Pulumi Outputs in an event loop of the test's own."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    made: list[Any] = []
+
+    def make(value: Any, *, secret: bool = False) -> Any:
+        made.append(pulumi.Output.secret(value) if secret else pulumi.Output.from_input(value))
+        return made[-1]
+
+    yield make
+    for each in made:
+        loop.run_until_complete(each.future())
+    while pending := asyncio.all_tasks(loop):
+        loop.run_until_complete(asyncio.gather(*pending))
+    asyncio.set_event_loop(None)
+    loop.close()

@@ -1,0 +1,99 @@
+"""Small manifests for tables of cases, and what the library says about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan import ServicePlan, plan_service
+from fusioninfer_pulumi.plan.check import checked
+from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.spec.document import examine
+
+Manifest = dict[str, Any]
+
+
+def container(name: str = "vllm", gpus: Any = None, **more: Any) -> Manifest:
+    """A vLLM container; without `gpus` it asks for CPU only."""
+    limits = {"cpu": "1"} if gpus is None else {"nvidia.com/gpu": gpus}
+    given = {"image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]}
+    return {"name": name, **given, "resources": {"limits": limits}, **more}
+
+
+def template(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
+    """A pod template, of one plain container by default."""
+    built: Manifest = {"spec": {"containers": list(containers) or [container()], **spec}}
+    return built if metadata is None else {"metadata": metadata, **built}
+
+
+def role(name: Any = "inference", component_type: Any = "worker", **more: Any) -> Manifest:
+    """A role with a template, unless another one is given; None leaves a field out."""
+    built = {"name": name, "componentType": component_type, "template": template(), **more}
+    return {key: value for key, value in built.items() if value is not None}
+
+
+def nodes(count: Any, **more: Any) -> Manifest:
+    """The `multinode` of so many nodes."""
+    return {"nodeCount": count, **more}
+
+
+def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -> Manifest:
+    """A service, of one plain role by default."""
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"roles": list(roles) or [role()], **spec},
+    }
+
+
+def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Manifest:
+    """Story 4 in small: one prefill and two decode replicas."""
+    return service(
+        role("prefill", "prefiller", **{"replicas": 1, **(prefill or {})}),
+        role("decode", "decoder", **{"replicas": 2, **(decode or {})}),
+        **spec,
+    )
+
+
+def plan_of(manifest: Manifest) -> ServicePlan:
+    """Plan of a manifest that the spec accepts."""
+    (args,) = load(manifest)
+    return plan_service(args)
+
+
+def rendered(manifest: Manifest) -> tuple[Manifest, ...]:
+    """All objects of a manifest."""
+    return render(plan_of(manifest))
+
+
+def kinds(manifest: Manifest) -> list[str]:
+    """Kind and name of all objects of a manifest, in apply order."""
+    return [f"{each['kind']}/{each['metadata']['name']}" for each in rendered(manifest)]
+
+
+def pod_templates(manifest: Manifest) -> list[Manifest]:
+    """Every pod template of all LeaderWorkerSets of a manifest."""
+    found = []
+    for each in rendered(manifest):
+        if each["kind"] == "LeaderWorkerSet":
+            body = each["spec"]["leaderWorkerTemplate"]
+            found += [body[key] for key in ("leaderTemplate", "workerTemplate") if key in body]
+    return found
+
+
+def said(manifest: Any, *severities: Severity) -> list[str]:
+    """What spec and plan say about a manifest, of these severities or of all."""
+    _, findings = checked(examine(manifest, ""))
+    return [str(each) for each in findings if not severities or each.severity in severities]
+
+
+def problems(manifest: Any) -> list[str]:
+    """Why a manifest is refused; empty when it is not."""
+    return said(manifest, Severity.ERROR)
+
+
+def warnings(manifest: Any) -> list[str]:
+    """What is probably wrong with a manifest."""
+    return said(manifest, Severity.WARNING)
