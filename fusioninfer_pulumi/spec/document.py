@@ -6,7 +6,6 @@ that relate several fields can still look at the rest: a user sees all problems 
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from fusioninfer_pulumi.spec.rules import service_problems
 from fusioninfer_pulumi.spec.service import (
     API_VERSION,
     KIND,
-    SHAPE_ONLY,
     InferenceServiceArgs,
     InferenceServiceManifest,
     ServiceMetadata,
@@ -123,7 +121,8 @@ def _refused(label: str, findings: Sequence[Finding]) -> Document:
 def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
     blocks = (manifest.metadata, manifest.spec)
     values = {name: getattr(block, name) for block in blocks for name in block.model_fields_set}
-    return InferenceServiceArgs.model_validate(values, context=SHAPE_ONLY)
+    # Validated already, as parts of the manifest; the caller asks the rules by itself.
+    return InferenceServiceArgs.model_construct(**values)
 
 
 def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
@@ -135,7 +134,7 @@ def _salvage(
     raw: Mapping[str, Any], problem: ValidationError
 ) -> tuple[InferenceServiceArgs | None, dict[int, frozenset[str]]]:
     """Leaves out what was refused until the rest validates."""
-    rest: Any = copy.deepcopy(dict(raw))
+    rest: Any = _copied(raw)
     doubtful: dict[int, frozenset[str]] = {}
     for _ in range(_ROUNDS):
         for item in problem.errors(include_url=False, include_input=False):
@@ -150,6 +149,13 @@ def _salvage(
         except ValidationError as again:
             problem = again
     return None, doubtful
+
+
+def _copied(value: Any) -> Any:
+    """Copies the structure that is about to be changed; its leaves, such as Outputs, stay."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _leave_out(rest: Any, location: Sequence[str | int], *, missing: bool) -> None:
