@@ -7,6 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+# Looking for pydantic's plugins reads the metadata of every installed package, and none of them
+# has a say in what a manifest means. pydantic looks when the first model is defined: before that.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 from fusioninfer_pulumi.cli import commands
 from fusioninfer_pulumi.cli.arguments import parser
 

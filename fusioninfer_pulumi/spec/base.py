@@ -37,7 +37,6 @@ class SpecModel(BaseModel):
         strict=True,
         frozen=True,
         defer_build=True,
-        use_attribute_docstrings=True,
         serialize_by_alias=True,
     )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
 from importlib import resources
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from fusioninfer_pulumi.spec.service import InferenceServiceManifest
@@ -22,6 +26,37 @@ class _Untitled(GenerateJsonSchema):
         """A field's name is its title."""
         del schema
         return False
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        """Describes a model's fields by their docstrings.
+
+        pydantic's own `use_attribute_docstrings` reads and parses the source of every model at
+        each start of the program.
+        """
+        built = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        for name, text in _docstrings(model).items():
+            alias = model.model_fields[name].alias or name
+            built["properties"][alias].setdefault("description", text)
+        return built
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The string below each field of a model and of its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not issubclass(base, BaseModel) or base is BaseModel:
+            continue
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in itertools.pairwise(definition.body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    found[name] = inspect.cleandoc(words)
+    return found
 
 
 def manifest_schema() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -86,6 +85,8 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
     lowered = {name.lower(): name for name in known}
+    import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
+
     close = difflib.get_close_matches(key.lower(), list(lowered), n=1, cutoff=0.6)
     if close:
         return f"unknown key, did you mean {lowered[close[0]]}?"

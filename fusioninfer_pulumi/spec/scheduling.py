@@ -46,5 +46,5 @@ class SchedulingStrategyArgs(SpecModel):
     priority_class_name: str | None = Field(default=None, min_length=1)
     """PriorityClass of the PodGroup and of the pods."""
 
-    gang_policy: GangPolicyArgs = GangPolicyArgs()
+    gang_policy: GangPolicyArgs = Field(default_factory=GangPolicyArgs)
     """What must be placed together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
@@ -16,9 +16,6 @@ from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
-
-#: Validation context under which the rules are left to the caller (see `spec.document`).
-SHAPE_ONLY = {"shape_only": True}
 
 
 class ServiceMetadata(SpecModel):
@@ -43,7 +40,7 @@ class ServiceSpec(SpecModel):
     roles: list[RoleArgs] = Field(min_length=1)
     """The service's roles, at least one of which serves."""
 
-    scheduling_strategy: SchedulingStrategyArgs = SchedulingStrategyArgs()
+    scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
 
 
@@ -63,12 +60,11 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
         return flat(data) if isinstance(data, Mapping) and "spec" in data else data
 
     @model_validator(mode="after")
-    def _rules(self, info: ValidationInfo) -> InferenceServiceArgs:
-        if not (info.context or {}).get("shape_only"):
-            _raise_problems(
-                type(self).__name__,
-                service_problems(self.roles, self.scheduling_strategy, self.labels),
-            )
+    def _rules(self) -> InferenceServiceArgs:
+        _raise_problems(
+            type(self).__name__,
+            service_problems(self.roles, self.scheduling_strategy, self.labels),
+        )
         return self
 
 
@@ -76,6 +72,7 @@ class ManifestMetadata(ServiceMetadata):
     """Metadata of a manifest, where the name is not optional."""
 
     name: Name
+    """Kubernetes name of the service."""
 
 
 class InferenceServiceManifest(SpecModel):
