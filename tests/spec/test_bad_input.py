@@ -142,8 +142,8 @@ def test_the_envelope_names_the_service(manifest: Any, expected: list[str]) -> N
             service({**ROUTER, "strategy": "random"}, role()),
             [
                 (
-                    "roles[0].strategy: must be one of prefix-cache, kv-cache-utilization, queue-size, "
-                    'lora-affinity, pd-disaggregation, got "random"'
+                    "roles[0].strategy: must be one of prefix-cache, kv-cache-utilization, "
+                    'queue-size, lora-affinity, pd-disaggregation, got "random"'
                 )
             ],
         ),
@@ -226,8 +226,8 @@ def test_counts_are_whole_numbers(value: Any, message: str) -> None:
             {"networkConfig": {"subdomainPolicy": "None"}},
             [
                 (
-                    "roles[0].networkConfig.subdomainPolicy: must be one of Shared, UniquePerReplica, "
-                    'got "None"'
+                    "roles[0].networkConfig.subdomainPolicy: must be one of Shared, "
+                    'UniquePerReplica, got "None"'
                 )
             ],
         ),
@@ -240,8 +240,8 @@ def test_counts_are_whole_numbers(value: Any, message: str) -> None:
             {"multinode": nodes(6), "subGroupPolicy": {"subGroupSize": 4}},
             [
                 (
-                    "roles[0].subGroupPolicy.subGroupSize: must divide nodeCount (6) or nodeCount - 1, "
-                    "got 4"
+                    "roles[0].subGroupPolicy.subGroupSize: must divide nodeCount (6) or "
+                    "nodeCount - 1, got 4"
                 )
             ],
         ),
