@@ -1,0 +1,140 @@
+"""The record of one generation of endpoint pickers: what its images register, read and refuse."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
+LLM_D_API = "llm-d.ai/v1alpha1"
+KIND = "EndpointPickerConfig"
+
+#: Image versions as numbers: `v1.2.1` is (1, 2, 1).
+Version = tuple[int, int, int]
+
+
+class Family(str, enum.Enum):
+    """Generations of endpoint pickers; within one, every image reads the same configuration."""
+
+    GAIE_1_2 = "gaie-1.2"
+    GAIE_1_3 = "gaie-1.3"
+    GAIE_1_4 = "gaie-1.4"
+    GAIE_1_5 = "gaie-1.5"
+    LLM_D_0_7 = "llm-d-0.7"
+    LLM_D_0_8 = "llm-d-0.8"
+    LLM_D_0_9 = "llm-d-0.9"
+    LLM_D_0_10 = "llm-d-0.10"
+
+
+class PluginKind(str, enum.Enum):
+    """What a plugin does; the picker finds a plugin's place in a profile by it."""
+
+    FILTER = "filter"
+    SCORER = "scorer"
+    PICKER = "picker"
+    HANDLER = "handler"
+    DECIDER = "decider"
+    OTHER = "other"
+
+
+#: The kinds that a scheduling profile has a place for; a reference to another kind does nothing.
+IN_PROFILE = frozenset({PluginKind.FILTER, PluginKind.SCORER, PluginKind.PICKER})
+
+
+@dataclass(frozen=True)
+class PluginType:
+    """One plugin type that a picker registers.
+
+    Attributes:
+        name: The type as a configuration names it.
+        kind: What it does.
+        parameters: Parameter names that its factory reads; empty when it reads none, None when
+            they are not known.
+        strict: Whether an unknown parameter stops the picker, instead of being ignored.
+        alpha: Whether the picker refuses it without `--allow-experimental-plugins=true`.
+        removal: Release that was announced to remove it, with what replaces it; None when it
+            stays.
+    """
+
+    name: str
+    kind: PluginKind
+    parameters: frozenset[str] | None
+    strict: bool = False
+    alpha: bool = False
+    removal: str | None = None
+
+
+class PrefixKeys(str, enum.Enum):
+    """Where a picker reads the block size of the approximate prefix index, and in which unit."""
+
+    CHARACTERS = "characters"  #: `blockSize` of prefix-cache-scorer, in characters
+    TOKENS = "tokens"  #: `blockSizeTokens` of prefix-cache-scorer
+    PRODUCER = "producer"  #: `blockSizeTokens` of approx-prefix-cache-producer, at least 64
+
+
+@dataclass(frozen=True)
+class PickerFamily:
+    """What is known about the images of one family.
+
+    Attributes:
+        family: Its name.
+        image: The family's newest image.
+        versions: Range of image versions, both ends included.
+        sidecar_image: The prefill/decode sidecar of the same release, None where there is none.
+        entrypoint: The picker's program inside the image.
+        api_versions: apiVersions that it registers for its configuration; the first is written.
+        sections: Top-level keys of the configuration and, for those that are objects, the keys
+            inside (None: not checked).
+        plugins: What it registers, by type.
+        feature_gates: Gates that it registers; any other stops it.
+        gate_values: Whether a gate may be written `name=false`.
+        integer_weights: Whether a scorer's weight must be a whole number.
+        weight_trap: Whether a scorer without weight that stands after a picker crashes it
+            (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the picker, and
+            `configloader.go` dereferences the weight).
+        prefix_keys: How it reads the block size.
+        prefix_block_refused: Whether `blockSize` alone stops it (v1.4.0 `scorer/prefix`).
+        kv_metric_flag: Flag that must name current vLLM's KV-cache metric, None where the
+            default is right.
+        flags: Command line flags that it accepts.
+        refused_flags: Flags that it knows but refuses when they are set, with the reason.
+        needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
+        supports_pd: Whether it can disaggregate prefill and decode.
+        pd_needs_headers_handler: Whether only a separate plugin hands the prefill pod to the
+            sidecar.
+        pd_threshold: Whether it can decide by the length of the uncached prompt.
+        decider_first: Whether a decider must stand before the handler that names it.
+    """
+
+    family: Family
+    image: str
+    versions: tuple[Version, Version]
+    sidecar_image: str | None
+    entrypoint: str
+    api_versions: tuple[str, ...]
+    sections: Mapping[str, frozenset[str] | None]
+    plugins: Mapping[str, PluginType]
+    feature_gates: frozenset[str]
+    gate_values: bool
+    integer_weights: bool
+    weight_trap: bool
+    prefix_keys: PrefixKeys
+    prefix_block_refused: bool
+    kv_metric_flag: str | None
+    flags: frozenset[str]
+    refused_flags: Mapping[str, str]
+    needs_inference_objective_crd: bool
+    supports_pd: bool
+    pd_needs_headers_handler: bool
+    pd_threshold: bool
+    decider_first: bool
+
+    @property
+    def name(self) -> str:
+        """The family's name as a user writes it in `endpointPicker.family`."""
+        return self.family.value
+
+    def registers(self, plugin: str) -> bool:
+        """Tells whether the picker registers a plugin type."""
+        return plugin in self.plugins
