@@ -11,7 +11,9 @@ import re
 from decimal import Decimal
 
 _QUANTITY = re.compile(
-    r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?"
+    r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d+))?",
+    re.ASCII,
 )
 _BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL = {
@@ -20,6 +22,7 @@ _DECIMAL = {
     "m": Decimal("1e-3"),
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
 }
+_FACTORS = {**_BINARY, **_DECIMAL}
 _LIMIT = 64
 
 
@@ -41,13 +44,15 @@ def parse(value: str | float | Decimal) -> Decimal:
     match = _QUANTITY.fullmatch(text) if len(text) <= _LIMIT else None
     if match is None:
         raise ValueError(f"{text[:_LIMIT]!r} is no Kubernetes quantity")
-    number, suffix = Decimal(match["number"]), match["suffix"] or ""
-    if suffix[:1] in ("e", "E") and len(suffix) > 1:
-        exponent = int(suffix[1:])
+    number = Decimal(match["number"])
+    if match["exponent"] is not None:
+        exponent = int(match["exponent"])
         if abs(exponent) > _LIMIT:
             raise ValueError(f"{text!r} is no Kubernetes quantity")
         return number.scaleb(exponent)
-    return number * (_BINARY.get(suffix) or _DECIMAL.get(suffix) or 1)
+    if match["suffix"] is not None:
+        return number * _FACTORS[match["suffix"]]
+    return number
 
 
 def write(amount: Decimal) -> str:
