@@ -15,9 +15,10 @@ POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
 GPU = f"{SERVING}.resources.limits[nvidia.com/gpu]"
 KEYS = (
-    "componentType, container, endpointPickerConfig, gateway, httproute, leaderTemplate, "
-    "multinode, name, networkConfig, port, replicas, restartPolicy, startupPolicy, strategy, "
-    "subGroupPolicy, template, workerTemplate"
+    "componentType, container, endpointPicker, endpointPickerConfig, gateway, httproute, "
+    "leaderTemplate, multinode, name, networkConfig, networkPolicy, pool, port, referenceGrants, "
+    "replicas, restartPolicy, scorers, startupPolicy, strategy, subGroupPolicy, template, "
+    "workerTemplate"
 )
 ROUTER = {"name": "router", "componentType": "router"}
 

@@ -1,0 +1,94 @@
+"""Quantities, held to the official client's parser."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
+
+from fusioninfer_pulumi import quantity
+
+SUFFIXES = ("", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+written = st.one_of(
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from(("", "+", "-")),
+        st.from_regex(r"[0-9]{1,4}(\.[0-9]{0,4})?|\.[0-9]{1,4}", fullmatch=True),
+        st.sampled_from(SUFFIXES),
+    ),
+    st.from_regex(r"[+-]?[0-9]{1,6}(\.[0-9]{1,3})?[eE][+-]?[0-9]", fullmatch=True),
+)
+amounts = st.decimals(0, 10**15, places=3, allow_nan=False, allow_infinity=False)
+
+
+@given(written)
+def test_every_quantity_is_read_as_the_official_client_reads_it(text: str) -> None:
+    assert quantity.parse(text) == parse_quantity(text)
+
+
+@given(st.text(st.sampled_from("0123456789.+-eEkKMGinum _x"), max_size=8))
+def test_nothing_is_read_that_the_official_client_refuses(text: str) -> None:
+    try:
+        read = quantity.parse(text)
+    except ValueError:
+        return
+    assert read == parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["8", "500m", "1.5Gi", "1e3", "1E3", "1E", "1Ei", "12e-1", ".5", "5."]
+)
+def test_the_forms_of_the_grammar_are_read(text: str) -> None:
+    assert quantity.parse(text) == parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " 1", "1 ", "1_000", "one", "1ki", "1K", "1mi", "NaN", "Infinity", "0x10", "1e", "1e999",
+     "--1", "1.2.3", "٣", "9" * 100, "1\n"],
+)  # fmt: skip
+def test_what_kubernetes_refuses_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no Kubernetes quantity$"):
+        quantity.parse(text)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_flag_is_no_amount(flag: bool) -> None:
+    with pytest.raises(ValueError, match=r"^(true|false) is no Kubernetes quantity$"):
+        quantity.parse(flag)
+
+
+@given(amounts)
+def test_what_is_written_is_read_back(amount: Decimal) -> None:
+    assert quantity.parse(quantity.write(amount)) == amount
+    assert parse_quantity(quantity.write(amount)) == amount
+
+
+@given(written)
+def test_writing_never_loses_what_kubernetes_keeps(text: str) -> None:
+    amount = quantity.parse(text)
+    again = quantity.parse(quantity.write(amount))
+    # Kubernetes keeps thousandths and rounds up.
+    assert amount <= again < amount + Decimal("0.001")
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        ("0", "0"),
+        ("8", "8"),
+        ("1024", "1024"),
+        ("0.5", "500m"),
+        ("1.5", "1500m"),
+        ("0.0001", "1m"),
+        ("1048576", "1Mi"),
+        ("1610612736", "1536Mi"),
+        ("500000000", "500000000"),
+    ],
+)
+def test_amounts_are_written_as_kubernetes_stores_them(amount: str, text: str) -> None:
+    assert quantity.write(Decimal(amount)) == text
