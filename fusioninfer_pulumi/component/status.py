@@ -68,7 +68,7 @@ def service_status(
     return {
         "conditions": [
             _initialized(plan, known=known),
-            _active(plan, components, blocked),
+            _active(plan, components, blocked, known=known),
             _failed(plan, failures),
         ],
         "components": components,
@@ -149,11 +149,15 @@ def _initialized(plan: ServicePlan, *, known: bool) -> Condition:
 
 
 def _active(
-    plan: ServicePlan, components: Mapping[str, ComponentStatus], blocked: str | None
+    plan: ServicePlan,
+    components: Mapping[str, ComponentStatus],
+    blocked: str | None,
+    *,
+    known: bool,
 ) -> Condition:
     if not plan.total_pods:
         return _condition("Active", "False", "Parked", "every role is parked")
-    if all(item["phase"] == "Unknown" for item in components.values()):
+    if not known:
         return _condition("Active", "Unknown", "InferenceServiceCreating", "no object was read")
     counts = ", ".join(
         f"{name} {item['readyReplicas']}/{item['desiredReplicas']}"
