@@ -1,0 +1,210 @@
+"""Runs Pulumi programs under mocks: an event loop and settings of each test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks, rpc, settings, stack
+
+from fusioninfer_pulumi.spec import InferenceServiceArgs, load
+
+STORIES = Path(__file__).parent.parent / "fixtures" / "inputs"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One resource as the SDK hands it to the engine."""
+
+    urn: str
+    request: Any
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.request.type, self.request.name
+
+    @property
+    def inputs(self) -> Any:
+        """The properties; a secret is `("secret", value)`, an unknown `...`."""
+        return _shown(rpc.deserialize_properties(self.request.object, keep_unknowns=True))
+
+
+@dataclass
+class Deployment:
+    """What one run of a program brought to the engine."""
+
+    registered: list[Registered] = field(default_factory=list)
+    outputs: list[tuple[str, Any]] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+    exports: dict[str, Any] = field(default_factory=dict)
+    made: Any = None
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        return [each.key for each in self.registered]
+
+    def __getitem__(self, name: str) -> Registered:
+        """The only resource of a logical name that is no component."""
+        (found,) = [
+            each for each in self.registered if each.request.name == name and each.request.custom
+        ]
+        return found
+
+    @property
+    def component(self) -> Registered:
+        (found,) = [each for each in self.registered if not each.request.custom]
+        return found
+
+    @property
+    def children(self) -> list[Registered]:
+        return [each for each in self.registered if each.request.custom]
+
+
+def _shown(value: Any) -> Any:
+    if rpc.is_rpc_secret(value):
+        return ("secret", _shown(rpc.unwrap_rpc_secret(value)))
+    if isinstance(value, Mapping):
+        return {key: _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return ... if isinstance(value, pulumi.output.Unknown) else value
+
+
+class _Monitor(mocks.MockMonitor):
+    def __init__(self, engine: Engine, deployment: Deployment) -> None:
+        super().__init__(engine)
+        self.deployment = deployment
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        response = super().RegisterResource(request)
+        if request.type != "pulumi:pulumi:Stack":
+            self.deployment.registered.append(Registered(response.urn, request))
+            self.deployment.order.append(request.name)
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        outputs = _shown(rpc.deserialize_properties(request.outputs, keep_unknowns=True))
+        self.deployment.outputs.append((request.urn, outputs))
+        self.deployment.order.append("outputs of " + request.urn.rpartition("::")[2])
+        return super().RegisterResourceOutputs(request)
+
+
+class Engine(pulumi.runtime.Mocks):
+    """An engine whose cluster answers what a test tells it to.
+
+    Attributes:
+        live: Outputs that the cluster adds to an object, by its Kubernetes name.
+    """
+
+    def __init__(self) -> None:
+        self.live: dict[str, dict[str, Any]] = {}
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, Any]:
+        name = (args.inputs.get("metadata") or {}).get("name")
+        return f"{args.name}-id", {**args.inputs, **self.live.get(name, {})}
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> Any:  # noqa: ARG002
+        return {}, None
+
+    def run(self, program: Callable[[], Any], *, preview: bool = False) -> Deployment:
+        """Runs a program as the engine would; a mapping that it returns is exported."""
+        deployment = Deployment()
+        monitor = _Monitor(self, deployment)
+        before = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
+        try:
+            contextvars.copy_context().run(_run, self, monitor, deployment, program, preview)
+        finally:
+            for name, value in before.items():
+                setattr(settings.SETTINGS, name, None)
+                setattr(settings.SETTINGS, name, value)
+        return deployment
+
+
+class _InlineExecutor(ThreadPoolExecutor):
+    """Calls at once: in threads, the mock monitor makes event loops that nobody closes."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as problem:  # noqa: BLE001  # whoever awaits it
+            future.set_exception(problem)
+        return future
+
+
+_SETTINGS = ("callbacks", "dry_run", "engine", "monitor", "organization", "project", "stack")
+
+
+def _run(
+    engine: Engine,
+    monitor: _Monitor,
+    deployment: Deployment,
+    program: Callable[[], Any],
+    preview: bool,
+) -> None:
+    told = SimpleNamespace(
+        debug=lambda _text: None,
+        info=deployment.logged.append,
+        warning=lambda text: deployment.logged.append(f"warning: {text}"),
+        error=lambda text: deployment.logged.append(f"error: {text}"),
+    )
+
+    async def main() -> None:
+        logger: Any = told
+        pulumi.runtime.set_mocks(
+            engine, project="app", stack="dev", preview=preview, logger=logger, monitor=monitor
+        )
+        await stack.run_pulumi_func(body)
+        # Messages and the root stack's own registration are tasks that nobody awaits.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*others)
+        for name, value in deployment.made.items() if isinstance(deployment.made, Mapping) else ():
+            output = pulumi.Output.from_input(value)
+            known = await output.is_known()
+            deployment.exports[name] = await output.future() if known else ...
+
+    def body() -> None:
+        deployment.made = program()
+
+    loop = asyncio.new_event_loop()
+    executor = _InlineExecutor()
+    loop.set_default_executor(executor)
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(main())
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        executor.shutdown()
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    yield Engine()
+    logging.getLogger("asyncio").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def story() -> Callable[[int], InferenceServiceArgs]:
+    """The design documents' user stories."""
+
+    def read(number: int) -> InferenceServiceArgs:
+        (path,) = STORIES.glob(f"fusioninfer-story-{number}-*.yaml")
+        (args,) = load(path)
+        return args
+
+    return read

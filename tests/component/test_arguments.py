@@ -1,0 +1,319 @@
+"""What a component accepts and what it refuses before anything is registered."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pydantic
+import pytest
+from pulumi_kubernetes.core.v1 import (
+    ContainerArgs,
+    ContainerPortArgs,
+    EnvVarArgs,
+    EnvVarSourceArgs,
+    PodSpecArgs,
+    PodTemplateSpecArgs,
+    ResourceRequirementsArgs,
+    SecretKeySelectorArgs,
+    TolerationArgs,
+)
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
+
+from fusioninfer_pulumi import (
+    ComponentType,
+    InferenceService,
+    InferenceServiceArgs,
+    InvalidServiceError,
+    RoleArgs,
+    load,
+)
+
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"team": "a"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "vllm",
+                "image": "vllm/vllm-openai:v0.11.0",
+                "args": ["--model", "Qwen/Qwen3-8B"],
+                "env": [
+                    {
+                        "name": "HF_TOKEN",
+                        "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}},
+                    }
+                ],
+                "ports": [{"containerPort": 8000, "name": "http"}],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ],
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "terminationGracePeriodSeconds": 30,
+    },
+}
+SNAKE: dict[str, Any] = {
+    "roles": [
+        {
+            "name": "inference",
+            "component_type": "worker",
+            "replicas": 2,
+            "template": TEMPLATE,
+            "restart_policy": "None",
+        }
+    ],
+    "scheduling_strategy": {"priority_class_name": "high"},
+}
+CAMEL: dict[str, Any] = {
+    "roles": [
+        {
+            "name": "inference",
+            "componentType": "worker",
+            "replicas": 2,
+            "template": TEMPLATE,
+            "restartPolicy": "None",
+        }
+    ],
+    "schedulingStrategy": {"priorityClassName": "high"},
+}
+MANIFEST = {
+    "apiVersion": "fusioninfer.io/v1alpha1",
+    "kind": "InferenceService",
+    "metadata": {"name": "svc"},
+    "spec": CAMEL,
+}
+
+
+def inputs(engine: Any, args: Any, name: str = "svc") -> Any:
+    deployment = engine.run(lambda: InferenceService(name, args) and None)
+    return {each.request.name + each.request.type: each.inputs for each in deployment.children}
+
+
+def refusal(engine: Any, args: Any, name: str = "svc") -> list[str]:
+    """The lines of the error; nothing was registered before it."""
+    lines: list[str] = []
+
+    def program() -> None:
+        with pytest.raises(InvalidServiceError) as caught:
+            InferenceService(name, args)
+        lines.extend(str(caught.value).splitlines())
+
+    deployment = engine.run(program)
+    assert deployment.registered == []
+    return lines
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        SNAKE,
+        CAMEL,
+        {"spec": CAMEL},
+        {"metadata": {}, "spec": SNAKE},
+        MANIFEST,
+        {**CAMEL, "name": "svc"},
+        InferenceServiceArgs(**SNAKE),
+        InferenceServiceArgs.model_validate(MANIFEST),
+        load(MANIFEST)[0],
+    ],
+    ids=["snake", "camel", "spec", "blocks", "manifest", "name", "model", "validated", "loaded"],
+)
+def test_every_spelling_makes_the_same_objects(engine: Any, args: Any) -> None:
+    found = inputs(engine, args)
+    assert found == inputs(engine, load(MANIFEST)[0])
+    assert len(found) == 3
+
+
+def test_the_kubernetes_name_is_the_logical_name_unless_stated(engine: Any) -> None:
+    assert {each["metadata"]["name"] for each in inputs(engine, SNAKE, "app").values()} == {
+        "app",
+        "app-inference-0",
+        "app-inference-1",
+    }
+    stated = inputs(engine, {**SNAKE, "name": "other"}, "app")
+    assert {key.partition("kubernetes")[0]: each["metadata"]["name"] for key, each in stated.items()
+            } == {
+        "app": "other",
+        "app-inference-0": "other-inference-0",
+        "app-inference-1": "other-inference-1",
+    }  # fmt: skip
+
+
+def test_a_logical_name_that_kubernetes_refuses_is_refused(engine: Any) -> None:
+    for args in (SNAKE, InferenceServiceArgs(**SNAKE)):
+        lines = refusal(engine, args, "My_Service")
+        assert len(lines) == 1
+        assert "My_Service" in lines[0]
+        assert "metadata.name" in lines[0] or ": name: " in lines[0]
+
+
+TYPED = PodTemplateSpecArgs(
+    metadata=ObjectMetaArgs(labels={"team": "a"}),
+    spec=PodSpecArgs(
+        containers=[
+            ContainerArgs(
+                name="vllm",
+                image="vllm/vllm-openai:v0.11.0",
+                args=["--model", "Qwen/Qwen3-8B"],
+                env=[
+                    EnvVarArgs(
+                        name="HF_TOKEN",
+                        value_from=EnvVarSourceArgs(
+                            secret_key_ref=SecretKeySelectorArgs(name="hf", key="token")
+                        ),
+                    )
+                ],
+                ports=[ContainerPortArgs(container_port=8000, name="http")],
+                resources=ResourceRequirementsArgs(limits={"nvidia.com/gpu": "1"}),
+            )
+        ],
+        tolerations=[TolerationArgs(key="gpu", operator="Exists")],
+        termination_grace_period_seconds=30,
+    ),
+)
+
+
+def with_template(template: Any) -> dict[str, Any]:
+    return {"roles": [{**SNAKE["roles"][0], "template": template}]}
+
+
+def test_typed_args_are_the_same_as_a_plain_template(engine: Any) -> None:
+    plain = inputs(engine, with_template(TEMPLATE))
+    assert inputs(engine, with_template(TYPED)) == plain
+    role = RoleArgs(
+        name="inference",
+        component_type=ComponentType.WORKER,
+        replicas=2,
+        template=TYPED,
+        restart_policy="None",
+    )
+    assert inputs(engine, InferenceServiceArgs(roles=[role])) == plain
+
+
+def test_typed_args_inside_a_plain_template(engine: Any) -> None:
+    mixed = copy.deepcopy(TEMPLATE)
+    mixed["spec"]["tolerations"] = [TolerationArgs(key="gpu", operator="Exists")]
+    mixed["spec"]["containers"][0]["ports"] = [ContainerPortArgs(container_port=8000, name="http")]
+    assert inputs(engine, with_template(mixed)) == inputs(engine, with_template(TEMPLATE))
+
+
+def test_all_problems_of_a_mapping_are_told_at_once(engine: Any) -> None:
+    role = {**CAMEL["roles"][0], "replicas": -1, "restrtPolicy": "None"}
+    args = {"roles": [role, {"name": "Bad", "componentType": "woker"}], "namespace": 5}
+    lines = refusal(engine, args)
+    assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
+        "namespace",
+        "roles[0].replicas",
+        "roles[0].restrtPolicy",
+        "roles[1].name",
+        "roles[1].componentType",
+    ]
+    assert all(line.startswith("svc: ") for line in lines)
+    assert lines[1] == "svc: roles[0].replicas: must be at least 0, got -1"
+    assert lines[2] == "svc: roles[0].restrtPolicy: unknown key, did you mean restartPolicy?"
+
+
+@pytest.mark.parametrize("args", [None, 5, "manifest.yaml", [MANIFEST], pulumi.ResourceOptions()])
+def test_anything_else_is_a_type_error(engine: Any, args: Any) -> None:
+    def program() -> None:
+        with pytest.raises(TypeError, match="svc: args must be InferenceServiceArgs or a mapping"):
+            InferenceService("svc", args)
+
+    assert engine.run(program).registered == []
+
+
+def test_plan_errors_are_refused_too(engine: Any) -> None:
+    wide = copy.deepcopy(SNAKE)
+    wide["roles"][0]["template"]["spec"]["containers"][0]["args"] += ["-tp", "4"]
+    for args in (wide, InferenceServiceArgs(**wide)):
+        (line,) = refusal(engine, args)
+        assert line.startswith(
+            "svc: roles[0].template.spec.containers[0].args: --tensor-parallel-size 4"
+        )
+
+
+def test_a_router_is_a_clear_error(engine: Any) -> None:
+    router = {"name": "router", "componentType": "router", "strategy": "prefix-cache"}
+    lines = refusal(engine, {"roles": [*CAMEL["roles"], router]})
+    assert len(lines) == 1
+    assert "router" in lines[0]
+
+
+STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+    "roles[0].replicas": lambda role, output: {**role, "replicas": output},
+    "roles[0].name": lambda role, output: {**role, "name": output},
+    "roles[0].componentType": lambda role, output: {**role, "componentType": output},
+    "roles[0].template": lambda role, output: {**role, "template": output},
+    "roles[0].restartPolicy": lambda role, output: {**role, "restartPolicy": output},
+    "roles[0].multinode.nodeCount": lambda role, output: {
+        **role,
+        "multinode": {"nodeCount": output},
+    },
+    "roles[0].template.spec.containers": lambda role, output: {
+        **role,
+        "template": {"spec": {"containers": output}},
+    },
+    "roles[0].template.spec.containers[0].name": lambda role, output: {
+        **role,
+        "template": {"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0],
+                                              "name": output}]}},
+    },
+    "roles[0].template.metadata.labels.team": lambda role, output: {
+        **role,
+        "template": {**TEMPLATE, "metadata": {"labels": {"team": output}}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", STRUCTURE)
+def test_an_output_where_structure_is_needed_is_refused(engine: Any, path: str) -> None:
+    lines: list[str] = []
+
+    def program() -> None:
+        output = pulumi.Output.from_input("text")
+        args = {"roles": [STRUCTURE[path](CAMEL["roles"][0], output)]}
+        with pytest.raises(InvalidServiceError) as caught:
+            InferenceService("svc", args)
+        lines.extend(str(caught.value).splitlines())
+
+    assert engine.run(program).registered == []
+    assert lines[0].startswith(f"svc: {path}: ")
+    assert "got a pulumi Output; read it from pulumi.Config" in lines[0]
+    assert "0x" not in "".join(lines)
+
+
+def test_an_output_of_arguments_that_must_be_quoted_is_refused(engine: Any) -> None:
+    def program() -> None:
+        container = {
+            **TEMPLATE["spec"]["containers"][0],
+            "args": ["--model", pulumi.Output.from_input("m")],
+        }
+        role = {
+            **CAMEL["roles"][0],
+            "multinode": {"nodeCount": 2},
+            "template": {"spec": {"containers": [container]}},
+        }
+        with pytest.raises(InvalidServiceError, match=r"args.*pulumi Output"):
+            InferenceService("svc", {"roles": [role]})
+
+    assert engine.run(program).registered == []
+
+
+def test_the_models_refuse_an_output_in_structure_by_themselves(engine: Any) -> None:
+    def program() -> None:
+        with pytest.raises(pydantic.ValidationError, match="replicas"):
+            RoleArgs(
+                name="a",
+                component_type=ComponentType.WORKER,
+                replicas=pulumi.Output.from_input(1),
+                template=TEMPLATE,
+            )
+
+    engine.run(program)
+
+
+def test_the_callers_mapping_is_not_changed(engine: Any) -> None:
+    given = copy.deepcopy(MANIFEST)
+    inputs(engine, given)
+    assert given == MANIFEST

@@ -1,0 +1,119 @@
+"""Two services of one program that would share an object are refused, unless clusters differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi_kubernetes import Provider
+
+from fusioninfer_pulumi import InferenceService, InvalidServiceError
+
+Options = pulumi.ResourceOptions
+
+
+def args(role: str = "inference", **more: Any) -> dict[str, Any]:
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "m"],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    template = {"spec": {"containers": [container]}}
+    return {"roles": [{"name": role, "componentType": "worker", "template": template}], **more}
+
+
+def sets(deployment: Any) -> int:
+    return sum(each.request.type.endswith(":LeaderWorkerSet") for each in deployment.children)
+
+
+def refused(second: Any) -> Any:
+    def run() -> None:
+        InferenceService("one", args(name="svc"))
+        with pytest.raises(InvalidServiceError, match=r"^two: .*svc"):
+            second()
+
+    return run
+
+
+def test_one_name_twice_is_refused(engine: Any) -> None:
+    deployment = engine.run(refused(lambda: InferenceService("two", args(name="svc"))))
+    assert sets(deployment) == 1
+
+
+def test_the_default_namespace_is_the_one_named_default(engine: Any) -> None:
+    engine.run(refused(lambda: InferenceService("two", args(name="svc", namespace="default"))))
+
+
+def test_names_that_join_to_one_are_refused(engine: Any) -> None:
+    def program() -> None:
+        InferenceService("a", args("b-c"))
+        with pytest.raises(InvalidServiceError, match="a-b-c-0"):
+            InferenceService("a-b", args("c"))
+
+    assert sets(engine.run(program)) == 1
+
+
+def test_a_refused_service_does_not_take_its_names(engine: Any) -> None:
+    def program() -> None:
+        bad = args(name="svc")
+        bad["roles"][0]["replicas"] = -1
+        with pytest.raises(InvalidServiceError):
+            InferenceService("one", bad)
+        InferenceService("two", args(name="svc"))
+
+    assert sets(engine.run(program)) == 1
+
+
+@pytest.mark.parametrize("namespace", ["other", "output"])
+def test_another_namespace_is_allowed(engine: Any, namespace: str) -> None:
+    def program() -> None:
+        given: Any = pulumi.Output.from_input("x") if namespace == "output" else namespace
+        InferenceService("one", args(name="svc"))
+        InferenceService("two", args(name="svc", namespace=given))
+
+    assert sets(engine.run(program)) == 2
+
+
+@pytest.mark.parametrize("form", ["provider", "providers", "parent"])
+def test_another_cluster_is_allowed(engine: Any, form: str) -> None:
+    def options(name: str) -> Options:
+        provider = Provider(name)
+        if form == "provider":
+            return Options(provider=provider)
+        if form == "providers":
+            return Options(providers={"kubernetes": provider})
+        platform = pulumi.ComponentResource(
+            "my:index:Platform", f"platform-{name}", opts=Options(providers=[provider])
+        )
+        return Options(parent=platform)
+
+    def program() -> None:
+        InferenceService("one", args(name="svc"), options("east"))
+        InferenceService("two", args(name="svc"), options("west"))
+
+    assert sets(engine.run(program)) == 2
+
+
+@pytest.mark.parametrize("form", ["provider", "parent"])
+def test_one_cluster_by_two_ways_is_one(engine: Any, form: str) -> None:
+    def program() -> None:
+        provider = Provider("east")
+        InferenceService("one", args(name="svc"), Options(provider=provider))
+        if form == "provider":
+            second = Options(providers=[provider])
+        else:
+            platform = pulumi.ComponentResource(
+                "my:index:Platform", "platform", opts=Options(providers=[provider])
+            )
+            second = Options(parent=platform)
+        with pytest.raises(InvalidServiceError, match="svc"):
+            InferenceService("two", args(name="svc"), second)
+
+    assert sets(engine.run(program)) == 1
+
+
+def test_programs_do_not_see_each_other(engine: Any) -> None:
+    for _ in range(2):
+        assert sets(engine.run(lambda: InferenceService("svc", args()) and None)) == 1

@@ -1,0 +1,126 @@
+"""Resource options of a component reach its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi_kubernetes import Provider
+from pulumi_kubernetes.core.v1 import ConfigMap
+
+from fusioninfer_pulumi import InferenceService, InferenceServiceArgs
+
+Story = Callable[[int], InferenceServiceArgs]
+Options = pulumi.ResourceOptions
+
+
+def run(engine: Any, story: Story, options: Callable[[], Options], number: int = 4) -> Any:
+    return engine.run(lambda: InferenceService("app", story(number), options()) and None)
+
+
+def objects(deployment: Any) -> list[Any]:
+    """What the component registered, without what the test made itself."""
+    return [each for each in deployment.children if each.request.parent == service(deployment).urn]
+
+
+def service(deployment: Any) -> Any:
+    (found,) = [each for each in deployment.registered if each.request.type.startswith("fusion")]
+    return found
+
+
+@pytest.mark.parametrize("listed", ["provider", "providers", "mapping"])
+def test_the_provider_reaches_every_object(engine: Any, story: Story, listed: str) -> None:
+    def options() -> Options:
+        provider = Provider("cluster")
+        if listed == "provider":
+            return Options(provider=provider)
+        return Options(providers=[provider] if listed == "providers" else {"kubernetes": provider})
+
+    deployment = run(engine, story, options)
+    provider = deployment["cluster"]
+    assert {each.request.provider for each in objects(deployment)} == {
+        f"{provider.urn}::cluster-id"
+    }
+    assert len(objects(deployment)) == 5
+
+
+def test_protect_reaches_every_object(engine: Any, story: Story) -> None:
+    deployment = run(engine, story, lambda: Options(protect=True))
+    assert {each.request.protect for each in deployment.registered} == {True}
+
+
+def test_retain_on_delete_reaches_every_object(engine: Any, story: Story) -> None:
+    deployment = run(engine, story, lambda: Options(retain_on_delete=True))
+    assert {each.request.retainOnDelete for each in objects(deployment)} == {True}
+
+
+@pytest.mark.parametrize("form", ["list", "one", "output"])
+def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -> None:
+    def options() -> Options:
+        first = ConfigMap("first", metadata={"name": "first"})
+        given: Any = {"list": [first], "one": first, "output": pulumi.Output.from_input([first])}
+        return Options(depends_on=given[form])
+
+    deployment = run(engine, story, options)
+    first = deployment["first"].urn
+    assert [first in each.request.dependencies for each in objects(deployment)] == [True] * 5
+    (group,) = [each.urn for each in deployment.children if "PodGroup" in each.urn]
+    sets = [each for each in deployment.children if "LeaderWorkerSet" in each.urn]
+    assert {frozenset(each.request.dependencies) for each in sets} == {frozenset({first, group})}
+
+
+def test_an_alias_of_the_component_is_told_to_the_engine(engine: Any, story: Story) -> None:
+    deployment = run(engine, story, lambda: Options(aliases=[pulumi.Alias(name="old")]))
+    assert [each.spec.name for each in service(deployment).request.aliases] == ["old"]
+
+
+def test_the_engine_can_alias_the_objects_of_a_renamed_component(engine: Any, story: Story) -> None:
+    # It replaces the component's name where an object's name starts with it.
+    deployment = run(engine, story, lambda: Options(aliases=[pulumi.Alias(name="old")]))
+    assert all(each.request.name.startswith("app") for each in objects(deployment))
+    assert "deepseek" not in "".join(each.request.name for each in objects(deployment))
+
+
+def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:
+    seen = []
+
+    def label(args: pulumi.ResourceTransformationArgs) -> Any:
+        seen.append(args.name)
+        if args.type_ != "kubernetes:core/v1:Service":
+            return None
+        props: Any = args.props
+        props = {**props, "metadata": {**props["metadata"], "labels": {"team": "a"}}}
+        return pulumi.ResourceTransformationResult(props, args.opts)
+
+    deployment = run(engine, story, lambda: Options(transformations=[label]))
+    assert sorted(seen) == ["app", "app", "app", "app-decode-0", "app-decode-1", "app-prefill-0"]
+    found = [each for each in deployment.children if each.request.type.endswith(":Service")]
+    assert [each.inputs["metadata"]["labels"] for each in found] == [{"team": "a"}]
+
+
+def test_transforms_are_told_to_the_engine_which_runs_them_on_children(
+    engine: Any, story: Story
+) -> None:
+    deployment = run(engine, story, lambda: Options(transforms=[lambda _args: None]))
+    assert len(service(deployment).request.transforms) == 1
+
+
+def test_options_of_the_caller_are_not_changed(engine: Any, story: Story) -> None:
+    given = Options(protect=True, depends_on=[])
+    before = dict(vars(given))
+    engine.run(lambda: InferenceService("app", story(4), given) and None)
+    assert dict(vars(given)) == before
+
+
+def test_a_parent_is_kept(engine: Any, story: Story) -> None:
+    def program() -> None:
+        platform = pulumi.ComponentResource("my:index:Platform", "platform")
+        InferenceService("app", story(1), Options(parent=platform))
+
+    deployment = engine.run(program)
+    assert service(deployment).urn == (
+        "urn:pulumi:dev::app::my:index:Platform$fusioninfer:index:InferenceService::app"
+    )
+    assert len(objects(deployment)) == 2

@@ -1,0 +1,254 @@
+"""Outputs in leaves, unknown values in preview, secrets, warnings and stack outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+from google.protobuf import json_format
+from pulumi.runtime import rpc
+from pulumi_kubernetes.core.v1 import Namespace
+
+from fusioninfer_pulumi import InferenceService, InferenceServiceArgs, Severity
+
+Story = Callable[[int], InferenceServiceArgs]
+
+
+def args(**container: Any) -> dict[str, Any]:
+    return {
+        "roles": [
+            {
+                "name": "inference",
+                "componentType": "worker",
+                "template": {
+                    "spec": {
+                        "containers": [
+                            {
+                                "name": "vllm",
+                                "image": "vllm/vllm-openai:v0.11.0",
+                                "args": ["--model", "m"],
+                                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                                **container,
+                            }
+                        ]
+                    }
+                },
+            }
+        ]
+    }
+
+
+def pod(deployment: Any, name: str = "svc-inference-0") -> Any:
+    return deployment[name].inputs["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+
+
+def exports(service: InferenceService) -> dict[str, Any]:
+    return {
+        "name": service.name,
+        "namespace": service.namespace,
+        "endpoint": service.endpoint,
+        "status": service.status,
+    }
+
+
+def unknown() -> pulumi.Output[Any]:
+    """What an output of a resource that does not exist yet is, while previewing."""
+    known = pulumi.Output.from_input(False).future()
+    value = pulumi.Output.from_input(pulumi.output.UNKNOWN).future()
+    return pulumi.Output(set(), value, known)
+
+
+def test_an_image_of_another_stack(engine: Any) -> None:
+    deployment = engine.run(
+        lambda: InferenceService("svc", args(image=pulumi.Output.from_input("mine:1"))) and None
+    )
+    assert pod(deployment)["spec"]["containers"][0]["image"] == "mine:1"
+
+
+def test_a_secret_stays_secret(engine: Any) -> None:
+    def program() -> None:
+        token = pulumi.Output.secret("t0ken")
+        InferenceService("svc", args(env=[{"name": "HF_TOKEN", "value": token}]))
+
+    deployment = engine.run(program)
+    # Read off the wire: the SDK's own reader makes everything around a secret secret as well.
+    sent = json_format.MessageToDict(deployment["svc-inference-0"].request.object)
+    (env,) = _container(sent)["env"]
+    secret = {rpc._special_sig_key: rpc._special_secret_sig, "value": "t0ken"}
+    assert env == {"name": "HF_TOKEN", "value": secret}
+    assert "t0ken" not in str(deployment.outputs)
+
+
+def _container(inputs: Any) -> Any:
+    return inputs["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]
+
+
+def test_annotations_and_namespace_may_be_outputs(engine: Any) -> None:
+    def program() -> Any:
+        given = {
+            **args(),
+            "annotations": {"owner": pulumi.Output.from_input("team-a")},
+            "namespace": pulumi.Output.from_input("models"),
+        }
+        given["roles"][0]["template"]["metadata"] = {
+            "annotations": {"build": pulumi.Output.from_input("17")}
+        }
+        return exports(InferenceService("svc", given))
+
+    deployment = engine.run(program)
+    metadata = [each.inputs["metadata"] for each in deployment.children]
+    assert {each["namespace"] for each in metadata} == {"models"}
+    assert [each["annotations"] for each in metadata] == [{"owner": "team-a"}] * 2
+    assert pod(deployment)["metadata"]["annotations"] == {"build": "17"}
+    assert deployment.exports["namespace"] == "models"
+    assert deployment.exports["endpoint"] == "http://svc.models.svc:8000"
+
+
+def test_a_dependency_through_an_output_reaches_the_object_that_holds_it(engine: Any) -> None:
+    def program() -> None:
+        namespace = Namespace("models", metadata={"name": "models"})
+        InferenceService("svc", {**args(), "namespace": namespace.metadata["name"]})
+
+    deployment = engine.run(program)
+    urn = deployment["models"].urn
+    objects = [each for each in deployment.children if each.request.name != "models"]
+    assert [urn in each.request.dependencies for each in objects] == [True, True]
+
+
+def test_preview_with_unknown_values(engine: Any) -> None:
+    def program() -> Any:
+        given = args(image=unknown(), env=[{"name": "URL", "value": unknown()}])
+        service = InferenceService("svc", {**given, "namespace": unknown()})
+        assert service.plan.total_pods == 1
+        return exports(service)
+
+    deployment = engine.run(program, preview=True)
+    container = _container(deployment["svc-inference-0"].inputs)
+    assert container["image"] is ...
+    assert container["env"] == [{"name": "URL", "value": ...}]
+    assert deployment["svc-inference-0"].inputs["metadata"]["namespace"] is ...
+    assert deployment.exports["name"] == "svc"
+    assert deployment.exports["namespace"] is ...
+    assert deployment.exports["endpoint"] is ...
+
+
+def test_preview_of_a_first_deployment_has_a_status(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: exports(InferenceService("svc", story(4))), preview=True)
+    status = deployment.exports["status"]
+    assert status is ... or {each["type"] for each in status["conditions"]} == {
+        "Initialized",
+        "Active",
+        "Failed",
+    }
+
+
+def test_a_revision_does_not_depend_on_an_outputs_value(engine: Any) -> None:
+    def revision(image: str) -> str:
+        deployment = engine.run(
+            lambda: InferenceService("svc", args(image=pulumi.Output.from_input(image))) and None
+        )
+        return str(deployment["svc-inference-0"].inputs["metadata"]["labels"])
+
+    assert revision("a:1") == revision("b:2")
+
+
+def live(**status: Any) -> dict[str, Any]:
+    available = {"type": "Available", "status": "True", "observedGeneration": 1}
+    return {
+        "status": {"readyReplicas": 1, "conditions": [available], **status},
+    }
+
+
+def test_the_status_is_that_of_the_live_objects(engine: Any, story: Story) -> None:
+    for task in ("prefill-0", "decode-0"):
+        engine.live[f"deepseek-r1-disagg-{task}"] = live()
+    engine.live["deepseek-r1-disagg-decode-1"] = {"status": {"conditions": []}}
+    deployment = engine.run(lambda: exports(InferenceService("svc", story(4))))
+    assert deployment.exports["status"] == {
+        "conditions": [
+            {
+                "type": "Initialized",
+                "status": "True",
+                "reason": "InferenceServiceProcessing",
+                "message": "all objects exist",
+            },
+            {
+                "type": "Active",
+                "status": "True",
+                "reason": "Partial",
+                "message": "ready: prefill 1/1, decode 1/2",
+            },
+            {
+                "type": "Failed",
+                "status": "False",
+                "reason": "InferenceServiceProcessing",
+                "message": "no failure is known",
+            },
+        ],
+        "components": {
+            "prefill": {
+                "desiredReplicas": 1,
+                "readyReplicas": 1,
+                "nodesPerReplica": 2,
+                "totalPods": 2,
+                "readyPods": 2,
+                "phase": "Running",
+            },
+            "decode": {
+                "desiredReplicas": 2,
+                "readyReplicas": 1,
+                "nodesPerReplica": 4,
+                "totalPods": 8,
+                "readyPods": 4,
+                "phase": "Deploying",
+            },
+        },
+    }
+
+
+def test_stack_outputs_are_plain_json(engine: Any, story: Story) -> None:
+    engine.live["deepseek-r1-disagg"] = {"status": {"phase": "Inqueue"}}
+    deployment = engine.run(lambda: exports(InferenceService("svc", story(4))))
+    assert json.loads(json.dumps(deployment.exports)) == deployment.exports
+    active = deployment.exports["status"]["conditions"][1]
+    assert (active["status"], active["reason"]) == ("False", "GangNotScheduled")
+
+
+def test_the_status_of_objects_as_another_sdk_reads_them(engine: Any, story: Story) -> None:
+    # The wire knows doubles only: a count arrives as 1.0.
+    engine.live["qwen-inference-inference-0"] = live(readyReplicas=1.0)
+    deployment = engine.run(lambda: exports(InferenceService("svc", story(1))))
+    counts = deployment.exports["status"]["components"]["inference"]
+    assert counts == {
+        "desiredReplicas": 1,
+        "readyReplicas": 1,
+        "nodesPerReplica": 1,
+        "totalPods": 1,
+        "readyPods": 1,
+        "phase": "Running",
+    }
+    assert all(isinstance(value, (int, str)) for value in counts.values())
+
+
+def test_warnings_reach_the_log(engine: Any, story: Story) -> None:
+    plans = []
+    deployment = engine.run(lambda: plans.append(InferenceService("svc", story(4)).plan))
+    warned = [each for each in plans[0].findings if each.severity is Severity.WARNING]
+    assert warned
+    assert sorted(deployment.logged) == sorted(
+        f"warning: {each.path}: {each.message}" for each in warned
+    )
+
+
+def test_a_clean_service_logs_nothing(engine: Any) -> None:
+    deployment = engine.run(lambda: InferenceService("svc", args()) and None)
+    assert deployment.logged == []
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_the_endpoint_is_known_in_preview(engine: Any, story: Story, preview: bool) -> None:
+    deployment = engine.run(lambda: exports(InferenceService("svc", story(1))), preview=preview)
+    assert deployment.exports["endpoint"] == "http://qwen-inference.default.svc:8000"

@@ -1,0 +1,205 @@
+"""What a component registers: exact lists, names, order and options."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pytest
+
+from fusioninfer_pulumi import InferenceService, InferenceServiceArgs, plan_service, render
+from fusioninfer_pulumi.component import TOKEN
+
+Story = Callable[[int], InferenceServiceArgs]
+
+POD_GROUP = "kubernetes:scheduling.volcano.sh/v1beta1:PodGroup"
+SET = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+SERVICE = "kubernetes:core/v1:Service"
+
+LISTS = {
+    1: [(TOKEN, "app"), (SET, "app-inference-0"), (SERVICE, "app")],
+    2: [
+        (TOKEN, "app"),
+        (POD_GROUP, "app"),
+        (SET, "app-prefill-0"),
+        (SET, "app-prefill-1"),
+        (SET, "app-decode-0"),
+        (SET, "app-decode-1"),
+        (SET, "app-decode-2"),
+        (SET, "app-decode-3"),
+        (SERVICE, "app"),
+    ],
+    3: [
+        (TOKEN, "app"),
+        (POD_GROUP, "app"),
+        (SET, "app-inference-0"),
+        (SET, "app-inference-1"),
+        (SERVICE, "app"),
+    ],
+    4: [
+        (TOKEN, "app"),
+        (POD_GROUP, "app"),
+        (SET, "app-prefill-0"),
+        (SET, "app-decode-0"),
+        (SET, "app-decode-1"),
+        (SERVICE, "app"),
+    ],
+}
+
+
+def partial(args: InferenceServiceArgs) -> dict[str, Any]:
+    """The same service with the PodGroup form that may run in part."""
+    return {
+        "name": args.name,
+        "roles": list(args.roles),
+        "schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"prefill": 1, "decode": 1}}},
+    }
+
+
+def test_the_token_is_pinned() -> None:
+    assert TOKEN == "fusioninfer:index:InferenceService"
+
+
+@pytest.mark.parametrize("number", LISTS)
+def test_a_story_registers_exactly_these(engine: Any, story: Story, number: int) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(number)))
+    assert sorted(deployment.keys) == sorted(LISTS[number])
+
+
+def test_the_gang_that_may_run_in_part_registers_the_same(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: InferenceService("app", partial(story(4))))
+    assert sorted(deployment.keys) == sorted(LISTS[4])
+    (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
+    assert [each["name"] for each in group.inputs["spec"]["subGroupPolicy"]] == [
+        "prefill",
+        "decode",
+    ]
+
+
+@pytest.mark.parametrize("number", LISTS)
+def test_inputs_are_what_render_gives(engine: Any, story: Story, number: int) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(number)))
+    rendered = {
+        (each["kind"], each["metadata"]["name"]): each
+        for each in render(plan_service(story(number)))
+    }
+    registered = {
+        (each.inputs["kind"], each.inputs["metadata"]["name"]): each.inputs
+        for each in deployment.children
+    }
+    assert registered == rendered
+
+
+def test_children_are_parented_to_the_component(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(4)))
+    assert {each.urn for each in deployment.children} == {
+        f"urn:pulumi:dev::app::{TOKEN}${kind}::{name}" for kind, name in LISTS[4] if kind != TOKEN
+    }
+    assert {each.request.parent for each in deployment.children} == {deployment.component.urn}
+
+
+def test_the_pod_group_precedes_every_set_and_is_their_dependency(
+    engine: Any, story: Story
+) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(4)))
+    (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
+    sets = [each for each in deployment.registered if each.request.type == SET]
+    assert {tuple(each.request.dependencies) for each in sets} == {(group.urn,)}
+    position = deployment.registered.index(group)
+    assert all(deployment.registered.index(each) > position for each in sets)
+
+
+def test_sets_do_not_wait_for_each_other_without_a_gang(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(1)))
+    assert [list(each.request.dependencies) for each in deployment.children] == [[], []]
+
+
+def test_sets_are_replaced_delete_first_where_the_webhook_refuses_a_change(
+    engine: Any, story: Story
+) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(4)))
+    found = {
+        each.request.type: (
+            each.request.deleteBeforeReplace,
+            list(each.request.replaceOnChanges),
+        )
+        for each in deployment.children
+    }
+    assert found == {
+        POD_GROUP: (False, []),
+        SET: (True, ["spec.leaderWorkerTemplate.subGroupPolicy"]),
+        SERVICE: (False, []),
+    }
+
+
+def test_children_use_the_provider_of_the_installed_sdk(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(4)))
+    assert {each.request.version for each in deployment.children} == {
+        importlib.metadata.version("pulumi-kubernetes")
+    }
+
+
+def test_outputs_are_registered_last(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: InferenceService("app", story(4)))
+    assert deployment.order[-1] == "outputs of app"
+    assert deployment.order.count("outputs of app") == 1
+    urn, outputs = deployment.outputs[-1]
+    assert urn == deployment.component.urn
+    assert set(outputs) == {"name", "namespace", "endpoint", "status"}
+    assert outputs["name"] == "deepseek-r1-disagg"
+    assert outputs["namespace"] == "default"
+    assert outputs["endpoint"] == "http://deepseek-r1-disagg.default.svc:8000"
+
+
+def test_children_are_attributes(engine: Any, story: Story) -> None:
+    def program() -> dict[str, Any]:
+        service = InferenceService("app", story(4))
+        assert service.pod_group is not None
+        assert service.service is not None
+        assert list(service.leader_worker_sets) == [
+            "deepseek-r1-disagg-prefill-0",
+            "deepseek-r1-disagg-decode-0",
+            "deepseek-r1-disagg-decode-1",
+        ]
+        assert service.plan == plan_service(story(4))
+        return {
+            "group": service.pod_group.metadata["name"],
+            "service": service.service.spec["ports"],
+            **{name: each.urn for name, each in service.leader_worker_sets.items()},
+        }
+
+    deployment = engine.run(program)
+    exports = deployment.exports
+    assert exports.pop("group") == "deepseek-r1-disagg"
+    assert exports.pop("service")[0]["port"] == 8000
+    assert exports == {
+        f"deepseek-r1-disagg-{task}": deployment[f"app-{task}"].urn
+        for task in ("prefill-0", "decode-0", "decode-1")
+    }
+
+
+def test_a_service_without_a_gang_has_no_pod_group(engine: Any, story: Story) -> None:
+    deployment = engine.run(lambda: {"none": InferenceService("app", story(1)).pod_group is None})
+    assert deployment.exports == {"none": True}
+
+
+def test_a_parked_role_registers_no_set(engine: Any, story: Story) -> None:
+    parked = story(4).model_copy(
+        update={
+            "roles": [role.model_copy(update={"replicas": 0}) for role in story(4).roles],
+        }
+    )
+    deployment = engine.run(lambda: InferenceService("app", parked))
+    assert sorted(deployment.keys) == sorted([(TOKEN, "app"), (SERVICE, "app")])
+
+
+def test_nothing_is_left_in_the_process(engine: Any, story: Story) -> None:
+    before = pulumi.runtime.settings.SETTINGS.monitor
+    engine.run(lambda: InferenceService("app", story(1)))
+    assert pulumi.runtime.settings.SETTINGS.monitor is before
+    assert pulumi.runtime.get_root_resource() is None
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()

@@ -1,0 +1,330 @@
+"""The status of a service as a table: live objects in, phases and conditions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi import InferenceServiceArgs, ServicePlan, load, plan_service
+from fusioninfer_pulumi.component.status import is_ready, service_status
+
+Story = Callable[[int], InferenceServiceArgs]
+Objects = dict[str, Any]
+
+
+def group(
+    available: str | None = "True",
+    ready: Any = 1,
+    *,
+    generation: int | None = 2,
+    observed: int | None = 2,
+    own: int | None = None,
+) -> Objects:
+    """A live LeaderWorkerSet; `observed` stands in the condition, `own` in the status."""
+    status: Objects = {"readyReplicas": ready}
+    if available is not None:
+        condition: Objects = {"type": "Available", "status": available}
+        if observed is not None:
+            condition["observedGeneration"] = observed
+        status["conditions"] = [{"type": "Progressing", "status": "True"}, condition]
+    if own is not None:
+        status["observedGeneration"] = own
+    return {"metadata": {"generation": generation}, "status": status}
+
+
+READY = group()
+ROLLING = group("False", 0)
+NEW: Objects = {"metadata": {"generation": 1}, "status": None}
+
+READY_TABLE = [
+    ("available in this generation", READY, True),
+    ("numbers off the wire", group(ready=1.0, generation=2.0, observed=2.0), True),  # type: ignore[arg-type]
+    ("LeaderWorkerSet before 0.9 observes nothing", group(observed=None), True),
+    ("generation unknown", group(generation=None), True),
+    ("observed later than read", group(generation=1), True),
+    ("condition of an older spec", group(generation=3), False),
+    ("status of an older spec", group(generation=3, observed=None, own=2), False),
+    ("the condition's own generation wins", group(generation=2, own=1), True),
+    ("not available", group("False"), False),
+    ("availability unknown", group("Unknown"), False),
+    ("available without a ready group", group(ready=0), False),
+    ("no count of ready groups", group(ready=None), False),
+    ("no condition yet", group(None), False),
+    ("no status yet", NEW, False),
+    ("no metadata", {"status": READY["status"]}, True),
+    ("does not exist", None, False),
+    ("empty", {}, False),
+]
+
+
+@pytest.mark.parametrize(("live", "ready"), [row[1:] for row in READY_TABLE],
+                         ids=[row[0] for row in READY_TABLE])  # fmt: skip
+def test_ready(live: Any, ready: bool) -> None:
+    assert is_ready(live) is ready
+
+
+@pytest.fixture
+def disaggregated(story: Story) -> ServicePlan:
+    return plan_service(story(4))
+
+
+@pytest.fixture
+def partial(story: Story) -> Callable[..., ServicePlan]:
+    """Story 4 where the gang needs so many replicas of each role."""
+
+    def plan(**minima: int) -> ServicePlan:
+        roles = [role.model_dump(mode="json", by_alias=True, exclude_none=True)
+                 for role in story(4).roles]  # fmt: skip
+        (args,) = load(
+            {
+                "apiVersion": "fusioninfer.io/v1alpha1",
+                "kind": "InferenceService",
+                "metadata": {"name": "deepseek-r1-disagg"},
+                "spec": {
+                    "roles": roles,
+                    "schedulingStrategy": {"gangPolicy": {"minRoleReplicas": minima}},
+                },
+            }
+        )
+        return plan_service(args)
+
+    return plan
+
+
+def sets(prefill: Any, *decode: Any) -> Objects:
+    names = ("prefill-0", "decode-0", "decode-1")
+    return {
+        f"deepseek-r1-disagg-{name}": live
+        for name, live in zip(names, (prefill, *decode), strict=True)
+    }
+
+
+def phase(name: str, **more: Any) -> Objects:
+    return {"metadata": {}, "status": {"phase": name, **more}}
+
+
+def seen(plan: ServicePlan, *args: Any, **more: Any) -> dict[str, Any]:
+    """Phases of the roles, and `status reason` of the conditions."""
+    status = service_status(plan, *args, **more)
+    return {
+        **{name: f"{each['phase']} {each['readyReplicas']}/{each['desiredReplicas']}"
+           for name, each in status["components"].items()},
+        **{each["type"]: f"{each['status']} {each['reason']}" for each in status["conditions"]},
+    }  # fmt: skip
+
+
+NO_FAILURE = "False InferenceServiceProcessing"
+DONE = "True InferenceServiceProcessing"
+GOING = "False InferenceServiceProcessing"
+
+TABLE: dict[str, tuple[Objects, Objects | None, tuple[str, str], str, str]] = {
+    # what: sets, PodGroup, phases of prefill and decode, Initialized, Active
+    "nothing was read": (
+        {},
+        None,
+        ("Unknown 0/1", "Unknown 0/2"),
+        "Unknown InferenceServiceCreating",
+        "Unknown InferenceServiceCreating",
+    ),
+    "created, no controller looked yet": (
+        sets(NEW, NEW, NEW),
+        {"metadata": {}, "status": None},
+        ("Pending 0/1", "Pending 0/2"),
+        DONE,
+        GOING,
+    ),
+    "gang waits for the queue": (
+        sets(ROLLING, ROLLING, ROLLING),
+        phase("Pending"),
+        ("Pending 0/1", "Pending 0/2"),
+        DONE,
+        "False GangNotScheduled",
+    ),
+    "gang waits for room": (
+        sets(ROLLING, ROLLING, ROLLING),
+        phase("Inqueue"),
+        ("Pending 0/1", "Pending 0/2"),
+        DONE,
+        "False GangNotScheduled",
+    ),
+    "gang was placed, pods start": (
+        sets(ROLLING, ROLLING, ROLLING),
+        phase("Running"),
+        ("Deploying 0/1", "Deploying 0/2"),
+        DONE,
+        GOING,
+    ),
+    "only prefill is ready": (
+        sets(READY, ROLLING, ROLLING),
+        phase("Running"),
+        ("Running 1/1", "Deploying 0/2"),
+        DONE,
+        GOING,
+    ),
+    "one decode replica is missing": (
+        sets(READY, ROLLING, READY),
+        phase("Running"),
+        ("Running 1/1", "Deploying 1/2"),
+        DONE,
+        "True Partial",
+    ),
+    "all are ready": (
+        sets(READY, READY, READY),
+        phase("Running"),
+        ("Running 1/1", "Running 2/2"),
+        DONE,
+        "True InferenceServiceAvailable",
+    ),
+    "all are ready, the PodGroup's phase lags": (
+        sets(READY, READY, READY),
+        phase("Inqueue"),
+        ("Running 1/1", "Running 2/2"),
+        DONE,
+        "True InferenceServiceAvailable",
+    ),
+    "all were ready in an older spec": (
+        sets(group(generation=3), group(generation=3), group(generation=3)),
+        phase("Running"),
+        ("Deploying 0/1", "Deploying 0/2"),
+        DONE,
+        GOING,
+    ),
+    "a rollout reached decode": (
+        sets(READY, group(generation=3), READY),
+        phase("Running"),
+        ("Running 1/1", "Deploying 1/2"),
+        DONE,
+        "True Partial",
+    ),
+    "a set is gone": (
+        sets(READY, READY, None),
+        phase("Running"),
+        ("Running 1/1", "Deploying 1/2"),
+        DONE,
+        "True Partial",
+    ),
+    "a role is gone": (
+        sets(None, READY, READY),
+        phase("Running"),
+        ("Unknown 0/1", "Running 2/2"),
+        DONE,
+        GOING,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_all_or_nothing(disaggregated: ServicePlan, case: str) -> None:
+    live, pod_group, phases, initialized, active = TABLE[case]
+    assert seen(disaggregated, live, pod_group) == {
+        "prefill": phases[0],
+        "decode": phases[1],
+        "Initialized": initialized,
+        "Active": active,
+        "Failed": NO_FAILURE,
+    }
+
+
+def test_numbers_count_pods(disaggregated: ServicePlan) -> None:
+    status = service_status(disaggregated, sets(READY, READY, ROLLING), phase("Running"))
+    assert status["components"]["decode"] == {
+        "desiredReplicas": 2,
+        "readyReplicas": 1,
+        "nodesPerReplica": 4,
+        "totalPods": 8,
+        "readyPods": 4,
+        "phase": "Deploying",
+    }
+    assert status["conditions"][1]["message"] == "ready: prefill 1/1, decode 1/2"
+
+
+def test_why_a_gang_waits_is_the_schedulers_latest_word(disaggregated: ServicePlan) -> None:
+    conditions = [
+        {"type": "Unschedulable", "message": "new", "lastTransitionTime": "2026-01-02T00:00:00Z"},
+        {"type": "Unschedulable", "message": "old", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "Scheduled", "message": "no", "lastTransitionTime": "2026-01-03T00:00:00Z"},
+    ]
+    live = sets(ROLLING, ROLLING, ROLLING)
+    told = service_status(disaggregated, live, phase("Inqueue", conditions=conditions))
+    assert told["conditions"][1]["message"] == "new"
+    # Volcano leaves the condition in place when the gang runs.
+    later = service_status(disaggregated, live, phase("Running", conditions=conditions))
+    assert later["conditions"][1]["reason"] == "InferenceServiceProcessing"
+    silent = service_status(disaggregated, live, phase("Inqueue"))
+    assert silent["conditions"][1]["message"] == "the PodGroup is Inqueue"
+
+
+def test_a_gang_that_may_run_in_part(partial: Callable[..., ServicePlan]) -> None:
+    plan = partial(prefill=1, decode=1)
+    part = seen(plan, sets(READY, READY, ROLLING), phase("Running"))
+    assert part["Active"] == "True Partial"
+    assert seen(plan, sets(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    blocked = seen(plan, sets(ROLLING, ROLLING, ROLLING), phase("Inqueue"))
+    assert blocked["Active"] == "False GangNotScheduled"
+
+
+def test_an_optional_role_is_not_missed(partial: Callable[..., ServicePlan]) -> None:
+    plan = partial(prefill=0, decode=1)
+    found = seen(plan, sets(ROLLING, READY, ROLLING), phase("Running"))
+    assert found["Active"] == "True Partial"
+    assert found["prefill"] == "Deploying 0/1"
+    assert seen(plan, sets(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+
+
+def test_a_single_worker_without_a_gang(story: Story) -> None:
+    plan = plan_service(story(1))
+    name = "qwen-inference-inference-0"
+    assert seen(plan, {name: READY}) == {
+        "inference": "Running 1/1",
+        "Initialized": DONE,
+        "Active": "True InferenceServiceAvailable",
+        "Failed": NO_FAILURE,
+    }
+    assert seen(plan, {name: ROLLING})["inference"] == "Deploying 0/1"
+
+
+def parked(story: Story, *roles: str) -> ServicePlan:
+    args = story(4)
+    changed = [
+        role.model_copy(update={"replicas": 0}) if role.name in roles else role
+        for role in args.roles
+    ]
+    return plan_service(args.model_copy(update={"roles": changed}))
+
+
+def test_a_parked_service_is_not_active(story: Story) -> None:
+    found = seen(parked(story, "prefill", "decode"), {})
+    assert found == {
+        "prefill": "Running 0/0",
+        "decode": "Running 0/0",
+        "Initialized": DONE,
+        "Active": "False Parked",
+        "Failed": NO_FAILURE,
+    }
+
+
+def test_a_parked_role_is_not_missed(story: Story) -> None:
+    plan = parked(story, "prefill")
+    live = {f"deepseek-r1-disagg-decode-{index}": READY for index in range(2)}
+    found = seen(plan, live, phase("Running"))
+    assert found["prefill"] == "Running 0/0"
+    assert found["Active"] == "True InferenceServiceAvailable"
+    nothing = seen(plan, {})
+    assert nothing["Initialized"] == "Unknown InferenceServiceCreating"
+    assert nothing["Active"] == "Unknown InferenceServiceCreating"
+
+
+def test_failures_are_told_by_whoever_saw_them(disaggregated: ServicePlan) -> None:
+    live = sets(READY, READY, READY)
+    why = {"deepseek-r1-disagg-decode-1": "OOMKilled", "another-service-0": "no business of ours"}
+    status = service_status(disaggregated, live, phase("Running"), why)
+    assert status["components"]["decode"]["phase"] == "Failed"
+    assert status["components"]["prefill"]["phase"] == "Running"
+    assert status["conditions"][2] == {
+        "type": "Failed",
+        "status": "True",
+        "reason": "InferenceServiceFailed",
+        "message": "deepseek-r1-disagg-decode-1: OOMKilled",
+    }
