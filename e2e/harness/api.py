@@ -119,6 +119,7 @@ class Client:
         *,
         namespace: str | None = None,
         strict: bool = True,
+        dry_run: bool = False,
     ) -> Objects:
         """Server-side apply, in order; return the objects as the server stores them.
 
@@ -126,9 +127,9 @@ class Client:
             manifests: Whole objects.
             namespace: For those that name none and belong in one.
             strict: Refuse fields that the server does not know instead of dropping them.
+            dry_run: Go through validation, webhooks and defaults, and store nothing.
         """
-        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        params["fieldValidation"] = "Strict" if strict else "Ignore"
+        params = {"force": "true", **_write_params(strict=strict, dry_run=dry_run)}
         return [
             self.request(
                 "PATCH",
@@ -141,11 +142,15 @@ class Client:
         ]
 
     def create(
-        self, manifest: Mapping[str, Any], *, namespace: str | None = None, strict: bool = True
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        strict: bool = True,
+        dry_run: bool = False,
     ) -> Object:
         """Create one object; its name may be a generateName."""
-        params = {"fieldManager": FIELD_MANAGER}
-        params["fieldValidation"] = "Strict" if strict else "Ignore"
+        params = _write_params(strict=strict, dry_run=dry_run)
         path = self._path_of(manifest, namespace, named=False)
         return self.request("POST", path, manifest, params=params)
 
@@ -257,3 +262,8 @@ class Client:
                 said = message() if callable(message) else message
                 raise TimeoutError(f"not within {timeout:g} s: {said} (last seen: {last!r:.2000})")
             time.sleep(POLL_SECONDS)
+
+
+def _write_params(*, strict: bool, dry_run: bool) -> dict[str, str]:
+    params = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Ignore"}
+    return {**params, "dryRun": "All"} if dry_run else params

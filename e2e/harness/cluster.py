@@ -14,6 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+import urllib3
+
 from e2e.harness import components as parts
 from e2e.harness.api import Client
 from e2e.harness.certificates import create_certificates
@@ -25,10 +27,12 @@ from e2e.harness.control_plane import (
 )
 from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.nodes import node
-from e2e.harness.processes import Programs, free_ports
+from e2e.harness.processes import LOOPBACK, Programs, free_ports
 
 LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
 """Names a folder that keeps the logs of every cluster; without it they go with the cluster."""
+
+CYCLES = "volcano_e2e_scheduling_latency_milliseconds_count"
 
 
 class Cluster(Client):
@@ -67,7 +71,7 @@ class Cluster(Client):
         with ExitStack() as stack:
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
             stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            self._ports = iter(free_ports(7))
+            self._ports = iter(free_ports(8))
             certificates = create_certificates(self.directory / "certificates")
             self._plane = prepare(self.directory, certificates, next(self._ports))
             super().__init__(
@@ -119,7 +123,8 @@ class Cluster(Client):
             ports = self._take_ports(2)
             waits.append(parts.start_lws(programs, plane, self, ports, self._lws))
         if parts.VOLCANO in self.components:
-            ports, period = self._take_ports(1), self._schedule_period
+            ports, period = self._take_ports(2), self._schedule_period
+            self._volcano_metrics = ports[1]
             waits.append(parts.start_volcano(programs, plane, self, ports, period))
         if parts.KUBE_SCHEDULER in self.components:
             waits.append(parts.start_kube_scheduler(programs, plane))
@@ -178,6 +183,21 @@ class Cluster(Client):
             path = self.resource(kind).path(None, name)
             self.request("DELETE", path, {"gracePeriodSeconds": 0})
         self.wait(lambda: not self.pods(name), timeout, lambda: f"pods left in {name}")
+
+    def scheduler_cycles(self) -> int:
+        """How often Volcano has looked at the whole cluster so far."""
+        url = f"http://{LOOPBACK}:{self._volcano_metrics}/metrics"
+        text = urllib3.request("GET", url, timeout=10).data.decode()
+        (line,) = (line for line in text.splitlines() if line.startswith(CYCLES))
+        return int(line.split()[1])
+
+    def settle(self, cycles: int = 5, timeout: float = 120) -> None:
+        """Wait until Volcano has looked at the whole cluster so many times more.
+
+        What it has not bound by then, it does not bind as things stand.
+        """
+        enough = self.scheduler_cycles() + cycles
+        self.wait(lambda: self.scheduler_cycles() >= enough, timeout, "scheduling cycles")
 
     def kubeconfig_for(self, subject: str) -> Path:
         """Write a kubeconfig for someone else.

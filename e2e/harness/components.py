@@ -93,8 +93,11 @@ def start_lws(
 def start_volcano(
     programs: Programs, plane: ControlPlane, api: Client, ports: list[int], period: str
 ) -> Ready:
-    """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here."""
-    (health_port,) = ports
+    """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here.
+
+    The second port serves its metrics.
+    """
+    health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
     path.write_text(yaml.safe_dump(SCHEDULER_CONFIG), encoding="utf-8")
     started = programs.start(
@@ -108,6 +111,8 @@ def start_volcano(
             "--leader-elect=false",
             "--enable-healthz=true",
             f"--healthz-address={LOOPBACK}:{health_port}",
+            "--enable-metrics=true",
+            f"--listen-address={LOOPBACK}:{metrics_port}",
             "--cache-dumper=false",
             "--plugins-dir=",
             "--kube-api-qps=1000",
