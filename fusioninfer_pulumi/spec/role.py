@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,6 +14,13 @@ from fusioninfer_pulumi.spec.base import (
     Port,
     PositiveCount,
     SpecModel,
+)
+from fusioninfer_pulumi.spec.router import (
+    EndpointPickerArgs,
+    GatewayArgs,
+    HttpRouteArgs,
+    NetworkPolicyArgs,
+    PoolArgs,
 )
 
 
@@ -147,13 +154,33 @@ class RoleArgs(SpecModel):
     """LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."""
 
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
-    """Routers only: what the endpoint picker balances by."""
+    """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
+    `pd-disaggregation` where prefill and decode are separate roles."""
 
-    httproute: dict[str, Any] | None = None
+    scorers: dict[str, float] | None = None
+    """Routers only: weights of several scorers in place of the strategy's one: `prefix-cache`,
+    `kv-cache`, `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+
+    httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""
 
-    gateway: dict[str, Any] | None = None
-    """Routers only: the spec of a managed Gateway, or `refs` to existing ones."""
+    gateway: GatewayArgs | None = None
+    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to existing
+    ones."""
+
+    endpoint_picker: EndpointPickerArgs | None = None
+    """Routers only: the endpoint picker's image, pods and behaviour."""
 
     endpoint_picker_config: str | None = None
     """Routers only: a complete EndpointPickerConfig, used verbatim in place of `strategy`."""
+
+    pool: PoolArgs | None = None
+    """Routers only: guards the InferencePool."""
+
+    network_policy: NetworkPolicyArgs | None = None
+    """Routers only: lets only the gateway and the picker reach the pods; by default everybody
+    may."""
+
+    reference_grants: bool | None = None
+    """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
+    namespaces; by default they are asked for in a warning."""

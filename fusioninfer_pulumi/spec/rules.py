@@ -12,9 +12,20 @@ from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, SubGroupPolicyType
+from fusioninfer_pulumi.spec.router_rules import router_problems
 from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
-_ROUTER_ONLY = ("strategy", "httproute", "gateway", "endpoint_picker_config")
+_ROUTER_ONLY = (
+    "strategy",
+    "scorers",
+    "httproute",
+    "gateway",
+    "endpoint_picker",
+    "endpoint_picker_config",
+    "pool",
+    "network_policy",
+    "reference_grants",
+)
 _SERVING_ONLY = (
     "replicas",
     "template",
@@ -85,6 +96,7 @@ def _role_list(roles: Sequence[RoleArgs]) -> Iterator[Problem]:
 def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
     if role.component_type is ComponentType.ROUTER:
         yield from _foreign(at, role, _SERVING_ONLY, "a router runs no model; remove it")
+        yield from router_problems(at, role)
         return
     yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
     yield from _templates(at, role)

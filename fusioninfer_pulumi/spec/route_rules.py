@@ -1,0 +1,189 @@
+"""Rules of a router's `httproute` and `gateway`: what the Gateway API would refuse or ignore.
+
+Only what is read or completed here is checked; the API server is the judge of the rest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.spec.problem import Problem
+from fusioninfer_pulumi.spec.router import GatewayArgs, GatewayRefArgs, HttpRouteArgs
+from fusioninfer_pulumi.spec.router_leaves import leaf_problems
+
+Location = tuple[str | int, ...]
+
+_PARENT_KEYS = ("group", "kind", "namespace", "name", "sectionName", "port")
+_RULE_KEYS = (
+    "name",
+    "matches",
+    "filters",
+    "backendRefs",
+    "timeouts",
+    "retry",
+    "sessionPersistence",
+)
+_BACKEND_KEYS = ("group", "kind", "namespace", "name", "port", "weight", "filters")
+_TIMEOUTS = ("request", "backendRequest")
+_LISTENER_KEYS = ("name", "hostname", "port", "protocol", "tls", "allowedRoutes")
+#: Fields of a Gateway's own spec: a Gateway that exists is not described by us.
+_OWN = (
+    "gateway_class_name",
+    "listeners",
+    "addresses",
+    "infrastructure",
+    "allowed_listeners",
+    "tls",
+    "default_scope",
+    "annotations",
+)
+
+# gateway.networking.k8s.io_httproutes.yaml: Duration, Hostname.
+_DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def httproute_problems(at: Location, route: HttpRouteArgs) -> Iterator[Problem]:
+    """Checks the spec of an HTTPRoute.
+
+    Args:
+        at: Where it stands.
+        route: The spec.
+
+    Yields:
+        Every problem.
+    """
+    for index, parent in enumerate(route.parent_refs or ()):
+        here = (*at, "parentRefs", index)
+        yield from leaf_problems(here, parent, ("namespace",))
+        yield from _keys(here, parent, _PARENT_KEYS)
+        yield from _named(here, parent)
+    for index, host in enumerate(route.hostnames or ()):
+        if isinstance(host, str):
+            yield from _host((*at, "hostnames", index), host)
+    for index, rule in enumerate(route.rules or ()):
+        yield from _rule((*at, "rules", index), rule)
+
+
+def gateway_problems(at: Location, gateway: GatewayArgs) -> Iterator[Problem]:
+    """Checks the spec of a managed Gateway, or the references to existing ones.
+
+    Args:
+        at: Where it stands.
+        gateway: The spec.
+
+    Yields:
+        Every problem.
+    """
+    if gateway.refs is not None:
+        for field in _OWN:
+            if field in gateway.model_fields_set and getattr(gateway, field):
+                alias = GatewayArgs.model_fields[field].alias or field
+                yield Problem(
+                    (*at, alias),
+                    "belongs to a Gateway that is created here, and refs name existing ones; "
+                    "give one or the other",
+                )
+        for index, ref in enumerate(gateway.refs):
+            yield from _ref((*at, "refs", index), ref)
+        return
+    yield from _listeners((*at, "listeners"), gateway.listeners or ())
+    for name in ("addresses", "infrastructure", "allowed_listeners", "tls"):
+        alias = GatewayArgs.model_fields[name].alias or name
+        yield from leaf_problems((*at, alias), getattr(gateway, name), ("annotations",))
+
+
+def _ref(at: Location, ref: GatewayRefArgs) -> Iterator[Problem]:
+    yield from _listeners((*at, "listeners"), ref.listeners or ())
+
+
+def _listeners(at: Location, listeners: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, listener in enumerate(listeners):
+        here = (*at, index)
+        yield from leaf_problems(here, listener, ("hostname",))
+        yield from _keys(here, listener, _LISTENER_KEYS)
+        yield from _named(here, listener)
+        name = listener.get("name")
+        if isinstance(name, str):
+            first = seen.setdefault(name, index)
+            if first != index:
+                yield Problem((*here, "name"), f'"{name}" names two listeners', name)
+        port = listener.get("port")
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+            yield Problem((*here, "port"), _wanted(port, "an integer from 1 to 65535"), port)
+        if not isinstance(listener.get("protocol"), str):
+            yield Problem((*here, "protocol"), _wanted(listener.get("protocol"), "a string"))
+        if isinstance(listener.get("hostname"), str):
+            yield from _host((*here, "hostname"), listener["hostname"])
+        for key in ("tls", "allowedRoutes"):
+            yield from _mapping((*here, key), listener.get(key))
+
+
+def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Problem]:
+    yield from leaf_problems(at, rule, ("namespace",))
+    yield from _keys(at, rule, _RULE_KEYS)
+    timeouts = rule.get("timeouts")
+    yield from _mapping((*at, "timeouts"), timeouts)
+    if isinstance(timeouts, Mapping):
+        yield from _keys((*at, "timeouts"), timeouts, _TIMEOUTS)
+        for key, value in timeouts.items():
+            if not isinstance(value, str) or _DURATION.fullmatch(value) is None:
+                yield Problem(
+                    (*at, "timeouts", str(key)),
+                    f"must be a duration such as 0s, 90s or 1h30m, got {shown(value)}",
+                    value,
+                )
+    for key in ("backendRefs", "filters", "matches"):
+        listed = rule.get(key)
+        if listed is not None and not isinstance(listed, list):
+            yield Problem((*at, key), _wanted(listed, "a list"), listed)
+            continue
+        for index, item in enumerate(listed or ()):
+            here = (*at, key, index)
+            if not isinstance(item, Mapping):
+                yield Problem(here, _wanted(item, "a mapping"), item)
+            elif key == "backendRefs":
+                yield from _keys(here, item, _BACKEND_KEYS)
+                yield from _named(here, item)
+
+
+def _host(at: Location, host: str) -> Iterator[Problem]:
+    if len(host) > 253 or _HOST.fullmatch(host) is None:
+        yield Problem(
+            at,
+            "must be a host name such as api.example.com or *.example.com, without scheme and "
+            f"port, got {shown(host)}",
+            host,
+        )
+
+
+def _named(at: Location, item: Mapping[str, Any]) -> Iterator[Problem]:
+    name = item.get("name")
+    # An Output was reported with its place already.
+    if not is_output(name) and (not isinstance(name, str) or not name):
+        yield Problem((*at, "name"), _wanted(name, "a name"), name)
+
+
+def _mapping(at: Location, value: Any) -> Iterator[Problem]:
+    if value is not None and not isinstance(value, Mapping):
+        yield Problem(at, _wanted(value, "a mapping"), value)
+
+
+def _keys(at: Location, item: Mapping[str, Any], known: Sequence[str]) -> Iterator[Problem]:
+    for key in item:
+        if not isinstance(key, str) or key in known:
+            continue
+        close = difflib.get_close_matches(key.lower(), [name.lower() for name in known], n=1)
+        hint = next((name for name in known if close and name.lower() == close[0]), None)
+        told = f"did you mean {hint}?" if hint else f"allowed: {', '.join(sorted(known))}"
+        yield Problem((*at, key), f"unknown key{',' if hint else ';'} {told}")
+
+
+def _wanted(value: Any, kind: str) -> str:
+    return f"is required: {kind}" if value is None else f"must be {kind}, got {shown(value)}"
