@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.pickers.check_gates import check_gates
 from fusioninfer_pulumi.pickers.check_handlers import check_handlers
 from fusioninfer_pulumi.pickers.check_plugins import check_plugins
 from fusioninfer_pulumi.pickers.check_profiles import check_profiles
@@ -18,7 +19,6 @@ from fusioninfer_pulumi.pickers.family import KIND, LLM_D_API, X_K8S_API, Picker
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
 _HEADER = {"apiVersion", "kind"}
-_GO_BOOLEANS = {"1", "t", "true", "0", "f", "false"}
 
 
 def check_config(
@@ -45,6 +45,7 @@ def check_config(
     if not isinstance(config, dict):
         return [error("", f"must be a mapping, got {shown(config)}")]
     findings = _check_header(config, family) + _check_sections(config, family)
+    findings += check_gates(config, family)
     if more:
         findings.append(warning("", "the picker reads nothing after the first YAML document"))
     plugins, problems = check_plugins(config.get("plugins"), family, own_image=own_image)
@@ -93,7 +94,7 @@ def _check_sections(config: Mapping[str, Any], family: PickerFamily | None) -> l
             findings.append(error(join(key), message))
         elif sections[key] is not None and value is not None:
             findings += _check_section(key, value, sections[key] or frozenset())
-    return findings + _check_gates(config.get("featureGates"), family)
+    return findings
 
 
 def _check_section(key: str, value: Any, allowed: frozenset[str]) -> list[Finding]:
@@ -104,33 +105,6 @@ def _check_section(key: str, value: Any, allowed: frozenset[str]) -> list[Findin
         for inner in value
         if inner not in allowed
     ]
-
-
-def _check_gates(gates: Any, family: PickerFamily | None) -> list[Finding]:
-    if gates is None:
-        return []
-    if not isinstance(gates, list) or not all(isinstance(gate, str) for gate in gates):
-        return [error("featureGates", f"must be a list of names, got {shown(gates)}")]
-    if family is None:
-        return []
-    findings = []
-    for index, gate in enumerate(gates):
-        path = join("featureGates", index)
-        name, equals, value = gate.partition("=")
-        if equals and family.gate_values:
-            if value.strip().lower() not in _GO_BOOLEANS:
-                findings.append(error(path, f"must be {name}=true or {name}=false, got {gate}"))
-                continue
-        else:
-            name = gate
-        if name not in family.feature_gates:
-            known = ", ".join(sorted(family.feature_gates))
-            message = f"{family.name} knows no feature gate {shown(gate)}; it has {known}"
-            findings.append(error(path, message))
-        else:
-            message = f"{shown(gate)} is an experiment of {family.name}: other releases refuse it"
-            findings.append(info(path, message))
-    return findings
 
 
 def _all_sections() -> dict[str, frozenset[str] | None]:

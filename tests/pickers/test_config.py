@@ -1,0 +1,234 @@
+"""The configuration of every strategy on every family, whole."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.pickers import (
+    FAMILIES,
+    STRATEGIES,
+    PickerRequest,
+    PrefillDecode,
+    check_config,
+    check_strategy,
+    picker_config,
+    picker_config_text,
+)
+from fusioninfer_pulumi.pickers.family import LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.pickers.scorers import SCORERS
+
+GAIE = ("gaie-1.2", "gaie-1.3", "gaie-1.4", "gaie-1.5")
+SCHEDULER = ("llm-d-0.7", "llm-d-0.8")
+ROUTER = ("llm-d-0.9", "llm-d-0.10")
+LIMITS = {"maxPrefixBlocksToMatch": 256, "lruCapacityPerServer": 31250}
+
+Plugins = list[dict[str, Any]]
+
+CHARACTERS: Plugins = [{"type": "prefix-cache-scorer", "parameters": {"blockSize": 5, **LIMITS}}]
+TOKENS: Plugins = [{"type": "prefix-cache-scorer", "parameters": LIMITS}]
+PRODUCER: Plugins = [
+    {"type": "approx-prefix-cache-producer", "parameters": {"lruCapacityPerServer": 31250}},
+    {"type": "prefix-cache-scorer"},
+]
+PREFIX: dict[str, Plugins] = {
+    **dict.fromkeys(("gaie-1.2", "gaie-1.3"), CHARACTERS),
+    **dict.fromkeys(("gaie-1.4", "gaie-1.5", *SCHEDULER), TOKENS),
+    **dict.fromkeys(ROUTER, PRODUCER),
+}
+
+
+def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
+    return picker_config(FAMILIES[family], PickerRequest(strategy, **request))
+
+
+def one_profile(family: str, plugins: Plugins, weights: Mapping[str, float]) -> dict[str, Any]:
+    references = [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
+    return {
+        "apiVersion": LLM_D_API if family in ROUTER else X_K8S_API,
+        "kind": "EndpointPickerConfig",
+        "plugins": [*plugins, {"type": "max-score-picker"}],
+        "schedulingProfiles": [
+            {"name": "default", "plugins": [{"pluginRef": "max-score-picker"}, *references]}
+        ],
+    }
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("strategy", "scorer"),
+    [
+        ("kv-cache-utilization", "kv-cache-utilization-scorer"),
+        ("queue-size", "queue-scorer"),
+        ("lora-affinity", "lora-affinity-scorer"),
+    ],
+)
+def test_one_scorer(family: str, strategy: str, scorer: str) -> None:
+    assert config(family, strategy) == one_profile(family, [{"type": scorer}], {scorer: 100})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prefix_cache(family: str) -> None:
+    want = one_profile(family, PREFIX[family], {"prefix-cache-scorer": 100})
+    assert config(family, "prefix-cache") == want
+
+
+@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each != "pd-disaggregation"])
+def test_the_pinned_picker_gets_the_documents_configuration(
+    strategy: str, document: Callable[[str], str]
+) -> None:
+    assert config("gaie-1.2", strategy) == yaml.safe_load(document(strategy))
+
+
+@pytest.mark.parametrize(
+    ("family", "block_size", "parameters"),
+    [
+        ("gaie-1.2", 16, {"blockSize": 64, **LIMITS}),
+        ("gaie-1.3", 128, {"blockSize": 512, **LIMITS}),
+        ("gaie-1.4", 16, {"blockSizeTokens": 16, **LIMITS}),
+        ("gaie-1.5", 128, {"blockSizeTokens": 128, **LIMITS}),
+        ("llm-d-0.7", 32, {"blockSizeTokens": 32, **LIMITS}),
+        ("llm-d-0.8", 32, {"blockSizeTokens": 32, **LIMITS}),
+        # It would raise 16 to 64 and warn about it in its log.
+        ("llm-d-0.9", 16, {"lruCapacityPerServer": 31250}),
+        ("llm-d-0.10", 64, {"blockSizeTokens": 64, "lruCapacityPerServer": 31250}),
+        ("llm-d-0.10", 128, {"blockSizeTokens": 128, "lruCapacityPerServer": 31250}),
+    ],
+)
+def test_block_size_follows_the_engine(
+    family: str, block_size: int, parameters: dict[str, int]
+) -> None:
+    first = config(family, "prefix-cache", block_size=block_size)["plugins"][0]
+    assert first["parameters"] == parameters
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_combine_scorers_in_a_fixed_order(family: str) -> None:
+    scorers = {"lora": 3.0, "queue": 1, "prefix-cache": 2.0, "kv-cache": 1}
+    weights = {
+        "prefix-cache-scorer": 2,
+        "kv-cache-utilization-scorer": 1,
+        "queue-scorer": 1,
+        "lora-affinity-scorer": 3,
+    }
+    plugins = PREFIX[family] + [{"type": name} for name in list(weights)[1:]]
+    found = config(family, "prefix-cache", scorers=scorers)
+    assert found == one_profile(family, plugins, weights)
+    written = [each.get("weight") for each in found["schedulingProfiles"][0]["plugins"]]
+    assert [type(weight) for weight in written] == [type(None), int, int, int, int]
+
+
+def test_load_and_fractions_where_they_are_known() -> None:
+    found = config("llm-d-0.10", "queue-size", scorers={"load": 0.5, "running": 1, "queue": 1.5})
+    plugins = ["queue-scorer", "load-aware-scorer", "running-requests-size-scorer"]
+    weights = dict(zip(plugins, (1.5, 0.5, 1), strict=True))
+    assert found == one_profile("llm-d-0.10", [{"type": name} for name in plugins], weights)
+
+
+def disaggregated(family: str, first: Plugins, decider: Mapping[str, Any]) -> dict[str, Any]:
+    def profile(name: str) -> dict[str, Any]:
+        scored = {"pluginRef": "prefix-cache-scorer", "weight": 50}
+        filtered, picked = {"pluginRef": f"{name}-pods"}, {"pluginRef": "max-score-picker"}
+        return {"name": name, "plugins": [filtered, picked, scored]}
+
+    handler = {"deciders": {"prefill": decider["type"]}}
+    return {
+        "apiVersion": LLM_D_API if family in ROUTER else X_K8S_API,
+        "kind": "EndpointPickerConfig",
+        "plugins": [
+            *first,
+            *PREFIX[family],
+            {"type": "max-score-picker"},
+            decider,
+            {"type": "disagg-profile-handler", "parameters": handler},
+        ],
+        "schedulingProfiles": [profile("prefill"), profile("decode")],
+    }
+
+
+def selectors(label: str, prefill: str, decode: str) -> Plugins:
+    return [
+        {
+            "type": "label-selector-filter",
+            "name": f"{name}-pods",
+            "parameters": {"matchLabels": {label: value}},
+        }
+        for name, value in (("prefill", prefill), ("decode", decode))
+    ]
+
+
+OWN_LABEL = selectors("fusioninfer.io/component-type", "prefiller", "decoder")
+ALWAYS = {"type": "always-disagg-pd-decider"}
+
+
+@pytest.mark.parametrize("family", ROUTER)
+def test_disaggregation(family: str) -> None:
+    assert config(family, "pd-disaggregation") == disaggregated(family, OWN_LABEL, ALWAYS)
+
+
+@pytest.mark.parametrize("family", SCHEDULER)
+def test_disaggregation_before_the_router(family: str) -> None:
+    label = "fusioninfer.io/component-type"
+    first: Plugins = [
+        {"type": "disagg-headers-handler"},
+        *(
+            {
+                "type": "by-label",
+                "name": f"{name}-pods",
+                "parameters": {"label": label, "validValues": [value]},
+            }
+            for name, value in (("prefill", "prefiller"), ("decode", "decoder"))
+        ),
+    ]
+    assert config(family, "pd-disaggregation") == disaggregated(family, first, ALWAYS)
+
+
+@pytest.mark.parametrize(("threshold", "tokens"), [(1, 1), (4, 1), (5, 2), (64, 16), (1000, 250)])
+def test_threshold_in_characters_becomes_tokens(threshold: int, tokens: int) -> None:
+    pods = PrefillDecode(threshold, "llm-d.ai/role", "prefill", "decode")
+    decider = {"type": "prefix-based-pd-decider", "parameters": {"nonCachedTokens": tokens}}
+    first = selectors("llm-d.ai/role", "prefill", "decode")
+    found = config("llm-d-0.10", "pd-disaggregation", prefill_decode=pods)
+    assert found == disaggregated("llm-d-0.10", first, decider)
+
+
+@pytest.mark.parametrize("family", GAIE)
+def test_what_a_picker_cannot_do_is_not_written(family: str) -> None:
+    with pytest.raises(InvalidServiceError, match="needs plugins that no"):
+        config(family, "pd-disaggregation")
+
+
+def test_text_is_stable_and_plain() -> None:
+    text = picker_config_text(config("llm-d-0.10", "pd-disaggregation"))
+    assert text.startswith("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")
+    assert "&id" not in text
+    assert text == picker_config_text(config("llm-d-0.10", "pd-disaggregation"))
+    assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
+
+
+requests = st.builds(
+    PickerRequest,
+    strategy=st.sampled_from(STRATEGIES),
+    scorers=st.none() | st.dictionaries(st.sampled_from(list(SCORERS)), st.integers(1, 9)),
+    block_size=st.none() | st.integers(1, 512),
+    prefill_decode=st.builds(PrefillDecode, threshold=st.integers(0, 5000)),
+)
+
+
+@given(family=st.sampled_from(list(FAMILIES.values())), request=requests)
+def test_every_generated_config_passes_its_own_check(family: Any, request: PickerRequest) -> None:
+    if errors(check_strategy(family, request, prefillers=True, decoders=True)):
+        return
+    found = picker_config(family, request)
+    assert check_config(picker_config_text(found), family) == []
+    for profile in found["schedulingProfiles"]:
+        unweighted = [each for each in profile["plugins"] if "weight" not in each]
+        assert {each["pluginRef"] for each in unweighted} <= {
+            "max-score-picker",
+            "prefill-pods",
+            "decode-pods",
+        }

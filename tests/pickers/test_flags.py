@@ -1,0 +1,98 @@
+"""The picker's command line."""
+
+import pytest
+
+from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, check_args, picker_flags
+
+PORTABLE = [
+    "--pool-name=s-pool",
+    "--pool-namespace=ml",
+    "--pool-group=inference.networking.k8s.io",
+    "--config-file=/config/config.yaml",
+    "--grpc-port=9002",
+    "--grpc-health-port=9003",
+    "--metrics-port=9090",
+    "--secure-serving=true",
+    "--metrics-endpoint-auth=true",
+    "--enable-pprof=false",
+    "--tracing=false",
+    "--v=2",
+    "--zap-encoder=json",
+]
+KV_METRIC = "--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc"
+WANTED = PickerFlags(pool="s-pool", namespace="ml")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_portable_flags(family: str) -> None:
+    own = [KV_METRIC] if family == "gaie-1.2" else []
+    assert picker_flags(FAMILIES[family], WANTED) == PORTABLE + own
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_no_family_gets_a_flag_that_it_does_not_accept(family: PickerFamily, replicas: int) -> None:
+    wanted = PickerFlags("p", "n", replicas=replicas, cert_path="/certs")
+    names = {flag.removeprefix("--").partition("=")[0] for flag in picker_flags(family, wanted)}
+    assert names <= family.flags
+    assert not names & set(family.refused_flags)
+    assert not family.flags & set(family.refused_flags)
+
+
+def test_choices() -> None:
+    wanted = PickerFlags(
+        "p",
+        "n",
+        config_file="/c.yaml",
+        replicas=2,
+        verbosity=5,
+        metrics_auth=False,
+        secure_serving=False,
+        cert_path="/certs",
+    )
+    changed = {
+        "--pool-name": "p",
+        "--pool-namespace": "n",
+        "--config-file": "/c.yaml",
+        "--metrics-endpoint-auth": "false",
+        "--secure-serving": "false",
+        "--v": "5",
+    }
+    want = []
+    for flag in PORTABLE:
+        name, _, value = flag.partition("=")
+        want.append(f"{name}={changed.get(name, value)}")
+    assert picker_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
+
+
+def test_certificate() -> None:
+    wanted = PickerFlags("p", "n", cert_path="/certs")
+    assert "--cert-path=/certs" in picker_flags(FAMILIES["gaie-1.5"], wanted)
+
+
+@pytest.mark.parametrize(
+    ("family", "args", "want"),
+    [
+        ("gaie-1.2", [], []),
+        ("gaie-1.2", ["--refresh-metrics-interval=100ms", "-v", "4"], []),
+        ("gaie-1.2", ["--model-server-metrics-path=/m", KV_METRIC], []),
+        ("gaie-1.2", ["--drain-timeout=5s"], ["warning: [0]: gaie-1.2 has no flag "]),
+        ("llm-d-0.10", ["--drain-timeout=5s"], []),
+        ("gaie-1.4", [KV_METRIC], ["[0]: gaie-1.4 refuses --kv-cache-usage-percentage-metric: "]),
+        ("llm-d-0.9", ["--model-server-metrics-path=/m"], []),
+        (
+            "llm-d-0.10",
+            ["--v=1", "--model-server-metrics-path=/m"],
+            ["[1]: llm-d-0.10 refuses --model-server-metrics-path: "],
+        ),
+        (
+            "gaie-1.2",
+            ["--config-text", "x"],
+            ["[0]: --config-text is set by the library, leave it out"],
+        ),
+    ],
+)
+def test_a_users_own_arguments(family: str, args: list[str], want: list[str]) -> None:
+    found = [str(finding) for finding in check_args(args, FAMILIES[family])]
+    assert len(found) == len(want)
+    assert all(text.startswith(start) for text, start in zip(found, want, strict=True))

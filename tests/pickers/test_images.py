@@ -1,0 +1,91 @@
+"""Which family an image reference names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.pickers import (
+    DEFAULT_IMAGE,
+    DEFAULT_PD_IMAGE,
+    FAMILIES,
+    Family,
+    family_of,
+    unknown_image,
+)
+
+GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
+
+
+@pytest.mark.parametrize(
+    ("image", "family"),
+    [
+        (f"{GAIE}:v1.2.0", "gaie-1.2"),
+        (f"{GAIE}:v1.2.1", "gaie-1.2"),
+        (f"{GAIE}:v1.3.0", "gaie-1.3"),
+        (f"{GAIE}:v1.3.1", "gaie-1.3"),
+        (f"{GAIE}:v1.4.0", "gaie-1.4"),
+        (f"{GAIE}:v1.5.0", "gaie-1.5"),
+        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1", "llm-d-0.7"),
+        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", "llm-d-0.8"),
+        ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0", "llm-d-0.9"),
+        ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0", "llm-d-0.10"),
+        ("registry.example:5000/mirror/epp:v1.2.1", "gaie-1.2"),
+        ("epp:1.5.0", "gaie-1.5"),
+        (f"{GAIE}:v1.2.1@sha256:{'0' * 64}", "gaie-1.2"),
+        (f"{GAIE}@sha256:{'0' * 64}", None),
+        (GAIE, None),
+        (f"{GAIE}:latest", None),
+        (f"{GAIE}:main", None),
+        (f"{GAIE}:v1.2.1-rc.1", None),
+        (f"{GAIE}:v1.1.0", None),
+        (f"{GAIE}:v1.6.0", None),
+        ("registry.k8s.io/gateway-api-inference-extension/lwepp:v1.6.0", None),
+        # The name changed with v0.9, so neither image exists.
+        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.9.0", None),
+        ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.8.0", None),
+        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.6.0", None),
+        ("registry.example:5000/my-picker:v1.2.1", None),
+        ("registry.example/epp:v1.2.1/other", None),
+        ("", None),
+    ],
+)
+def test_family_of(image: str, family: str | None) -> None:
+    found = family_of(image)
+    assert (found and found.name) == family
+
+
+def test_every_familys_own_image_is_of_the_family() -> None:
+    assert list(FAMILIES) == [family.value for family in Family]
+    for name, family in FAMILIES.items():
+        assert family_of(family.image) is family
+        assert family.name == name
+
+
+def test_defaults() -> None:
+    default, for_pd = family_of(DEFAULT_IMAGE), family_of(DEFAULT_PD_IMAGE)
+    assert default is FAMILIES["gaie-1.2"]
+    assert for_pd is FAMILIES["llm-d-0.10"]
+    assert for_pd.sidecar_image == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ("mine:v1", "is no endpoint picker that is known by name"),
+        (f"{GAIE}:latest", "has no release tag, so its version is not known"),
+        (f"{GAIE}:v1.1.0", "is not among the known versions (v1.2.0 to v1.2.1, v1.3.0 to v1.3.1"),
+        (f"{GAIE}:v1.6.0", "is no endpoint picker with plugins"),
+        ("lwepp:v1.6.0", "is no endpoint picker with plugins"),
+    ],
+)
+def test_unknown_image_says_why_and_what_to_do(image: str, why: str) -> None:
+    message = unknown_image(image)
+    assert message.startswith(f'"{image}" {why}')
+    assert f"state endpointPicker.family, one of {', '.join(FAMILIES)}" in message
+    assert DEFAULT_PD_IMAGE in message
+
+
+@given(st.text())
+def test_no_reference_ends_in_a_traceback(image: str) -> None:
+    if family_of(image) is None:
+        unknown_image(image)
