@@ -1,0 +1,273 @@
+"""The documents' own generated objects, equal to ours but for the deviations that are listed.
+
+Each deviation is a function that changes what the document shows; `docs/deviations.md` has one
+heading of the same name for each, with the reason.
+"""
+
+# ruff: noqa: ARG001 - all deviations have one signature
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from samples import prefill_decode, rendered, template
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+DEVIATIONS_TEXT = Path(__file__).parents[2] / "docs" / "deviations.md"
+
+Objects = list[dict[str, Any]]
+Deviation = Callable[[Objects, Objects], None]
+DEVIATIONS: dict[str, Deviation] = {}
+PREFIX = "fusioninfer.io/"
+
+
+def deviation(function: Deviation) -> Deviation:
+    DEVIATIONS[function.__name__.replace("_", " ")] = function
+    return function
+
+
+def sets(objects: Objects) -> Iterator[dict[str, Any]]:
+    return (each for each in objects if each["kind"] == "LeaderWorkerSet")
+
+
+def templates(each: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    body = each["spec"]["leaderWorkerTemplate"]
+    return ((key, body[key]) for key in ("leaderTemplate", "workerTemplate") if key in body)
+
+
+def leader(each: dict[str, Any]) -> dict[str, Any]:
+    """The container that serves: the documents show one container a pod."""
+    return next(templates(each))[1]["spec"]["containers"][0]
+
+
+@deviation
+def one_set_for_each_replica(document: Objects, ours: Objects) -> None:
+    for each in list(sets(document)):
+        count = each["spec"]["replicas"]
+        if each["metadata"]["name"] == "qwen-inference":
+            document.remove(each)
+            for index in range(count):
+                copied = copy.deepcopy(each)
+                copied["metadata"]["name"] = f"qwen-inference-inference-{index}"
+                copied["spec"]["replicas"] = 1
+                document.append(copied)
+
+
+@deviation
+def every_replica_is_written_out(document: Objects, ours: Objects) -> None:
+    # The documents show the first replica of each role and say "and so on".
+    shown = {each["metadata"]["name"]: each for each in sets(document)}
+    for each in sets(ours):
+        name = each["metadata"]["name"]
+        stem, _, index = name.rpartition("-")
+        if (
+            name not in shown
+            and f"{stem}-0" in shown
+            and "labels" in shown[f"{stem}-0"]["metadata"]
+        ):
+            role_name = shown[f"{stem}-0"]["metadata"]["labels"][f"{PREFIX}role-name"]
+            text = yaml.safe_dump(shown[f"{stem}-0"])
+            text = text.replace(f"{stem}-0", name).replace(f"{role_name}-0", f"{role_name}-{index}")
+            text = text.replace("replica-index: '0'", f"replica-index: '{index}'")
+            document.append(yaml.safe_load(text))
+
+
+@deviation
+def the_namespace_is_always_written(document: Objects, ours: Objects) -> None:
+    for each in document:
+        each["metadata"].setdefault("namespace", "default")
+
+
+@deviation
+def the_pod_group_names_its_service(document: Objects, ours: Objects) -> None:
+    for each in document:
+        if each["kind"] == "PodGroup":
+            each["metadata"]["labels"] = {f"{PREFIX}service": each["metadata"]["name"]}
+
+
+@deviation
+def sets_and_pods_carry_all_labels(document: Objects, ours: Objects) -> None:
+    by_name = {each["metadata"]["name"]: each for each in ours}
+    for each in sets(document):
+        name = each["metadata"]["name"]
+        stem, _, index = name.rpartition("-")
+        labels = each["metadata"].setdefault(
+            "labels",
+            {
+                f"{PREFIX}service": stem.rpartition("-")[0],
+                f"{PREFIX}component-type": "worker",
+                f"{PREFIX}role-name": stem.rpartition("-")[2],
+                f"{PREFIX}replica-index": index,
+            },
+        )
+        # A hash: only its form is known beforehand.
+        revision = f"{PREFIX}revision"
+        labels[revision] = by_name.get(name, each)["metadata"]["labels"].get(revision, "0" * 10)
+        assert re.fullmatch(r"[0-9a-f]{10}", labels[revision])
+        for _, pod in templates(each):
+            pod.setdefault("metadata", {})["labels"] = dict(labels)
+
+
+@deviation
+def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
+    for each in sets(document):
+        leader(each)["readinessProbe"] = {
+            "httpGet": {"path": "/health", "port": 8000},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+        }
+
+
+@deviation
+def the_engine_is_executed_in_place_of_the_shell(document: Objects, ours: Objects) -> None:
+    for each in sets(document):
+        words = leader(each).get("args", [])
+        leader(each)["args"] = [
+            word.replace("&& vllm serve", "&& exec vllm serve") for word in words
+        ]
+        if not words:
+            del leader(each)["args"]
+
+
+@deviation
+def the_port_of_ray_has_a_name(document: Objects, ours: Objects) -> None:
+    for each in sets(document):
+        for port in leader(each).get("ports", []):
+            if port["containerPort"] == 6379:
+                port["name"] = "ray-head"
+
+
+@deviation
+def groups_of_several_pods_have_a_restart_policy(document: Objects, ours: Objects) -> None:
+    for each in sets(document):
+        body = each["spec"]["leaderWorkerTemplate"]
+        if body["size"] > 1:
+            body["restartPolicy"] = "RecreateGroupAfterStart"
+
+
+@deviation
+def a_service_without_a_router_gets_an_entry(document: Objects, ours: Objects) -> None:
+    first = next(sets(ours))["metadata"]["labels"]
+    kinds = {each["metadata"]["labels"][f"{PREFIX}component-type"] for each in sets(ours)}
+    reached = "decoder" if "decoder" in kinds else "worker"
+    name = first[f"{PREFIX}service"]
+    document.append(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "labels": {f"{PREFIX}service": name},
+            },
+            "spec": {
+                "type": "ClusterIP",
+                "selector": {
+                    f"{PREFIX}service": name,
+                    f"{PREFIX}component-type": reached,
+                    "leaderworkerset.sigs.k8s.io/worker-index": "0",
+                },
+                "ports": [{"name": "http", "port": 8000, "targetPort": 8000, "protocol": "TCP"}],
+            },
+        }
+    )
+
+
+def document(*names: str) -> Objects:
+    texts = [(FIXTURES / "documents" / f"{name}.yaml").read_text() for name in names]
+    return [each for text in texts for each in yaml.safe_load_all(text)]
+
+
+def fixture(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((FIXTURES / "inputs" / f"{name}.yaml").read_text())
+    return loaded
+
+
+def example_1() -> dict[str, Any]:
+    manifest = fixture("fusioninfer-story-1-monolithic")
+    (only,) = manifest["spec"]["roles"]
+    only["replicas"] = 2
+    only["template"]["spec"]["containers"][0] |= {
+        "args": ["vllm", "serve", "Qwen/Qwen3-8B"],
+        "ports": [{"containerPort": 8000}],
+    }
+    return manifest
+
+
+def example_2() -> dict[str, Any]:
+    manifest = fixture("fusioninfer-story-3-multinode")
+    (only,) = manifest["spec"]["roles"]
+    # Story 3 gives the port a name, example 2, which is made of it, does not.
+    only["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8000}]
+    return manifest
+
+
+def prefill_decode_of_single_pods() -> dict[str, Any]:
+    vllm = template({"name": "vllm", "image": "vllm/vllm-openai:v0.8.5"})
+    return prefill_decode(
+        {"replicas": 2, "template": vllm}, {"replicas": 4, "template": vllm}, name="qwen3-inference"
+    )
+
+
+CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "example 1": (example_1(), ("example-1-single-node-lws",)),
+    "example 2": (example_2(), ("example-2-multinode-gang-scheduling",)),
+    "prefill and decode of single pods": (
+        prefill_decode_of_single_pods(),
+        ("pd-single-node-podgroup", "pd-single-node-lws"),
+    ),
+}
+
+
+def by_name(objects: Objects) -> dict[str, dict[str, Any]]:
+    named = {f"{each['kind']}/{each['metadata']['name']}": each for each in objects}
+    assert len(named) == len(objects)
+    return named
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_document_shows_is_ours_but_for_the_listed_deviations(case: str) -> None:
+    manifest, names = CASES[case]
+    ours, expected = list(rendered(manifest)), document(*names)
+    for deviate in DEVIATIONS.values():
+        deviate(expected, ours)
+    assert by_name(ours) == by_name(expected)
+
+
+def test_the_pod_group_of_story_4_is_the_documents() -> None:
+    ours = [rendered(fixture("fusioninfer-story-4-disaggregated-multinode"))[0]]
+    expected = document("story-4-podgroup")
+    the_namespace_is_always_written(expected, ours)
+    the_pod_group_names_its_service(expected, ours)
+    assert ours == expected
+
+
+def test_every_generated_object_of_the_document_is_compared() -> None:
+    compared = {name for _, names in CASES.values() for name in names} | {"story-4-podgroup"}
+    assert {path.stem for path in (FIXTURES / "documents").glob("*.yaml")} == compared
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_a_listed_deviation_still_deviates(name: str) -> None:
+    differ = []
+    for manifest, names in CASES.values():
+        ours, expected = list(rendered(manifest)), document(*names)
+        for other, deviate in DEVIATIONS.items():
+            if other != name:
+                deviate(expected, ours)
+        differ.append(by_name(ours) != by_name(expected))
+    assert any(differ)
+
+
+def test_every_deviation_of_the_objects_is_explained() -> None:
+    text = DEVIATIONS_TEXT.read_text(encoding="utf-8")
+    section = text.partition("\n## Generated objects\n")[2].partition("\n## ")[0]
+    headings = re.findall(r"^### (.+)$", section, re.MULTILINE)
+    assert [heading.lower() for heading in headings] == list(DEVIATIONS)
+    for heading, body in zip(headings, re.split(r"^### .+$", section, flags=re.M)[1:], strict=True):
+        assert len(body.split()) > 20, f"{heading}: a deviation needs its reason"
