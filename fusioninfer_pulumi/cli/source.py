@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.spec.document import Document
 from fusioninfer_pulumi.spec.load import read_text
 from fusioninfer_pulumi.spec.service import KIND
-from fusioninfer_pulumi.spec.yaml_text import UnreadableError, documents
+from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
 
 STDIN = "<stdin>"
 
@@ -73,23 +75,38 @@ def read_source(
     Returns:
         The input; whatever is wrong with it is among its findings.
     """
-    if name == "-":
-        data: bytes = sys.stdin.buffer.read()
-        return _text(STDIN, data, rendered=rendered)
-    path = Path(name)
-    if path.is_dir():
-        return _project(name, path, stack, show_secrets=show_secrets)
+    label = STDIN if name == "-" else name
     try:
-        data = path.read_bytes()
+        data = _bytes(name)
+    except IsADirectoryError:
+        return _project(name, Path(name), stack, show_secrets=show_secrets)
     except OSError as problem:
-        source = Source(name)
-        source.add(name, [error("", f"cannot be read: {problem.strerror or problem}")])
+        source = Source(label)
+        source.add(label, [error("", f"cannot be read: {problem.strerror or problem}")])
         return source
-    return _text(name, data, rendered=rendered)
+    return _text(label, data, rendered=rendered)
+
+
+def _bytes(name: str) -> bytes:
+    """At most one byte more than a manifest may have: the input may be a device without an end."""
+    if name == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        data: bytes = sys.stdin.buffer.read(MAX_BYTES + 1)
+        return data
+    if not name or "\0" in name:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if Path(name).is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    with Path(name).open("rb") as stream:
+        return stream.read(MAX_BYTES + 1)
 
 
 def _text(label: str, data: bytes, *, rendered: bool) -> Source:
     source = Source(label)
+    if len(data) > MAX_BYTES:
+        source.add(label, [error("", TOO_LARGE)])
+        return source
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -126,7 +143,10 @@ def _objects(text: str) -> list[dict[str, Any]] | None:
     found: list[dict[str, Any]] = []
     for item in read:
         listed = isinstance(item, Mapping) and item.get("kind") == "List"
-        found += (item.get("items") or []) if listed else [item]
+        items = item.get("items") if listed else [item]
+        if not isinstance(items, list):
+            return None
+        found += items
     complete = all(
         isinstance(item, Mapping)
         and isinstance(item.get("apiVersion"), str)
