@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 # Looking for pydantic's plugins reads the metadata of every installed package, and none of them
 # has a say in what a manifest means. pydantic looks when the first model is defined: before that.
@@ -28,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 when all is well (`diff`: no difference), 1 when `diff` found one, 2 for invalid input
         or usage.
     """
+    _prepare_streams()
     try:
         options = parser().parse_args(arguments)
     except SystemExit as stopped:
@@ -36,12 +39,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has had enough; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has had enough.
+        _discard_output()
         return OK
+    except OSError as problem:
+        # Sources report their own: only the output is left.
+        _discard_output()
+        sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or problem}\n")
+        return INVALID
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _prepare_streams() -> None:
+    """Gives every stream a place to go, and the encoding that YAML and JSON have."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  # as long as the process
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """Python would complain once more when it flushes the stream at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace) -> int:
