@@ -21,6 +21,8 @@ _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 # A pipe has no width: long enough that nothing is wrapped.
 _PIPE_WIDTH = 400
+# Messages quote what users wrote, which may look like rich's own marks: `[x]`, `:warning:`.
+_VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 
 def print_plan(
@@ -37,9 +39,9 @@ def print_plan(
         objects: Its objects.
         file: Where to; colours and the terminal's width are used where it is one.
     """
-    console = Console(file=file, highlight=False)
+    console = Console(file=file, **_VERBATIM)
     if not console.is_terminal:
-        console = Console(file=io.StringIO(), highlight=False, width=_PIPE_WIDTH, no_color=True)
+        console = Console(file=io.StringIO(), width=_PIPE_WIDTH, no_color=True, **_VERBATIM)
     console.print(Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}"))
     console.print()
     console.print(_roles(plan))
@@ -133,5 +135,6 @@ def _findings(plan: ServicePlan) -> Table:
     table.add_column(overflow="fold")
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
-        table.add_row(severity, f"{finding.path}: {finding.message}")
+        place = f"{finding.path}: " if finding.path else ""
+        table.add_row(severity, f"{place}{finding.message}")
     return table
