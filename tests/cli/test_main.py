@@ -1,0 +1,175 @@
+"""The command line as a process sees it: exit statuses, streams, usage, start-up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fusioninfer_pulumi import __version__
+from fusioninfer_pulumi.cli.main import main
+
+INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
+STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")
+STORY_4 = str(INPUTS / "fusioninfer-story-4-disaggregated-multinode.yaml")
+PROGRAM = f"{sys.executable} -m fusioninfer_pulumi.cli.main"
+
+
+def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of bash where `$cli` is the program."""
+    return subprocess.run(
+        ["bash", "-c", f"cli='{PROGRAM}'; {script}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environ},
+        cwd=INPUTS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        (["render"], "the following arguments are required: SOURCE"),
+        (["check"], "the following arguments are required: SOURCE"),
+        (["diff", STORY_1], "the following arguments are required: NEW"),
+        (["render", STORY_1, STORY_4], "unrecognized arguments"),
+        (["render", STORY_1, "--output", "toml"], "invalid choice: 'toml'"),
+        (["plan", STORY_1, "--output", "yaml"], "invalid choice: 'yaml'"),
+        (["plan", STORY_1, "--gpus", "x"], "wanted numbers such as 80,64,48, got 'x'"),
+        (["plan", STORY_1, "--gpus", ""], "wanted numbers such as 80,64,48, got ''"),
+        (["plan", STORY_1, "--gpus", "-8"], "--gpus"),
+        (["plan", STORY_1, "--gpus", "8,"], "wanted numbers"),
+        (["plan", STORY_1, "--gpus", "1.5"], "wanted numbers"),
+        (["plan", STORY_1, "--gpus", "9" * 10], "wanted numbers"),
+        (["plan", STORY_1, "--gpus", "९"], "wanted numbers"),
+        (["plan", STORY_1, "--nodes", "8"], "wanted count x accelerators such as 8x8,4x4, got '8'"),
+        (["plan", STORY_1, "--nodes", "8x8,"], "wanted count x accelerators"),
+        (["plan", STORY_1, "--gpus", "8", "--nodes", "1x8"], "not allowed with argument"),
+        (["check", STORY_1, "--unknown"], "unrecognized arguments: --unknown"),
+    ],
+)
+def test_wrong_usage_ends_with_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "usage: fusioninfer-pulumi" in err
+    assert told in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["--version"]])
+def test_help_and_version_end_with_0(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "fusioninfer-pulumi" in out
+    assert err == ""
+    if arguments == ["--version"]:
+        assert out == f"fusioninfer-pulumi {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["render", "plan", "check"])
+def test_a_good_manifest_ends_with_0(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, STORY_1]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert (out == "") == (command == "check")
+
+
+def test_diff_ends_with_0_or_1(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fusioninfer_pulumi.cli.diff")
+    assert main(["diff", STORY_1, STORY_1]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["diff", STORY_1, STORY_4]) == 1
+
+
+def test_the_process_ends_with_the_status() -> None:
+    done = shell("$cli check nowhere.yaml; echo $?; $cli check *monolithic.yaml; echo $?")
+    assert done.stdout == "2\n0\n"
+    assert done.stderr == "nowhere.yaml: cannot be read: No such file or directory\n"
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_a_reader_that_has_had_enough_is_no_error(output: str, tmp_path: Path) -> None:
+    # More than a pipe holds, so that the writer notices.
+    text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 200")
+    (tmp_path / "many.yaml").write_text(text, encoding="utf-8")
+    done = shell(
+        f"$cli render {tmp_path}/many.yaml --output {output} | head -1; echo ${{PIPESTATUS[0]}}"
+    )
+    assert done.stdout.splitlines() == [
+        {"yaml": "apiVersion: leaderworkerset.x-k8s.io/v1", "json": "{"}[output],
+        "0",
+    ]
+    assert done.stderr == ""
+
+
+STREAMS = {
+    "standard input is closed": (
+        "$cli check - <&-",
+        "<stdin>: cannot be read: standard input is closed\n",
+        2,
+    ),
+    "standard output is closed": ("$cli render *monolithic.yaml >&-", "", 0),
+    "standard error is closed": ("$cli check *monolithic.yaml 2>&-", "", 0),
+    "the disk is full": (
+        "$cli render *monolithic.yaml > /dev/full",
+        "<stdout>: cannot be written: No space left on device\n",
+        2,
+    ),
+    "a device without an end": ("$cli check /dev/zero", "/dev/zero: larger than 16 MiB\n", 2),
+    "input without an end": (
+        "cat /dev/zero | $cli check -",
+        "<stdin>: larger than 16 MiB\n",
+        2,
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
+@pytest.mark.parametrize("case", STREAMS)
+def test_streams_that_fail(case: str) -> None:
+    script, told, status = STREAMS[case]
+    done = shell(script)
+    assert (done.stdout, done.stderr, done.returncode) == ("", told, status)
+
+
+def test_output_is_utf_8_whatever_the_terminal_says(tmp_path: Path) -> None:
+    text = Path(STORY_1).read_text(encoding="utf-8").replace("Qwen3-8B", "Qwen3-é中")
+    (tmp_path / "wide.yaml").write_text(text, encoding="utf-8")
+    done = shell(f"$cli render {tmp_path}/wide.yaml", PYTHONIOENCODING="latin-1")
+    assert done.stderr == ""
+    assert "Qwen/Qwen3-é中" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["render", "check", "plan --output json", "plan --gpus 8"])
+def test_a_manifest_needs_no_pulumi(command: str) -> None:
+    script = (
+        "import sys\n"
+        "from fusioninfer_pulumi.cli.main import main\n"
+        f"assert main({[*command.split(), STORY_1]!r}) == 0\n"
+        "heavy = {'pulumi', 'pulumi_kubernetes', 'grpc', 'google', 'deepdiff', 'jsonschema'}\n"
+        f"heavy |= set() if {command!r} == 'plan --gpus 8' else {{'rich'}}\n"
+        "assert not heavy & {name.partition('.')[0] for name in sys.modules}, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fusioninfer_pulumi.cli.commands.check", interrupted)
+    assert main(["check", STORY_1]) == 130
