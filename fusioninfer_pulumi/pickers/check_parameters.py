@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
 from fusioninfer_pulumi.pickers.family import PickerFamily, PluginType, PrefixKeys
 
 _PREFIX = "prefix-cache-scorer"
@@ -98,10 +98,10 @@ def _check_names(
         has = f"it reads {', '.join(sorted(known))}" if known else "it reads no parameters"
         if plugin.strict:
             message = f"{family.name} stops at a parameter that {plugin.name} does not know; {has}"
-            findings.append(error(f"{where}.{name}", message))
+            findings.append(error(field(where, name), message))
         else:
             message = f"{plugin.name} of {family.name} ignores it; {has}"
-            findings.append(warning(f"{where}.{name}", message))
+            findings.append(warning(field(where, name), message))
     return findings
 
 
@@ -114,9 +114,9 @@ def _check_values(
             continue
         if name in _WHOLE and not is_whole(value):
             message = f"must be a whole number, got {shown(value)}"
-            findings.append(error(f"{where}.{name}", message))
+            findings.append(error(field(where, name), message))
         elif name in _BOOLEAN and not isinstance(value, bool):
-            findings.append(error(f"{where}.{name}", f"must be true or false, got {shown(value)}"))
+            findings.append(error(field(where, name), f"must be true or false, got {shown(value)}"))
     return findings
 
 
@@ -160,6 +160,12 @@ def _check_by_label(parameters: Mapping[str, Any], where: str) -> list[Finding]:
         message = "is required, unless allowsNoLabel is true"
         findings.append(error(f"{where}.validValues", message))
     return findings
+
+
+def field(path: str, key: str) -> str:
+    """Path of a key below a path that is written already."""
+    written = join(key)
+    return path + (written if written.startswith("[") else f".{written}")
 
 
 def is_whole(value: Any) -> TypeGuard[float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
-from fusioninfer_pulumi.pickers.check_parameters import check_parameters
+from fusioninfer_pulumi.pickers.check_parameters import check_parameters, field
 from fusioninfer_pulumi.pickers.family import PickerFamily, PluginKind, PluginType
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
@@ -83,7 +83,7 @@ def _check_entry(entry: Any, path: str) -> list[Finding]:
     if not isinstance(entry, dict):
         return [error(path, f"must be a mapping with a type, got {shown(entry)}")]
     findings = [
-        error(f"{path}.{join(key)}", f"no such field; allowed: {', '.join(_KEYS)}")
+        error(field(path, key), f"no such field; allowed: {', '.join(_KEYS)}")
         for key in entry
         if key not in _KEYS
     ]

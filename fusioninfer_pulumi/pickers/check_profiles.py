@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
-from fusioninfer_pulumi.pickers.check_parameters import is_whole
+from fusioninfer_pulumi.pickers.check_parameters import field, is_whole
 from fusioninfer_pulumi.pickers.check_plugins import Declared
 from fusioninfer_pulumi.pickers.family import IN_PROFILE, PickerFamily, PluginKind
 
 _DEFAULT_PICKER = "max-score-picker"
 _DEFAULT_DETECTOR = "utilization-detector"
+_DEFAULT_HANDLER = "single-profile-handler"
 _KEYS = ("name", "plugins")
 _REFERENCE_KEYS = ("pluginRef", "weight")
 _GO_INT = 2**63 - 1
@@ -126,12 +127,11 @@ def _check_undeclared(
         return [error(path, f"must be a string, got {shown(name)}")]
     # These are added where the configuration does not declare them.
     has_picker = any(plugin.kind in (PluginKind.PICKER, None) for plugin in plugins)
-    known = family.plugins.get(name) if family is not None else None
-    if (name == _DEFAULT_PICKER and not has_picker) or (name == _DEFAULT_DETECTOR and known):
+    registered = family is None or family.registers(name)
+    if (name == _DEFAULT_PICKER and not has_picker) or (name == _DEFAULT_DETECTOR and registered):
         return []
-    if known is not None and known.kind not in IN_PROFILE:
-        message = f"{name} is a {known.kind.value}: a profile has no place for it"
-        return [warning(path, message)]
+    if name == _DEFAULT_HANDLER:
+        return [warning(path, f"{name} is a handler: a profile has no place for it")]
     declared = ", ".join(shown(plugin.name) for plugin in plugins) or "none"
     return [error(path, f"no plugin is named {shown(name)}; declared: {declared}")]
 
@@ -156,7 +156,7 @@ def _check_weight(
 
 def _unknown_keys(entry: Mapping[str, Any], allowed: Sequence[str], path: str) -> list[Finding]:
     return [
-        error(f"{path}.{join(key)}", f"no such field; allowed: {', '.join(allowed)}")
+        error(field(path, key), f"no such field; allowed: {', '.join(allowed)}")
         for key in entry
         if key not in allowed
     ]

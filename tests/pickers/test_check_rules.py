@@ -118,6 +118,11 @@ REF = f"{TOP}[0].plugins[0]"
             [("warning", "plugins[2].type")],
         ),
         ({TOP: [profile({"pluginRef": "nope"})]}, [("error", f"{REF}.pluginRef")]),
+        (
+            {TOP: [profile({"pluginRef": "single-profile-handler"})]},
+            [("warning", f"{REF}.pluginRef")],
+        ),
+        ({TOP: [profile({"pluginRef": "utilization-detector"})]}, [("error", f"{REF}.pluginRef")]),
         ({TOP: [profile({"pluginRef": 5})]}, [("error", f"{REF}.pluginRef")]),
         ({TOP: [profile({"weight": 1})]}, [("error", f"{REF}.pluginRef")]),
         ({TOP: [profile({**WEIGHED, "wieght": 1})]}, [("error", f"{REF}.wieght")]),

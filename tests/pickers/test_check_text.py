@@ -68,6 +68,16 @@ def test_words_that_yaml_takes_for_dates_or_tags_are_names(
     assert said(written, "gaie-1.2") == []
 
 
+def test_unknown_fields_are_written_so_that_the_path_can_be_read(
+    base: Callable[..., str], said: Said
+) -> None:
+    assert said(base(**{"a.b": 1}), "gaie-1.2") == [("error", "[a.b]")]
+    plugin = {"type": "queue-scorer", "a b": 1}
+    assert said(base(plugins=[plugin], schedulingProfiles=[{"name": "a"}]), "gaie-1.2") == [
+        ("error", "plugins[0][a b]")
+    ]
+
+
 def test_merge_keys_are_followed(base: Callable[..., str], said: Said) -> None:
     written = base().replace(
         "- type: queue-scorer", "- &a {type: queue-scorer}\n- {<<: *a, name: b}"

@@ -104,7 +104,8 @@ def test_llm_d_disaggregates(family: str) -> None:
             [
                 (
                     "warning: strategy: queue-size does not disaggregate: requests go to the "
-                    "decoders only, and the prefillers stay idle; choose pd-disaggregation to use them"
+                    "decoders only, and the prefillers stay idle; choose pd-disaggregation to use "
+                    "them"
                 ),
             ],
         ),
@@ -116,8 +117,8 @@ def test_llm_d_disaggregates(family: str) -> None:
             {"scorers": {"queue": 1, "load": 1}},
             [
                 (
-                    "scorers.load: gaie-1.2 has no load-aware-scorer; it has prefix-cache, kv-cache, "
-                    "queue, lora (queue reads the same metric, the requests that wait)"
+                    "scorers.load: gaie-1.2 has no load-aware-scorer; it has prefix-cache, "
+                    "kv-cache, queue, lora (queue reads the same metric, the requests that wait)"
                 ),
             ],
         ),
@@ -226,8 +227,8 @@ def test_what_speaks_against_a_request(
         (
             PickerRequest(PD, {"prefix-cache": 2}, prefill_decode=PrefillDecode(64)),
             (
-                "each request goes to a decode pod, and prompts with at least 64 characters that are "
-                "not cached there are computed by a prefill pod first; "
+                "each request goes to a decode pod, and prompts with at least 64 characters that "
+                "are not cached there are computed by a prefill pod first; "
                 "both are chosen by score: 2 x longest shared prefix"
             ),
         ),
