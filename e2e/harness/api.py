@@ -7,6 +7,7 @@ field validation, server-side apply, other users) and none of the typed models.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 FIELD_MANAGER = "fusioninfer-e2e"
 POLL_SECONDS = 0.1
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 PATCH_TYPES = {
     "apply": "application/apply-patch+yaml",
@@ -99,7 +102,7 @@ class Client:
         url = f"{self.server}{path}"
         if params:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
-        payload = None if body is None else json.dumps(body).encode()
+        payload = None if body is None else _json(body)
         answer = self._pool.request(method, url, body=payload, headers=sent)
         if answer.status >= 400:
             try:
@@ -262,6 +265,15 @@ class Client:
                 said = message() if callable(message) else message
                 raise TimeoutError(f"not within {timeout:g} s: {said} (last seen: {last!r:.2000})")
             time.sleep(POLL_SECONDS)
+
+
+def _json(body: Any) -> bytes:
+    """Write JSON that is also YAML to the server, which reads server-side apply as such.
+
+    Surrogate pairs (`\\ud800\\udc00`) are none, and what YAML calls unprintable has to be escaped.
+    """
+    text = json.dumps(body, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 def _write_params(*, strict: bool, dry_run: bool) -> dict[str, str]:
