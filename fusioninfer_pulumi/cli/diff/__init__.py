@@ -1,0 +1,29 @@
+"""What changes between two lists of manifests, and what that does to running pods.
+
+No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `to_text`,
+`to_markdown` and `to_json` write what it found.
+"""
+
+from fusioninfer_pulumi.cli.diff.compare import compare
+from fusioninfer_pulumi.cli.diff.markdown import to_markdown
+from fusioninfer_pulumi.cli.diff.records import (
+    Difference,
+    FieldChange,
+    ObjectChange,
+    RoleEffect,
+    ServiceTotals,
+)
+from fusioninfer_pulumi.cli.diff.text import to_text
+from fusioninfer_pulumi.cli.diff.to_json import to_json
+
+__all__ = [
+    "Difference",
+    "FieldChange",
+    "ObjectChange",
+    "RoleEffect",
+    "ServiceTotals",
+    "compare",
+    "to_json",
+    "to_markdown",
+    "to_text",
+]

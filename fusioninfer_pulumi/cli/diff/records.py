@@ -1,0 +1,112 @@
+"""What a comparison finds: plain records, for people and for machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+FieldKind = Literal["changed", "added", "removed"]
+Action = Literal["added", "removed", "changed", "replaced"]
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """One field that differs.
+
+    Attributes:
+        path: Where, e.g. `spec.template.spec.containers[vllm].image`. Items of a list are addressed
+            by their name where all have one, else by their index (that of the old list, of the new
+            one for an added item); `env[*].name` holds the names in their order.
+        old: Value before, None where the field was absent.
+        new: Value after, None where the field is gone.
+        kind: What happened; tells an absent field from one that is null.
+    """
+
+    path: str
+    old: Any
+    new: Any
+    kind: FieldKind
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """One Kubernetes object that differs.
+
+    Attributes:
+        api_version: API version after the change, before it where the object is removed.
+        kind: Kind.
+        namespace: Namespace, `default` where the manifest names none.
+        name: Name.
+        action: `replaced` is deleted and then created, because the cluster refuses the update.
+        fields: What differs; empty where the whole object is added or removed.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    action: Action
+    fields: tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True)
+class RoleEffect:
+    """What happens to the replicas of one role.
+
+    Attributes:
+        service: Service; the workload's own name where it carries none of our labels.
+        namespace: Namespace.
+        role: Role; the workload's own name where it carries none of our labels.
+        kind: Kind of the workloads that run the role.
+        replicas_before: Replicas before.
+        replicas_after: Replicas after.
+        restarts: Replicas whose pods are made anew.
+        added: Replicas that start.
+        removed: Replicas that stop for good.
+        kept: Replicas whose pods are not touched.
+        reason: Short text such as `image changed`; empty where nothing happens to a replica.
+    """
+
+    service: str
+    namespace: str
+    role: str
+    kind: str
+    replicas_before: int
+    replicas_after: int
+    restarts: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class ServiceTotals:
+    """Pods and accelerators of all LeaderWorkerSets of a service."""
+
+    service: str
+    namespace: str
+    pods_before: int
+    pods_after: int
+    accelerators_before: int
+    accelerators_after: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between two lists of manifests; false where nothing does.
+
+    Attributes:
+        objects: Objects that differ, in the order of the new list, then the removed ones.
+        effects: What happens to the replicas of every service that has a changed object.
+        notes: Sentences that say what the change does.
+        totals: Pods and accelerators of every service that has a changed object.
+    """
+
+    objects: tuple[ObjectChange, ...] = ()
+    effects: tuple[RoleEffect, ...] = ()
+    notes: tuple[str, ...] = ()
+    totals: tuple[ServiceTotals, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.objects)

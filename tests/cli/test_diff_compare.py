@@ -1,0 +1,347 @@
+"""What a comparison finds, and what it says of running pods."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.cli.diff import Difference, FieldChange, RoleEffect, compare, to_text
+
+Manifest = dict[str, Any]
+
+
+def lws(name: str = "qwen-decode-0", *, role: str = "decode", **spec: Any) -> Manifest:
+    """A replica; keywords go into the spec, `template` into its leaderWorkerTemplate."""
+    template = {
+        "size": 2,
+        "workerTemplate": {
+            "metadata": {"labels": {"fusioninfer.io/revision": "aaaa"}},
+            "spec": {"containers": [{"name": "vllm", "image": "a"}]},
+        },
+        **spec.pop("template", {}),
+    }
+    labels = {"fusioninfer.io/service": "qwen", "fusioninfer.io/role-name": role}
+    if spec.pop("indexed", True):
+        labels["fusioninfer.io/replica-index"] = name.rpartition("-")[2]
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"replicas": 1, "leaderWorkerTemplate": template, **spec},
+    }
+
+
+def pods(revision: str = "bbbb", **spec: Any) -> Manifest:
+    """A changed worker template."""
+    return {
+        "workerTemplate": {
+            "metadata": {"labels": {"fusioninfer.io/revision": revision}},
+            "spec": {
+                "containers": [{"name": "vllm", "image": "a", **spec.pop("vllm", {})}],
+                **spec,
+            },
+        }
+    }
+
+
+def pod_group(least: int, **spec: Any) -> Manifest:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "qwen", "labels": {"fusioninfer.io/service": "qwen"}},
+        "spec": {"minMember": least, **spec},
+    }
+
+
+def deployment(name: str = "web", image: str = "a", **metadata: Any) -> Manifest:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, **metadata},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"spec": {"containers": [{"name": "c", "image": image}]}},
+        },
+    }
+
+
+def effect(difference: Difference, role: str = "decode") -> RoleEffect:
+    (found,) = (each for each in difference.effects if each.role == role)
+    return found
+
+
+RESTARTS = {
+    "image": ({"template": pods(vllm={"image": "b"})}, "image changed"),
+    "revision alone": ({"template": pods()}, "revision changed"),
+    "several": (
+        {"template": pods(vllm={"args": ["x"], "env": [{"name": "A"}]}, volumes=[{"name": "v"}])},
+        "arguments, environment and volumes changed",
+    ),
+    "many": (
+        {"template": pods(vllm={"image": "b", "args": [], "env": [], "ports": []})},
+        "image, arguments and 2 more changed",
+    ),
+    "init container": (
+        {"template": pods(initContainers=[{"name": "i", "image": "b"}])},
+        "containers changed",
+    ),
+    "nodes": ({"template": {"size": 4}}, "nodes per replica 2 -> 4"),
+    "probe": ({"template": pods(vllm={"readinessProbe": {}})}, "probes changed"),
+    "node selector": ({"template": pods(nodeSelector={"a": "b"})}, "scheduling changed"),
+    "something else": ({"template": pods(hostNetwork=True)}, "pod template changed"),
+    "restart policy": ({"template": {"restartPolicy": "None"}}, "restart policy changed"),
+    "network": (
+        {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
+        "network configuration changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESTARTS)
+def test_a_changed_template_restarts_the_replica(case: str) -> None:
+    spec, reason = RESTARTS[case]
+    difference = compare([lws()], [lws(**spec)])
+    assert effect(difference).restarts == ("decode-0",)
+    assert effect(difference).reason == reason
+    assert difference.notes == (f"{reason}: replica decode-0 restarts",)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"rolloutStrategy": {"type": "RollingUpdate"}},
+        {"startupPolicy": "LeaderReady"},
+        # What LeaderWorkerSet's webhook fills in itself makes no new revision.
+        {"networkConfig": {"subdomainPolicy": "Shared"}},
+        {"template": {"restartPolicy": "RecreateGroupOnPodRestart"}},
+    ],
+)
+def test_other_changes_restart_nothing(spec: Manifest) -> None:
+    difference = compare([lws()], [lws(**spec)])
+    assert effect(difference).kept == ("decode-0",)
+    assert difference.notes == ("one object updated: nothing restarts",)
+
+
+def test_the_revision_is_not_told_beside_what_changed_it() -> None:
+    (change,) = compare([lws()], [lws(template=pods(vllm={"image": "b"}))]).objects
+    path = "spec.leaderWorkerTemplate.workerTemplate.spec.containers[vllm].image"
+    assert change.fields == (FieldChange(path, "a", "b", "changed"),)
+
+
+CLAIM = {"metadata": {"name": "cache"}}
+REFUSED = {
+    "subGroupPolicy": ({}, {"template": {"subGroupPolicy": {"subGroupSize": 2}}}),
+    "subGroupPolicy.subGroupSize": (
+        {"template": {"subGroupPolicy": {"subGroupSize": 1}}},
+        {"template": {"subGroupPolicy": {"subGroupSize": 2}}},
+    ),
+    "volumeClaimTemplates": ({}, {"template": {"volumeClaimTemplates": [CLAIM]}}),
+    "networkConfig.subdomainPolicy": (
+        {"networkConfig": {"subdomainPolicy": "Shared"}},
+        {"networkConfig": {}},
+    ),
+}
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_what_no_update_can_do_is_a_replacement(field: str) -> None:
+    before, after = REFUSED[field]
+    difference = compare([lws(**before)], [lws(**after)])
+    assert [change.action for change in difference.objects] == ["replaced"]
+    assert effect(difference).restarts == ("decode-0",)
+    assert difference.notes[0] == (
+        f"{field} changed, which no update can do: LeaderWorkerSet qwen-decode-0 "
+        "is deleted and created anew"
+    )
+
+
+def test_groups_of_one_set_are_counted_by_its_replicas() -> None:
+    def role(replicas: int, **more: Any) -> Manifest:
+        return lws("qwen-decode", indexed=False, replicas=replicas, **more)
+
+    up = compare([role(2)], [role(4)])
+    assert effect(up).added == ("decode-2", "decode-3")
+    assert up.notes == ("decode replicas 2 -> 4: LeaderWorkerSet updated, nothing restarts",)
+    assert (up.totals[0].pods_before, up.totals[0].pods_after) == (4, 8)
+    both = compare([role(4)], [role(3, template=pods(vllm={"image": "b"}))])
+    assert both.notes == (
+        "image changed: replicas decode-0..decode-2 restart",
+        "decode replicas 4 -> 3: LeaderWorkerSet updated",
+    )
+    absurd = compare([role(3)], [role(10**12)])
+    assert effect(absurd).added == ("decode-3..decode-999999999999",)
+    assert "999999999997 start" in to_text(absurd, color=False, width=80)
+
+
+def test_a_replica_under_another_number_is_another_one() -> None:
+    difference = compare([lws("qwen-decode-0")], [lws("qwen-decode-7")])
+    assert effect(difference).reason == "replicas renamed"
+    assert difference.notes == ("one object added, one deleted: nothing restarts",)
+
+
+def test_a_gang_switched_off_restarts_every_replica() -> None:
+    ganged = lws(template=pods())
+    template = ganged["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "qwen"}
+    difference = compare([pod_group(2), ganged], [lws(template=pods(vllm={"image": "b"}))])
+    assert difference.notes == (
+        "gang scheduling switched off, image changed: every replica restarts",
+    )
+
+
+def test_a_replica_that_moves_to_another_role_stops_there_and_starts_here() -> None:
+    difference = compare([lws(role="decode")], [lws(role="worker")])
+    assert effect(difference, "decode").removed == ("decode-0",)
+    assert effect(difference, "worker").added == ("worker-0",)
+
+
+def test_a_set_without_labels_stands_for_itself() -> None:
+    bare, changed = lws("mine"), lws("mine", template=pods(vllm={"image": "b"}))
+    for manifest in (bare, changed):
+        manifest["metadata"]["labels"] = {}
+    difference = compare([bare], [changed])
+    assert effect(difference, "mine").restarts == ("mine-0",)
+    assert difference.notes == ("image changed: replica mine-0 restarts",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ((10, {"a": 10}), (14, {"a": 14}), True),
+        ((14, {"a": 14}), (10, {"a": 10}), False),
+        ((10, None), (14, None), False),
+    ],
+)
+def test_a_literal_gang_that_grows_holds_replacements_back(
+    before: Any, after: Any, told: bool
+) -> None:
+    old, new = (
+        pod_group(least, **({"minTaskMember": tasks} if tasks else {}))
+        for least, tasks in (before, after)
+    )
+    note = (
+        "PodGroup minMember 10 -> 14: the gang is all-or-nothing; without room for all 14 pods, "
+        "replacement pods of running replicas are held back"
+    )
+    assert (note in compare([old], [new]).notes) is told
+
+
+@pytest.mark.parametrize(
+    ("name", "metadata", "note"),
+    [
+        ("web", {}, "image changed: Deployment web restarts"),
+        ("qwen-epp", {}, "image changed: endpoint picker qwen-epp restarts"),
+        (
+            "web",
+            {"labels": {"fusioninfer.io/component-type": "router"}},
+            "image changed: endpoint picker web restarts",
+        ),
+    ],
+)
+def test_a_deployment_restarts(name: str, metadata: Manifest, note: str) -> None:
+    old, new = deployment(name, "a", **metadata), deployment(name, "b", **metadata)
+    assert compare([old], [new]).notes == (note,)
+
+
+def test_a_deployment_whose_selector_changes_is_replaced() -> None:
+    new = deployment()
+    new["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+    difference = compare([deployment()], [new])
+    assert difference.objects[0].action == "replaced"
+    assert difference.notes[-1] == "selector changed: Deployment web restarts"
+
+
+def test_nothing_is_claimed_of_kinds_that_are_not_known() -> None:
+    old, new = ({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": n} for n in (1, 2))
+    assert compare([old], [new]).notes == ("one object updated",)
+
+
+def test_services_are_told_apart() -> None:
+    elsewhere = lws()
+    elsewhere["metadata"]["namespace"] = "models"
+    changed = copy.deepcopy(elsewhere)
+    changed["spec"]["startupPolicy"] = "LeaderReady"
+    difference = compare([lws(), elsewhere], [lws(template={"size": 3}), changed])
+    assert difference.notes == (
+        "default/qwen: nodes per replica 2 -> 3: replica decode-0 restarts",
+        "models/qwen: one object updated: nothing restarts",
+    )
+    assert [each.namespace for each in difference.effects] == ["default", "models"]
+
+
+def test_who_is_who() -> None:
+    old = {"apiVersion": "x/v1beta1", "kind": "K", "metadata": {"name": "n"}}
+    new = {"apiVersion": "x/v1", "kind": "K", "metadata": {"name": "n", "namespace": "default"}}
+    (change,) = compare([old], [new]).objects
+    assert change.fields == (FieldChange("apiVersion", "x/v1beta1", "x/v1", "changed"),)
+    written_out = {**old, "metadata": new["metadata"]}
+    assert not compare([old], [written_out])
+    assert not compare([{"kind": "List", "items": [old]}], [old])
+    # What a list holds twice is not dropped.
+    assert [each.action for each in compare([old, old], [old]).objects] == ["removed"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"a": True}, {"a": 1}, [("a", True, 1, "changed")]),
+        ({"a": 1}, {"a": 1.0}, []),
+        ({"a": None}, {}, [("a", None, None, "removed")]),
+        ({"a": [1, 2, 3]}, {"a": [1, 3]}, [("a[1]", 2, None, "removed")]),
+        ({"a": [{"x": 1}]}, {"a": [{"y": 1}, {"x": 1}]}, [("a[0]", None, {"y": 1}, "added")]),
+        ({"a": [{"x": 1, "z": 1}]}, {"a": [{"x": 2, "z": 1}]}, [("a[0].x", 1, 2, "changed")]),
+        (
+            {"env": [{"name": "A"}, {"name": "B", "value": "1"}]},
+            {"env": [{"name": "B", "value": "2"}, {"name": "A"}]},
+            [
+                ("env[B].value", "1", "2", "changed"),
+                ("env[*].name", ["A", "B"], ["B", "A"], "changed"),
+            ],
+        ),
+        (
+            {"m": [{"mountPath": "/a", "name": "v"}, {"mountPath": "/b", "name": "v"}]},
+            {"m": [{"mountPath": "/b", "name": "v", "readOnly": True}]},
+            [
+                ("m[/a]", {"mountPath": "/a", "name": "v"}, None, "removed"),
+                ("m[/b].readOnly", None, True, "added"),
+            ],
+        ),
+        ({"a": {"x"}}, {"a": ["x", "y"]}, [("a[1]", None, "y", "added")]),
+        ({"a.b/c": {"d": 1}}, {"a.b/c": {"d": 2}}, [("[a.b/c].d", 1, 2, "changed")]),
+    ],
+)
+def test_fields(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
+    base = {"kind": "K", "metadata": {"name": "n"}}
+    found = [each.fields for each in compare([{**base, **old}], [{**base, **new}]).objects]
+    assert found == ([tuple(FieldChange(*each) for each in expected)] if expected else [])
+
+
+def test_accelerators_are_counted_by_whoever_knows_them() -> None:
+    new = lws(template={"size": 3})
+    totals = compare([lws()], [new], accelerators_of=lambda _: 4).totals[0]
+    assert (totals.accelerators_before, totals.accelerators_after) == (8, 12)
+    ill = lws(template=pods(vllm={"resources": {"limits": {"nvidia.com/gpu": "<unknown>"}}}))
+    assert compare([lws()], [ill]).totals[0].accelerators_after == 0
+
+
+def test_equal_objects_cost_little_and_load_nothing() -> None:
+    many = [lws(f"qwen-decode-{index}") for index in range(10_000)]
+    same = copy.deepcopy(many)
+    start = time.process_time()
+    assert not compare(many, same)
+    assert time.process_time() - start < 1
+    program = (
+        "import sys\nfrom fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown\n"
+        "to_markdown(compare([{'kind': 'A'}], [{'kind': 'A'}]))\n"
+        "print([name for name in ('deepdiff', 'rich', 'pulumi') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

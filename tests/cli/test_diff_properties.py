@@ -1,0 +1,162 @@
+"""What holds for the difference of any two lists of manifests, however odd."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown, to_text
+from fusioninfer_pulumi.cli.diff.plain import same
+
+SWAPPED = {"added": "removed", "removed": "added", "changed": "changed", "replaced": "replaced"}
+
+NAMES = st.sampled_from(["a-0", "a-1", "b", "", "x.y/z"])
+KEYS = st.one_of(
+    st.sampled_from(["name", "spec", "env", "containers", "image", "size", "a.b/c", "__x", ""]),
+    st.text(max_size=3),
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 3),
+    st.floats(),
+    st.text(max_size=6),
+    st.sampled_from(["<secret>", "<unknown>", "a\nb\nc", "```\n", "|<b>*", "\x1b[31m", "8"]),
+    st.dates(),
+)
+ODD = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(KEYS, inner, max_size=4),
+        st.dictionaries(st.one_of(st.integers(0, 2), st.booleans(), st.none()), inner, max_size=2),
+        st.lists(st.fixed_dictionaries({"name": NAMES}, optional={"value": inner}), max_size=4),
+    ),
+    max_leaves=12,
+)
+TEMPLATES = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.fixed_dictionaries({}, optional={"labels": ODD, "annotations": ODD}),
+        "spec": st.fixed_dictionaries({}, optional={"containers": ODD, "schedulerName": ODD}),
+    },
+)
+LWS_SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "replicas": st.one_of(st.integers(0, 4), ODD),
+        "networkConfig": ODD,
+        "minMember": ODD,
+        "minTaskMember": ODD,
+        "template": TEMPLATES,
+        "leaderWorkerTemplate": st.one_of(
+            ODD,
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "size": st.one_of(st.integers(0, 4), ODD),
+                    "leaderTemplate": TEMPLATES,
+                    "workerTemplate": st.one_of(TEMPLATES, ODD),
+                    "subGroupPolicy": ODD,
+                    "volumeClaimTemplates": ODD,
+                },
+            ),
+        ),
+    },
+)
+LABELS = st.dictionaries(
+    st.sampled_from(
+        [f"fusioninfer.io/{key}" for key in ("service", "role-name", "replica-index", "revision")]
+    ),
+    st.one_of(NAMES, st.sampled_from(["0", "1"])),
+)
+MANIFESTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "apiVersion": st.sampled_from(
+            ["leaderworkerset.x-k8s.io/v1", "scheduling.volcano.sh/v1beta1", "apps/v1", "v1", 1]
+        ),
+        "kind": st.sampled_from(["LeaderWorkerSet", "PodGroup", "Deployment", "List", "Pod", None]),
+        "metadata": st.one_of(
+            ODD,
+            st.fixed_dictionaries(
+                {"name": NAMES}, optional={"namespace": NAMES, "labels": st.one_of(LABELS, ODD)}
+            ),
+        ),
+        "spec": st.one_of(ODD, LWS_SPECS),
+        "items": ODD,
+    },
+)
+LISTS = st.lists(MANIFESTS, max_size=5)
+
+
+def written(difference: Difference) -> None:
+    """Nothing found is too odd to be written, or breaks the form it is written in."""
+    for color in (True, False):
+        for width in (None, 20, 80):
+            text = to_text(difference, color=color, width=width)
+            assert text.endswith("\n")
+            assert color or "\x1b" not in text
+    markdown = to_markdown(difference, limit=3_000)
+    assert len(markdown) <= 3_000
+    assert "\x1b" not in markdown
+    assert json.loads(json.dumps(to_json(difference), allow_nan=False)) == to_json(difference)
+
+
+@given(LISTS)
+def test_a_list_does_not_differ_from_itself(manifests: list[dict[str, Any]]) -> None:
+    assert not compare(manifests, manifests)
+    assert compare(manifests, copy.deepcopy(manifests)) == Difference()
+
+
+@given(LISTS, LISTS)
+@settings(deadline=None, max_examples=150)
+def test_any_two_lists_compare_and_swap(
+    old: list[dict[str, Any]], new: list[dict[str, Any]]
+) -> None:
+    there, back = compare(old, new), compare(new, old)
+    written(there)
+
+    def objects(difference: Difference) -> set[tuple[str, ...]]:
+        return {(c.kind, c.namespace, c.name, c.action) for c in difference.objects}
+
+    swapped = {(kind, space, name, SWAPPED[action]) for kind, space, name, action in objects(back)}
+    assert {each for each in objects(there) if each[3] in ("added", "removed")} == {
+        each for each in swapped if each[3] in ("added", "removed")
+    }
+    assert [(t.pods_before, t.accelerators_before) for t in sorted_totals(there)] == [
+        (t.pods_after, t.accelerators_after) for t in sorted_totals(back)
+    ]
+
+
+@given(ODD, ODD)
+@settings(deadline=None, max_examples=150)
+def test_a_change_is_told_exactly_where_there_is_one(old: Any, new: Any) -> None:
+    one, other = ({"kind": "X", "metadata": {"name": "x"}, "spec": spec} for spec in (old, new))
+    difference = compare([one], [other])
+    if same(old, new):
+        assert not difference
+    elif difference:
+        (change,) = difference.objects
+        assert change.fields
+        assert all(
+            field.kind != "changed" or not same(field.old, field.new) for field in change.fields
+        )
+    else:  # they differ as Python values only: NaN, a date and its text
+        assert json.dumps(old, default=str) == json.dumps(new, default=str)
+
+
+@given(st.lists(st.tuples(NAMES, st.integers(0, 3)), max_size=6), st.data())
+def test_an_order_of_keys_is_none(pairs: list[tuple[str, int]], data: st.DataObject) -> None:
+    spec = dict(pairs)
+    shuffled = dict(data.draw(st.permutations(list(spec.items()))))
+    manifest = {"kind": "X", "metadata": {"name": "x"}}
+    assert not compare([{**manifest, "spec": spec}], [{**manifest, "spec": shuffled}])
+
+
+def sorted_totals(difference: Difference) -> list[Any]:
+    return sorted(difference.totals, key=lambda totals: (totals.namespace, totals.service))

@@ -1,0 +1,174 @@
+"""How differences are shown in little room, and to readers that interpret what they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.cli.diff import compare, to_markdown, to_text
+from fusioninfer_pulumi.cli.diff.spans import compressed
+
+Manifest = dict[str, Any]
+
+
+def config(name: str = "c", **data: Any) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def text(old: Manifest, new: Manifest, width: int | None = 60) -> list[str]:
+    """The lines below the title of the only object."""
+    shown = to_text(compare([old], [new]), color=False, width=width).splitlines()
+    return shown[shown.index("~ ConfigMap c") + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("a", "b", ["    data.k: a -> b"]),
+        ("1", 1, ['    data.k: "1" -> 1']),
+        ("", None, ['    data.k: "" -> null']),
+        ("<secret>", "<unknown>", ["    data.k: <secret> -> <unknown>"]),
+        ("a\x1b[31m", "b", ["    data.k: a\\u001b[31m -> b"]),
+        (
+            "x" * 100 + "old" + "y" * 100,
+            "x" * 100 + "new" + "y" * 100,
+            [
+                "    data.k:",
+                f"      - …{'x' * 16}old{'y' * 29}…",
+                f"      + …{'x' * 16}new{'y' * 29}…",
+            ],
+        ),
+        (
+            "a\nb\nc\nd\ne\nf",
+            "a\nb\nc\nd\nE\nf",
+            [
+                "    data.k:",
+                "      @@ -3,4 +3,4 @@",
+                "        c",
+                "        d",
+                "      - e",
+                "      + E",
+                "        f",
+            ],
+        ),
+        ("a\n", "a", ["    data.k:", "        only the ends of lines differ"]),
+    ],
+)
+def test_values(old: Any, new: Any, lines: list[str]) -> None:
+    assert text(config(k=old), config(k=new)) == lines
+
+
+def test_a_long_text_is_cut_in_its_middle_and_says_so() -> None:
+    old, new = ("\n".join(f"{word} {n}" for n in range(200)) for word in ("old", "new"))
+    shown = text(config(k=old), config(k=new))
+    assert len(shown) == 62
+    assert shown[-1] == "        … 341 more lines"
+
+
+def test_an_object_with_many_changes_does_not_fill_screens() -> None:
+    shown = text(config(), config(**{f"k{n}": "v" for n in range(150)}))
+    assert shown[0] == "    data.k0: + v"
+    assert shown[100:] == ["    … 50 more fields; the JSON form has all"]
+
+
+def test_lines_stay_within_the_width() -> None:
+    names = [f"service-with-a-long-name-{n * 3}" for n in range(30)]
+    old = [config(name, some_rather_long_key_of_a_config_map="x" * 500) for name in names]
+    new = [config(name, some_rather_long_key_of_a_config_map="y" * 500) for name in names]
+    difference = compare(old, new)
+    for width in (40, 80, 160):
+        shown = to_text(difference, color=False, width=width).splitlines()
+        assert max(map(len, shown)) <= width
+        assert all(line == line.rstrip() for line in shown)
+
+
+def test_colour_is_the_callers_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    difference = compare([config(k="a")], [config(k="b")])
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.setenv(name, "dumb")
+    assert "\x1b[33mConfigMap c\x1b[0m" in to_text(difference, color=True, width=80)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in to_text(difference, color=False, width=80)
+
+
+def test_markdown_shows_names_as_they_are() -> None:
+    odd: Manifest = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "<b>|*x*"},
+        "spec": {"leaderWorkerTemplate": {"size": 1}},
+    }
+    bigger = {**odd, "spec": {"leaderWorkerTemplate": {"size": 2}}}
+    shown = to_markdown(compare([odd], [bigger])).splitlines()
+    assert shown[2] == ("- nodes per replica 1 → 2: replica &lt;b&gt;\\|\\*x\\*-0 restarts")
+    assert "| &lt;b&gt;\\|\\*x\\* | 1 | &lt;b&gt;\\|\\*x\\*-0 | nodes per replica 1 → 2 |" in shown
+
+
+def test_no_value_ends_the_code_block() -> None:
+    old, new = "a\n```\nb\n````\nc", "a\n```\nB\n````\nc"
+    shown = to_markdown(compare([config(k=old)], [config(k=new)])).splitlines()
+    assert shown[shown.index("`````diff") :] == [
+        "`````diff",
+        "@@ ConfigMap c @@",
+        "  data.k:",
+        "@@ -1,5 +1,5 @@",
+        "  a",
+        "  ```",
+        "- b",
+        "+ B",
+        "  ````",
+        "  c",
+        "`````",
+        "",
+        "</details>",
+    ]
+
+
+def test_a_comment_that_would_be_too_long_says_what_is_left_out() -> None:
+    old = [config(f"c{n}", k="x" * 200, l="a") for n in range(300)]
+    new = [config(f"c{n}", k="y" * 200 + str(n), l="b") for n in range(300)]
+    shown = to_markdown(compare(old, new))
+    assert 64_000 < len(shown) <= 65_000
+    assert shown.startswith("**300 objects changed**\n\n- 300 objects updated: nothing restarts\n")
+    told = shown.count("@@ ConfigMap"), shown.count("  data.k:") + shown.count("  data.l:")
+    assert shown.endswith(
+        f"\n```\n\nLeft out here, where it does not fit: {300 - told[0]} more objects and "
+        f"{600 - told[1]} more changes of fields. `fusioninfer-pulumi diff` prints them all.\n\n"
+        "</details>\n"
+    )
+
+
+def test_many_services_do_not_crowd_out_the_fields() -> None:
+    def own(number: int, size: int) -> Manifest:
+        return {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "metadata": {"name": f"service-{number}"},
+            "spec": {"leaderWorkerTemplate": {"size": size}},
+        }
+
+    difference = compare(
+        [own(number, 1) for number in range(2_000)], [own(number, 2) for number in range(2_000)]
+    )
+    shown = to_markdown(difference)
+    assert len(shown) <= 65_000
+    assert " more lines\n\n<details>" in shown
+    assert "@@ LeaderWorkerSet service-0..service-1999 (2000 objects) @@\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([], ""),
+        (["a-0"], "a-0"),
+        (["a-0", "a-1"], "a-0, a-1"),
+        (["a-0", "a-1", "a-2"], "a-0..a-2"),
+        (["a-9", "a-10", "a-11", "b-12", "b"], "a-9..a-11, b-12, b"),
+        (["a-0", "a-01", "a-2"], "a-0, a-01, a-2"),
+        (["0", "1", "2", "-"], "0, 1, 2, -"),
+        (["a-²", "a-3"], "a-², a-3"),
+    ],
+)
+def test_runs_of_numbered_names(names: list[str], expected: str) -> None:
+    assert compressed(names) == expected
