@@ -47,9 +47,9 @@ def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Component types that clients may be sent to without an endpoint picker that pairs them.
 
     A prefill pod answers with the first token only, so with prefill and decode it is the
-    decoders (and workers).
+    decoders; not workers beside them, as one Service cannot select two types out of three.
     """
-    types = {role.component_type for role in serving(roles)}
     if is_prefill_decode(roles):
-        types.discard(ComponentType.PREFILLER)
+        return (ComponentType.DECODER,)
+    types = {role.component_type for role in serving(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))
