@@ -1,5 +1,4 @@
 """Serving containers and ports, accelerators, sums of resources, and the engine arithmetic."""
-"says."""
 
 from __future__ import annotations
 

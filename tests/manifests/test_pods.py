@@ -1,0 +1,280 @@
+"""What of a role reaches its pods, what is added, and what workers do not get."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from samples import container, nodes, pod_templates, prefill_decode, rendered, role, service
+from samples import template as pod
+
+PROBE = {"httpGet": {"path": "/ready", "port": 1}}
+FULL = container(
+    env=[{"name": "A", "value": "b"}],
+    ports=[{"containerPort": 8000, "name": "http"}],
+    volumeMounts=[{"name": "models", "mountPath": "/models"}],
+    readinessProbe=PROBE,
+    livenessProbe=PROBE,
+    startupProbe=PROBE,
+    lifecycle={"preStop": {"exec": {"command": ["true"]}}},
+    securityContext={"runAsUser": 1000},
+)
+SIDE = container("side", image="side:1", args=["x"], readinessProbe=PROBE,
+                 ports=[{"containerPort": 9}])  # fmt: skip
+POD: dict[str, Any] = {
+    "initContainers": [container("fetch", image="fetch:1"), {**SIDE, "restartPolicy": "Always",
+                                                              "name": "log"}],
+    "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
+    "resourceClaims": [{"name": "net", "resourceClaimTemplateName": "net"}],
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "serviceAccountName": "models",
+    "hostIPC": True,
+}  # fmt: skip
+METADATA = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
+
+
+def body(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The leaderWorkerTemplate of the only set of a manifest."""
+    (only,) = (each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet")
+    found: dict[str, Any] = only["spec"]["leaderWorkerTemplate"]
+    return found
+
+
+def loose(**fields: Any) -> dict[str, Any]:
+    """A service without a gang, so that nothing but its roles shapes its pods."""
+    return service(role(**fields), schedulingStrategy={"gangPolicy": {"mode": "Off"}})
+
+
+def test_everything_of_a_pod_template_reaches_a_single_pod() -> None:
+    template = pod(FULL, SIDE, metadata=METADATA, **POD)
+    built = body(loose(template=template))["workerTemplate"]
+    assert built["spec"] == template["spec"]
+    assert built["metadata"]["annotations"] == METADATA["annotations"]
+    assert built["metadata"]["labels"].items() >= METADATA["labels"].items()
+
+
+def test_leader_and_workers_get_everything_but_what_only_the_leader_serves_with() -> None:
+    template = pod(FULL, SIDE, metadata=METADATA, **POD)
+    built = body(loose(template=template, multinode=nodes(2, launcher="none")))
+    given = copy.deepcopy(template["spec"])
+    assert built["leaderTemplate"]["spec"] == given
+    for key in ("ports", "readinessProbe", "livenessProbe", "startupProbe", "lifecycle"):
+        del given["containers"][0][key]
+    # The sidecar serves on every pod: its probe and port stay.
+    assert built["workerTemplate"]["spec"] == given
+    assert built["workerTemplate"]["metadata"] == built["leaderTemplate"]["metadata"]
+
+
+def test_the_input_is_not_changed_by_building() -> None:
+    manifest = prefill_decode(
+        {"template": pod(FULL, SIDE, metadata=METADATA, **POD), "multinode": nodes(2)}, {}
+    )
+    before = copy.deepcopy(manifest)
+    assert rendered(manifest) == rendered(manifest)
+    assert manifest == before
+
+
+def test_ray_wraps_the_leader_and_the_workers_join() -> None:
+    built = body(loose(template=pod(container(gpus=None)), multinode=nodes(2)))
+    leader, worker = (
+        built[key]["spec"]["containers"][0] for key in ("leaderTemplate", "workerTemplate")
+    )
+    assert leader["command"] == worker["command"] == ["/bin/sh", "-c"]
+    assert leader["args"] == [
+        "ray start --head --port=6379 && exec vllm serve m --distributed-executor-backend ray"
+    ]
+    assert worker["args"] == ["ray start --address=$LWS_LEADER_ADDRESS:6379 --block"]
+    assert leader["ports"] == [{"name": "ray-head", "containerPort": 6379}]
+    assert list(leader)[:4] == ["name", "image", "command", "args"]
+
+
+def test_a_port_of_ray_that_is_there_is_not_added_again() -> None:
+    ports = [{"containerPort": 8000}, {"containerPort": 6379, "name": "mine"}]
+    built = body(loose(template=pod(container(ports=ports)), multinode=nodes(2)))
+    assert built["leaderTemplate"]["spec"]["containers"][0]["ports"] == ports
+
+
+def test_only_ray_has_a_port_of_its_own() -> None:
+    vllm = container(image="vllm/vllm-openai:v0.12.0", args=["--model", "m", "-tp", "2"])
+    wide = loose(template=pod(vllm), multinode=nodes(2, launcher="multiprocessing"))
+    leader = body(wide)["leaderTemplate"]["spec"]["containers"][0]
+    assert "ports" not in leader
+    assert "ray" not in str(leader)
+
+
+def test_workers_that_are_recreated_early_wait_for_the_head() -> None:
+    early = loose(multinode=nodes(2), restartPolicy="RecreateGroupOnPodRestart")
+    script = body(early)["workerTemplate"]["spec"]["containers"][0]["args"][0]
+    assert "until ray health-check --address=$LWS_LEADER_ADDRESS:6379" in script
+    after = loose(multinode=nodes(2), restartPolicy="RecreateGroupAfterStart")
+    assert "until" not in body(after)["workerTemplate"]["spec"]["containers"][0]["args"][0]
+
+
+def test_separate_templates_are_used_as_they_are() -> None:
+    leader = pod(container(command=["lead"], args=["1"], readinessProbe=PROBE), hostname="lead")
+    worker = pod(container(command=["join"], args=["2"], readinessProbe=PROBE), hostname="join")
+    wide = role(template=None, multinode=nodes(2), leaderTemplate=leader, workerTemplate=worker)
+    built = body(service(wide, schedulingStrategy={"gangPolicy": {"mode": "Off"}}))
+    assert built["leaderTemplate"]["spec"] == leader["spec"]
+    del worker["spec"]["containers"][0]["readinessProbe"]
+    assert built["workerTemplate"]["spec"] == worker["spec"]
+
+
+@pytest.mark.parametrize(
+    ("serving", "probed"),
+    [
+        (container(), True),
+        (container(image="lmsysorg/sglang:v0.5.3"), True),
+        (container(image="own:1", command=["/app/serve"]), False),
+        (container(readinessProbe=PROBE), False),
+        (container(readinessProbe=None), False),
+    ],
+)
+def test_a_known_engine_gets_a_probe_unless_the_user_said_otherwise(
+    serving: dict[str, Any], probed: bool
+) -> None:
+    built = body(service(role(template=pod(serving))))["workerTemplate"]["spec"]["containers"][0]
+    if probed:
+        assert built["readinessProbe"]["httpGet"]["path"] == "/health"
+        del built["readinessProbe"]
+    assert built == serving
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"multinode": nodes(1)}, None),
+        ({"multinode": nodes(2)}, "RecreateGroupAfterStart"),
+        ({"multinode": nodes(2), "restartPolicy": "None"}, "None"),
+        ({"restartPolicy": "RecreateGroupOnPodRestart"}, "RecreateGroupOnPodRestart"),
+    ],
+)
+def test_groups_restart_by_a_policy_that_ends(fields: dict[str, Any], expected: str | None) -> None:
+    assert body(loose(**fields)).get("restartPolicy") == expected
+
+
+def test_settings_of_the_set_are_passed_on() -> None:
+    manifest = loose(
+        multinode=nodes(5),
+        startupPolicy="LeaderReady",
+        networkConfig={"subdomainPolicy": "UniquePerReplica"},
+        subGroupPolicy={"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"},
+    )
+    spec = rendered(manifest)[0]["spec"]
+    built = spec.pop("leaderWorkerTemplate")
+    assert spec == {
+        "replicas": 1,
+        "startupPolicy": "LeaderReady",
+        "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
+    }
+    assert built["size"] == 5
+    assert built["subGroupPolicy"] == {"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"}
+
+
+def test_the_metadata_of_the_service_is_on_its_objects_and_not_on_its_pods() -> None:
+    own = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
+    manifest = prefill_decode(metadata={**own, "namespace": "models"})
+    for each in rendered(manifest):
+        metadata = each["metadata"]
+        assert metadata["namespace"] == "models"
+        assert metadata["annotations"] == {"note": "b"}
+        assert metadata["labels"]["team"] == "a"
+        assert metadata["labels"]["fusioninfer.io/service"] == "svc"
+    for template in pod_templates(manifest):
+        assert "team" not in template["metadata"]["labels"]
+        assert "note" not in template["metadata"]["annotations"]
+
+
+def test_a_gang_pod_names_its_group_and_its_task() -> None:
+    templates = pod_templates(prefill_decode({"multinode": nodes(2)}, {}))
+    assert [each["metadata"]["annotations"] for each in templates] == [
+        {"scheduling.k8s.io/group-name": "svc", "volcano.sh/task-spec": task}
+        for task in ("prefill-0", "prefill-0", "decode-0", "decode-1")
+    ]
+
+
+def revisions(manifest: dict[str, Any]) -> dict[str, str]:
+    """Revision of every set, which is also that of its templates."""
+    found = {}
+    for each in rendered(manifest):
+        if each["kind"] == "LeaderWorkerSet":
+            labels = [each["metadata"]["labels"]]
+            inner = each["spec"]["leaderWorkerTemplate"]
+            labels += [
+                inner[key]["metadata"]["labels"]
+                for key in ("leaderTemplate", "workerTemplate")
+                if key in inner
+            ]
+            (found[each["metadata"]["name"]],) = {
+                held["fusioninfer.io/revision"] for held in labels
+            }
+    return found
+
+
+def test_the_revision_is_the_same_on_every_machine_and_in_every_release() -> None:
+    # Another value restarts every pod of every user who upgrades: say so in the change log.
+    assert revisions(service()) == {"svc-inference-0": "8ae34105ed"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        service(role(replicas=3)),
+        service(metadata={"labels": {"team": "a"}, "annotations": {"note": "b"}}),
+        service(metadata={"namespace": "elsewhere"}),
+        service(role(), role("other")),
+        service(role(multinode=nodes(1))),
+        service(role(restartPolicy="None")),
+        service(role(networkConfig={"subdomainPolicy": "Shared"})),
+        service(schedulingStrategy={"gangPolicy": {"mode": "Off"}}),
+    ],
+)
+def test_what_changes_no_pod_changes_no_revision(other: dict[str, Any]) -> None:
+    assert revisions(other)["svc-inference-0"] == revisions(service())["svc-inference-0"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        service(role(template=pod(container(image="vllm/vllm-openai:v0.11.1")))),
+        service(role(template=pod(container(args=["--model", "other"])))),
+        service(role(template=pod(container(env=[{"name": "A", "value": "b"}])))),
+        service(role(template=pod(metadata={"labels": {"team": "a"}}))),
+        service(role(template=pod(metadata={"annotations": {"note": "a"}}))),
+        service(role(template=pod(volumes=[{"name": "a", "emptyDir": {}}]))),
+        service(role(port=9000)),
+        service(role(component_type="decoder")),
+        service(schedulingStrategy={"priorityClassName": "high"}),
+        service(schedulingStrategy={"schedulerName": "volcano"}),
+        service(role(multinode=nodes(2))),
+        service(role(), role("other", multinode=nodes(2))),
+    ],
+)
+def test_what_changes_the_pods_changes_the_revision(other: dict[str, Any]) -> None:
+    assert revisions(other)["svc-inference-0"] != revisions(service())["svc-inference-0"]
+
+
+def test_a_change_of_one_role_leaves_the_revision_of_the_others() -> None:
+    before = revisions(prefill_decode())
+    after = revisions(prefill_decode({}, {"template": pod(container(image="other:1"))}))
+    assert [name for name in before if before[name] != after[name]] == [
+        "svc-decode-0",
+        "svc-decode-1",
+    ]
+
+
+def test_a_changed_worker_template_changes_the_revision() -> None:
+    def wide(image: str) -> dict[str, Any]:
+        return service(
+            role(
+                template=None,
+                multinode=nodes(2),
+                leaderTemplate=pod(),
+                workerTemplate=pod(container(image=image)),
+            )
+        )
+
+    assert revisions(wide("a:1")) != revisions(wide("b:1"))

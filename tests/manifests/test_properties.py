@@ -1,0 +1,285 @@
+"""Properties of all valid services: what goes in comes out, and the numbers agree."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from strategies import is_gang, services, shuffled
+
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.names import leader_worker_set_limit
+from fusioninfer_pulumi.plan import ServicePlan, plan_service
+from fusioninfer_pulumi.plan.gang import gang_form
+from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.spec.yaml_text import documents
+
+Manifest = dict[str, Any]
+PREFIX = "fusioninfer.io/"
+GROUP = "scheduling.k8s.io/group-name"
+TASK = "volcano.sh/task-spec"
+LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
+
+
+def built(manifest: Manifest) -> tuple[ServicePlan, list[Manifest]]:
+    (args,) = load(manifest)
+    plan = plan_service(args)
+    return plan, list(render(plan))
+
+
+def of_kind(objects: list[Manifest], kind: str) -> list[Manifest]:
+    return [each for each in objects if each["kind"] == kind]
+
+
+def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
+    """The pods that LeaderWorkerSet makes: name, whether it leads, and its template."""
+    for each in of_kind(objects, "LeaderWorkerSet"):
+        body = each["spec"]["leaderWorkerTemplate"]
+        name = each["metadata"]["name"]
+        for group in range(each["spec"]["replicas"]):
+            leader = copy.deepcopy(body.get("leaderTemplate", body["workerTemplate"]))
+            workers = [copy.deepcopy(body["workerTemplate"]) for _ in range(body["size"] - 1)]
+            for index, pod in enumerate((leader, *workers)):
+                key = "leaderworkerset.sigs.k8s.io/worker-index"
+                pod["metadata"]["labels"][key] = str(index)
+                suffix = f"-{index}" if index else ""
+                yield f"{name}-{group}{suffix}", index == 0, pod
+
+
+def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
+    for role in manifest["spec"]["roles"]:
+        yield role, role.get("replicas", 1), role.get("multinode", {}).get("nodeCount", 1)
+
+
+@given(services())
+@settings(max_examples=40)
+def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
+    plan, objects = built(manifest)
+    total = sum(replicas * nodes for _, replicas, nodes in roles(manifest))
+    made = list(pods(objects))
+    assert plan.total_pods == len(made) == total
+    sets = of_kind(objects, "LeaderWorkerSet")
+    assert len(sets) == sum(replicas for _, replicas, _ in roles(manifest))
+    assert len(of_kind(objects, "Service")) == 1
+    groups = of_kind(objects, "PodGroup")
+    assert [each["kind"] for each in objects] == [
+        *("PodGroup" for _ in groups), *("LeaderWorkerSet" for _ in sets), "Service",
+    ]  # fmt: skip
+    assert len(groups) == (is_gang(manifest) and total > 0)
+    event(f"gang: {gang_form(plan.gang).value}")
+    asked = [pod["spec"] for _, _, pod in made]
+    accelerators = sum(_devices(spec) for spec in asked)
+    assert plan.total_accelerators == accelerators
+    if not groups:
+        return
+    spec = groups[0]["spec"]
+    assert spec["minMember"] > 0
+    tasks = Counter(pod["metadata"]["annotations"][TASK] for _, _, pod in made)
+    assert {pod["metadata"]["annotations"][GROUP] for _, _, pod in made} == {
+        groups[0]["metadata"]["name"]
+    }
+    assert len({spec.get("schedulerName") for spec in asked}) == 1
+    assert asked[0]["schedulerName"] == "volcano"
+    if "minTaskMember" in spec:
+        assert "subGroupPolicy" not in spec
+        assert spec["minTaskMember"] == tasks
+        assert spec["minMember"] == sum(tasks.values())
+    else:
+        needed = 0
+        for policy in spec["subGroupPolicy"]:
+            found = _subgroups(policy, made)
+            assert set(found.values()) == {policy["subGroupSize"]}
+            assert 0 <= policy["minSubGroups"] <= len(found)
+            needed += policy["minSubGroups"] * policy["subGroupSize"]
+        assert sum(len(_subgroups(p, made)) * p["subGroupSize"] for p in spec["subGroupPolicy"]
+                   ) == total  # fmt: skip
+        assert spec["minMember"] == needed
+    minimum = spec.get("minResources", {})
+    assert plan.gang is not None
+    assert plan.gang.min_accelerators <= accelerators
+    assert ("minResources" in spec) == bool(
+        manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {}).get("minResources")
+    )
+    if minimum:
+        counted = sum(int(amount) for name, amount in minimum.items() if "/" in name)
+        assert counted == plan.gang.min_accelerators
+
+
+def _devices(spec: Manifest) -> int:
+    limits = (each.get("resources", {}).get("limits", {}) for each in spec["containers"])
+    return sum(int(amount) for held in limits for name, amount in held.items() if "/" in name)
+
+
+def _subgroups(policy: Manifest, made: list[tuple[str, bool, Manifest]]) -> Counter[str]:
+    """Pods by subgroup, as Volcano's labelSelector and matchLabelKeys put them together."""
+    wanted = policy["labelSelector"]["matchLabels"].items()
+    (key,) = policy["matchLabelKeys"]
+    labels = (pod["metadata"]["labels"] for _, _, pod in made)
+    return Counter(held[key] for held in labels if held.items() >= wanted)
+
+
+@given(services())
+@settings(max_examples=25)
+def test_names_are_unique_and_fit_what_is_derived_from_them(manifest: Manifest) -> None:
+    _, objects = built(manifest)
+    names = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    assert len(set(names)) == len(names)
+    pod_names = [name for name, _, _ in pods(objects)]
+    assert len(set(pod_names)) == len(pod_names)
+    assert all(len(name) <= 63 for name in pod_names)
+    for each in of_kind(objects, "LeaderWorkerSet"):
+        limit = leader_worker_set_limit(each["spec"]["leaderWorkerTemplate"]["size"])
+        assert len(each["metadata"]["name"]) <= limit
+    namespace = manifest["metadata"].get("namespace", "default")
+    assert {each["metadata"]["namespace"] for each in objects} == {namespace}
+
+
+@given(services())
+@settings(max_examples=40)
+def test_what_goes_in_comes_out(manifest: Manifest) -> None:
+    _, objects = built(manifest)
+    own = manifest["metadata"]
+    for each in objects:
+        assert each["metadata"]["labels"].items() >= own.get("labels", {}).items()
+        assert each["metadata"].get("annotations", {}) == own.get("annotations", {})
+    for role, replicas, nodes in roles(manifest):
+        name = f"{own['name']}-{role['name']}-"
+        mine = [
+            (leads, pod)
+            for pod_name, leads, pod in pods(objects)
+            if pod_name.startswith(name)
+            and pod["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
+        ]
+        assert len(mine) == replicas * nodes
+        for leads, pod in mine:
+            separate = role.get("leaderTemplate" if leads else "workerTemplate")
+            _kept(separate or role["template"], pod, leads=leads, wide=nodes > 1)
+
+
+def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool) -> None:
+    metadata = given_.get("metadata", {})
+    assert pod["metadata"]["labels"].items() >= metadata.get("labels", {}).items()
+    wanted = metadata.get("annotations", {}).items()
+    assert pod["metadata"].get("annotations", {}).items() >= wanted
+    spec = {key: value for key, value in pod["spec"].items() if key != "containers"}
+    assert spec.items() >= {k: v for k, v in given_["spec"].items() if k != "containers"}.items()
+    added = set(spec) - set(given_["spec"])
+    assert added <= {"schedulerName", "priorityClassName"}
+    # Every container, in its place; the serving one is the only one that may differ.
+    serving = 0
+    assert len(pod["spec"]["containers"]) == len(given_["spec"]["containers"])
+    for before, after in zip(given_["spec"]["containers"], pod["spec"]["containers"], strict=True):
+        if before["name"].startswith("side-"):
+            assert before == after
+            continue
+        serving += 1
+        launched = ("command", "args") if wide else ()
+        lost = LEADER_ONLY if wide and not leads else ()
+        kept = {k: v for k, v in before.items() if k not in (*launched, *lost)}
+        if wide and leads and "ports" in kept:
+            ports = kept.pop("ports")
+            assert [port for port in after["ports"] if port in ports] == ports
+        assert after.items() >= kept.items()
+        assert set(after) - set(before) <= {"readinessProbe", "ports", *launched}
+        assert not set(lost) & set(after)
+    assert serving == 1
+
+
+@given(services())
+@settings(max_examples=25)
+def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Manifest) -> None:
+    plan, objects = built(manifest)
+    (entry,) = of_kind(objects, "Service")
+    types = {role["componentType"] for role, _, _ in roles(manifest)}
+    paired = {"prefiller", "decoder"} <= types
+    for name, leads, pod in pods(objects):
+        labels = pod["metadata"]["labels"]
+        decodes = labels[f"{PREFIX}component-type"] == "decoder"
+        reached = labels.items() >= entry["spec"]["selector"].items()
+        assert reached == (leads and (decodes or not paired)), name
+    # Neither another service's pods nor pods that are no LeaderWorkerSet's.
+    assert entry["spec"]["selector"][f"{PREFIX}service"] == plan.service
+    assert entry["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+
+
+@given(services())
+@settings(max_examples=20)
+def test_the_objects_depend_on_nothing_but_what_the_manifest_says(manifest: Manifest) -> None:
+    before = copy.deepcopy(manifest)
+    _, objects = built(manifest)
+    assert manifest == before
+    assert built(manifest)[1] == objects
+    _, other = built(shuffled(manifest))
+    assert other == objects
+    assert [json.dumps(each, sort_keys=True) for each in other] == [
+        json.dumps(each, sort_keys=True) for each in objects
+    ]
+
+
+@given(services())
+@settings(max_examples=20)
+def test_the_objects_survive_json_and_yaml(manifest: Manifest) -> None:
+    _, objects = built(manifest)
+    assert json.loads(json.dumps(objects, allow_nan=False)) == objects
+    text = yaml.safe_dump_all(objects, allow_unicode=True)
+    assert list(yaml.safe_load_all(text)) == objects
+    assert list(documents(text)) == objects
+
+
+def revisions(objects: list[Manifest]) -> dict[str, str]:
+    return {
+        each["metadata"]["name"]: each["metadata"]["labels"][f"{PREFIX}revision"]
+        for each in of_kind(objects, "LeaderWorkerSet")
+    }
+
+
+@given(services(), st.integers(1, 3))
+@settings(max_examples=20)
+def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -> None:
+    _, before = built(manifest)
+    larger = copy.deepcopy(manifest)
+    role = larger["spec"]["roles"][0]
+    role["replicas"] = role.get("replicas", 1) + more
+    larger["metadata"]["labels"] = {"relabelled": "yes"}
+    larger["metadata"]["annotations"] = {"noted": "yes"}
+    _, after = built(larger)
+    old, new = revisions(before), revisions(after)
+    assert new.items() >= old.items()
+    assert len(new) == len(old) + more
+    sets = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
+    for each in of_kind(before, "LeaderWorkerSet"):
+        assert sets[each["metadata"]["name"]]["spec"] == each["spec"]
+    policy = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
+    if role["name"] in policy.get("minRoleReplicas", {}) and of_kind(before, "PodGroup"):
+        (one,), (other,) = of_kind(before, "PodGroup"), of_kind(after, "PodGroup")
+        if role["replicas"] > more:
+            assert one["spec"] == other["spec"]
+
+
+@given(services(), st.sampled_from(("label", "annotation", "image", "env", "volume", "init")))
+@settings(max_examples=25)
+def test_every_change_of_a_pod_template_is_another_revision(manifest: Manifest, what: str) -> None:
+    changed = copy.deepcopy(manifest)
+    role = changed["spec"]["roles"][-1]
+    template = role.get("template") or role["workerTemplate"]
+    spec = template["spec"]
+    if what in ("label", "annotation"):
+        template.setdefault("metadata", {}).setdefault(f"{what}s", {})["changed"] = "yes"
+    elif what == "image":
+        spec["containers"][0]["image"] += "-changed"
+    elif what == "env":
+        spec["containers"][-1]["env"] = [{"name": "CHANGED", "value": "yes"}]
+    elif what == "volume":
+        spec.setdefault("volumes", []).append({"name": "changed", "emptyDir": {}})
+    else:
+        spec.setdefault("initContainers", []).append({"name": "changed", "image": "a:1"})
+    old, new = revisions(built(manifest)[1]), revisions(built(changed)[1])
+    mine = f"{manifest['metadata']['name']}-{role['name']}-"
+    for name, revision in old.items():
+        assert (new[name] != revision) == (name.rpartition("-")[0] + "-" == mine)

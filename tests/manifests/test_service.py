@@ -1,0 +1,50 @@
+"""The Service in front of a service without a router."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import container, nodes, prefill_decode, rendered, role, service, template
+
+TYPE = "fusioninfer.io/component-type"
+ONLY_LEADERS = {
+    "fusioninfer.io/service": "svc",
+    "leaderworkerset.sigs.k8s.io/worker-index": "0",
+}
+
+
+def spec(manifest: dict[str, Any]) -> dict[str, Any]:
+    (entry,) = (each for each in rendered(manifest) if each["kind"] == "Service")
+    found: dict[str, Any] = entry["spec"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("manifest", "selected"),
+    [
+        (service(), {TYPE: "worker"}),
+        (service(role(multinode=nodes(4))), {TYPE: "worker"}),
+        (service(role("a"), role("b")), {TYPE: "worker"}),
+        (service(role("a", "decoder")), {TYPE: "decoder"}),
+        (service(role("a", "prefiller")), {TYPE: "prefiller"}),
+        (service(role("a"), role("b", "decoder")), {}),
+        (prefill_decode(), {TYPE: "decoder"}),
+        (prefill_decode({"replicas": 0}), {TYPE: "decoder"}),
+        (
+            service(role("a"), role("b", "prefiller"), role("c", "decoder")),
+            {TYPE: "decoder"},
+        ),
+    ],
+)
+def test_it_selects_the_leaders_that_answer_clients(
+    manifest: dict[str, Any], selected: dict[str, str]
+) -> None:
+    assert spec(manifest)["selector"] == {**ONLY_LEADERS, **selected}
+
+
+def test_its_port_is_that_of_the_roles_that_answer() -> None:
+    decoders = template(container(args=["--model", "m", "--port", "9000"]))
+    built = spec(prefill_decode({"port": 7000}, {"template": decoders}))
+    assert built["ports"] == [{"name": "http", "port": 9000, "targetPort": 9000, "protocol": "TCP"}]
+    assert built["type"] == "ClusterIP"

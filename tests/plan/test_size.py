@@ -1,0 +1,51 @@
+"""Services of absurd but legal size are planned and built in time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from samples import container, nodes, plan_of, prefill_decode, role, service, template
+
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan import plan_services
+from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.spec import load
+
+
+def built(manifest: dict[str, Any]) -> tuple[int, float]:
+    start = time.perf_counter()
+    (plan,) = plan_services(load(manifest))
+    objects = render(plan)
+    capacity_for_gpus(plan, [0, 100, 10**6])
+    return len(objects), time.perf_counter() - start
+
+
+def test_a_thousand_replicas_take_well_under_a_second() -> None:
+    wide = role(replicas=1_000, multinode=nodes(4), template=template(container(gpus=8)))
+    count, seconds = built(service(wide))
+    assert count == 1_002
+    assert seconds < 3  # a hundredth of that on an idle machine
+
+
+def test_ten_thousand_replicas_of_two_roles_take_seconds() -> None:
+    count, seconds = built(prefill_decode({"replicas": 10_000}, {"replicas": 10_000}))
+    assert count == 20_002
+    assert seconds < 20
+
+
+def test_the_largest_replicas_are_planned_without_a_list_of_their_pods() -> None:
+    start = time.perf_counter()
+    plan = plan_of(service(role(replicas=10_000, multinode=nodes(10_000))))
+    assert plan.total_pods == 10**8
+    assert plan.gang is not None
+    assert plan.gang.min_member == 10**8
+    assert time.perf_counter() - start < 10
+
+
+def test_a_hundred_services_are_checked_for_collisions_in_time() -> None:
+    services = [load(service(role(replicas=100), name=f"s{index}"))[0] for index in range(100)]
+    start = time.perf_counter()
+    plans = plan_services(services)
+    assert time.perf_counter() - start < 10
+    assert not any(plan.findings for plan in plans)
