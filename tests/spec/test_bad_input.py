@@ -8,18 +8,13 @@ import pytest
 from samples import container, nodes, prefill_decode, problems, role, service, template
 
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.spec import load, loads
+from fusioninfer_pulumi.spec import RoleArgs, load, loads
 
 NAME = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
 GPU = f"{SERVING}.resources.limits[nvidia.com/gpu]"
-KEYS = (
-    "componentType, container, endpointPicker, endpointPickerConfig, gateway, httproute, "
-    "leaderTemplate, multinode, name, networkConfig, networkPolicy, pool, port, referenceGrants, "
-    "replicas, restartPolicy, scorers, startupPolicy, strategy, subGroupPolicy, template, "
-    "workerTemplate"
-)
+KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fields.items()))
 ROUTER = {"name": "router", "componentType": "router"}
 
 
