@@ -76,6 +76,9 @@ class Owners:
             if first != own and (first, owner) not in reported:
                 reported.add((first, owner))
                 found.append(error(at, _text(kind, name, first[1])))
+                if kind == "PodGroup":
+                    # Two services of one name: their equal roles collide for that reason alone.
+                    return found
         return found
 
 
