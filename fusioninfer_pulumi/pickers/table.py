@@ -1,7 +1,8 @@
 """The families, in one table; every difference between two pickers is a difference between rows.
 
 Facts: `facts/endpoint-picker.md`, verified in the source of each release (the other tables name the
-files) and by loading what we write with the picker of each family. llm-d v0.4 and v0.5 need cgo and
+files) and by loading what we write with the picker of each family (those of llm-d v0.7 and v0.8 without the
+plugins that need llm-d-kv-cache). llm-d v0.4 and v0.5 need cgo and
 were not run, v0.6 was built from an unreleased commit of the inference extension, and the inference
 extension's v1.0 and v1.1 read other parameters: they are not here, and neither is v1.6, which has
 no picker with plugins.
