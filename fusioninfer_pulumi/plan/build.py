@@ -12,6 +12,7 @@ from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
+from fusioninfer_pulumi.plan.routing.build import router_plan
 from fusioninfer_pulumi.plan.topology import (
     VOLCANO,
     entry_types,
@@ -63,16 +64,27 @@ def plan_service(
     findings += scheduling_findings(
         roles, scheduling, args.annotations, scheduler, gang, gang_scheduled=gang_scheduled
     )
-    routers = [role for role in args.roles if role.component_type is ComponentType.ROUTER]
+    routers = [
+        position
+        for position, role in enumerate(args.roles)
+        if role.component_type is ComponentType.ROUTER
+    ]
+    router = None
     if not routers:
         findings += _entry_findings(args.roles, roles)
+    elif routers[0] not in leave_out:
+        router, found = router_plan(
+            service, args.namespace, routers[0], args.roles, roles, complete=not leave_out
+        )
+        findings += found
     return ServicePlan(
         service=service,
         namespace=args.namespace,
         labels=args.labels,
         annotations=args.annotations,
         roles=tuple(roles),
-        routers=tuple(routers),
+        routers=tuple(args.roles[position] for position in routers),
+        router=router,
         gang=gang,
         scheduler_name=scheduler,
         gang_scheduled=gang_scheduled,

@@ -9,6 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
 
 
@@ -167,6 +168,7 @@ class ServicePlan:
         annotations: The user's annotations of every object.
         roles: Roles that run pods, in the order of the spec.
         routers: Router roles.
+        router: The router, None without a router role or where it could not be planned.
         gang: The gang; None where pods are scheduled one by one or none exist.
         scheduler_name: Scheduler of the pods, None for the pod templates' own.
         gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
@@ -181,6 +183,7 @@ class ServicePlan:
     annotations: Mapping[str, Any]
     roles: tuple[RolePlan, ...]
     routers: tuple[RoleArgs, ...]
+    router: RouterPlan | None
     gang: GangPlan | None
     scheduler_name: str | None
     gang_scheduled: bool
