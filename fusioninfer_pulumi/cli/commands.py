@@ -11,7 +11,6 @@ from typing import Any
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.source import Source, read_source
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.manifests import workloads
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
 from fusioninfer_pulumi.plan.records import ServicePlan
@@ -110,8 +109,6 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
             if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE)
             == item.service
         ]
-    if item.routers:
-        return list(workloads(item))
     from fusioninfer_pulumi.manifests import render as render_plan  # noqa: PLC0415  # a namesake
 
     return list(render_plan(item))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.spec.container import resource_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
@@ -90,6 +91,12 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Problem]:
         for key, why in _ELSEWHERE.items():
             if key in container:
                 yield Problem((*at, "spec", "containers", index, key), why)
+    metadata = template.get("metadata")
+    own = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if isinstance(own, Mapping) and labels.APP in own:
+        yield Problem(
+            (*at, "metadata", "labels", labels.APP), "is set by fusioninfer-pulumi; remove it"
+        )
     spec = template.get("spec", {})
     if spec is None or isinstance(spec, Mapping):
         whole = {**template, "spec": _with_picker(spec or {})}
