@@ -6,18 +6,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.component import InferenceService, LeaderWorkerSet, PodGroup
+    from fusioninfer_pulumi.component import (
+        Gateway,
+        HTTPRoute,
+        InferencePool,
+        InferenceService,
+        LeaderWorkerSet,
+        PodGroup,
+    )
     from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
     from fusioninfer_pulumi.manifests.render import render
     from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
     from fusioninfer_pulumi.spec import (
         ComponentType,
+        EndpointPickerArgs,
+        FailureMode,
         GangMode,
         GangPolicyArgs,
+        GatewayArgs,
+        GatewayRefArgs,
+        HttpRouteArgs,
         InferenceServiceArgs,
         Launcher,
+        MetricsMode,
         MultinodeArgs,
         NetworkConfigArgs,
+        NetworkPolicyArgs,
+        PickerTlsArgs,
+        PoolArgs,
         RestartPolicy,
         RoleArgs,
         SchedulingStrategyArgs,
@@ -33,17 +49,29 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ComponentType",
+    "EndpointPickerArgs",
+    "FailureMode",
     "Finding",
     "GangMode",
     "GangPolicyArgs",
+    "Gateway",
+    "GatewayArgs",
+    "GatewayRefArgs",
+    "HTTPRoute",
+    "HttpRouteArgs",
+    "InferencePool",
     "InferenceService",
     "InferenceServiceArgs",
     "InvalidServiceError",
     "Launcher",
     "LeaderWorkerSet",
+    "MetricsMode",
     "MultinodeArgs",
     "NetworkConfigArgs",
+    "NetworkPolicyArgs",
+    "PickerTlsArgs",
     "PodGroup",
+    "PoolArgs",
     "RestartPolicy",
     "RoleArgs",
     "SchedulingStrategyArgs",
@@ -64,7 +92,14 @@ __all__ = [
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `spec`.
 _ROOMS = {
-    "component": ("InferenceService", "LeaderWorkerSet", "PodGroup"),
+    "component": (
+        "Gateway",
+        "HTTPRoute",
+        "InferencePool",
+        "InferenceService",
+        "LeaderWorkerSet",
+        "PodGroup",
+    ),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "manifests": ("render",),
     "plan": ("ServicePlan", "plan_service", "plan_services"),

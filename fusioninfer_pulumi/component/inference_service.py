@@ -8,15 +8,24 @@ from typing import Any, cast
 import pulumi
 
 from fusioninfer_pulumi import findings
+from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
-from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
+from fusioninfer_pulumi.component.resources import (
+    Gateway,
+    HTTPRoute,
+    InferencePool,
+    KubernetesObject,
+    LeaderWorkerSet,
+    PodGroup,
+)
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
 from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.entry import endpoint
+from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.spec.document import examine_mapping
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -28,7 +37,8 @@ class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
     Creates a Volcano PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
-    each role, and a Service in front of the pods that answer clients.
+    each role, and what leads requests to the pods that answer them: a Service, or with a router
+    role an endpoint picker, an InferencePool, an HTTPRoute and, if asked for, a Gateway.
     """
 
     name: pulumi.Output[str]
@@ -38,7 +48,8 @@ class InferenceService(pulumi.ComponentResource):
     """Namespace of its objects."""
 
     endpoint: pulumi.Output[str]
-    """URL at which clients inside the cluster reach the model."""
+    """URL at which clients reach the model: with a router that of the route's host names and the
+    Gateway's listeners, empty while no address is known; else that of the Service."""
 
     status: pulumi.Output[ServiceStatus]
     """Conditions and components, as of the last update or refresh."""
@@ -53,7 +64,16 @@ class InferenceService(pulumi.ComponentResource):
     """The gang's PodGroup, None without a gang."""
 
     service: KubernetesObject | None
-    """The Service in front of the serving pods."""
+    """The Service in front of the serving pods, None with a router."""
+
+    inference_pool: InferencePool | None
+    """The pods that the endpoint picker chooses from, None without a router."""
+
+    http_route: HTTPRoute | None
+    """The route to the pool, None where none is asked for."""
+
+    gateway: Gateway | None
+    """The Gateway that belongs to the service, None where the route attaches to others."""
 
     def __init__(
         self,
@@ -85,8 +105,7 @@ class InferenceService(pulumi.ComponentResource):
         self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
-        host, namespace, port = endpoint(self.plan)
-        self.endpoint = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+        self.endpoint = self._endpoint()
         self.status = self._status()
         self.register_outputs(
             {
@@ -109,33 +128,42 @@ class InferenceService(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None,
     ) -> None:
         self.leader_worker_sets, self.pod_group, self.service = {}, None, None
+        self.inference_pool, self.http_route, self.gateway = None, None, None
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         given = pulumi.ResourceOptions(
             parent=self,
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
+        children = Children(name, self.plan, given)
         for manifest in manifests:
-            kind, kubernetes_name = manifest["kind"], manifest["metadata"]["name"]
-            logical = name + kubernetes_name[len(self.plan.service) :]
-            if kind == "PodGroup":
-                self.pod_group = PodGroup(logical, manifest, given)
-            elif kind == "LeaderWorkerSet":
-                self.leader_worker_sets[kubernetes_name] = LeaderWorkerSet(
-                    logical, manifest, self._set_options(given)
-                )
-            else:
-                self.service = KubernetesObject(logical, manifest, given)
+            made = children.add(manifest)
+            if isinstance(made, LeaderWorkerSet):
+                self.leader_worker_sets[manifest["metadata"]["name"]] = made
+            elif isinstance(made, PodGroup):
+                self.pod_group = made
+            elif isinstance(made, InferencePool):
+                self.inference_pool = made
+            elif isinstance(made, HTTPRoute):
+                self.http_route = made
+            elif isinstance(made, Gateway):
+                self.gateway = made
+            elif manifest["kind"] == "Service" and self.plan.router is None:
+                self.service = made
 
-    def _set_options(self, given: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-        own = pulumi.ResourceOptions(
-            # The scheduler ignores pods whose PodGroup does not exist yet.
-            depends_on=[self.pod_group] if self.pod_group is not None else None,
-            replace_on_changes=LeaderWorkerSet.IMMUTABLE,
-            # Names are fixed: the old object has to go before the new one comes.
-            delete_before_replace=True,
-        )
-        return pulumi.ResourceOptions.merge(given, own)
+    def _endpoint(self) -> pulumi.Output[str]:
+        router = self.plan.router
+        if router is None:
+            host, namespace, port = endpoint(self.plan)
+            return pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+        found = router_endpoint(router, self.plan.namespace)
+        if found is None:
+            return pulumi.Output.from_input("")
+        if found.host is not None:
+            return pulumi.Output.from_input(found.host).apply(found.url)
+        if self.gateway is None:
+            return pulumi.Output.from_input("")
+        return self.gateway.status.apply(found.url_of_gateway)
 
     def _status(self) -> pulumi.Output[ServiceStatus]:
         plan = self.plan

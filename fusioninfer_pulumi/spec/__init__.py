@@ -17,17 +17,37 @@ from fusioninfer_pulumi.spec.role import (
     SubGroupPolicyArgs,
     SubGroupPolicyType,
 )
+from fusioninfer_pulumi.spec.router import (
+    EndpointPickerArgs,
+    FailureMode,
+    GatewayArgs,
+    GatewayRefArgs,
+    HttpRouteArgs,
+    MetricsMode,
+    NetworkPolicyArgs,
+    PickerTlsArgs,
+    PoolArgs,
+)
 from fusioninfer_pulumi.spec.scheduling import GangMode, GangPolicyArgs, SchedulingStrategyArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 __all__ = [
     "ComponentType",
+    "EndpointPickerArgs",
+    "FailureMode",
     "GangMode",
     "GangPolicyArgs",
+    "GatewayArgs",
+    "GatewayRefArgs",
+    "HttpRouteArgs",
     "InferenceServiceArgs",
     "Launcher",
+    "MetricsMode",
     "MultinodeArgs",
     "NetworkConfigArgs",
+    "NetworkPolicyArgs",
+    "PickerTlsArgs",
+    "PoolArgs",
     "RestartPolicy",
     "RoleArgs",
     "SchedulingStrategyArgs",

@@ -28,10 +28,15 @@ class Endpoint:
     host: Any | None
     port: int | None
 
-    @property
-    def suffix(self) -> str:
-        """The port as it stands behind the host in a URL."""
-        return "" if self.port is None else f":{self.port}"
+    def url(self, host: str) -> str:
+        """The URL with a host name or address, as it is known by then."""
+        literal = f"[{host}]" if ":" in host else host
+        return f"{self.scheme}://{literal}" + ("" if self.port is None else f":{self.port}")
+
+    def url_of_gateway(self, status: Mapping[str, Any] | None) -> str:
+        """The URL with the first address of a live Gateway, empty while it has none."""
+        addresses = (status or {}).get("addresses") or ()
+        return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
 def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
