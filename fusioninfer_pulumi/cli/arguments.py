@@ -28,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
 
     plan = _command(commands, "plan", "show topology, gang, capacity and findings")
     plan.add_argument("source", metavar="SOURCE", help=_SOURCE)
-    plan.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    plan.add_argument(
+        "--output", choices=("text", "json", "mermaid"), default="text", help="default: text"
+    )
     room = plan.add_mutually_exclusive_group()
     room.add_argument(
         "--gpus",
@@ -50,7 +52,12 @@ def parser() -> argparse.ArgumentParser:
 
     diff = _command(commands, "diff", "show what changes between two sources, and what restarts")
     diff.add_argument("old", metavar="OLD", help=f"{_SOURCE}, or a file of rendered objects")
-    diff.add_argument("new", metavar="NEW", help="the same, as it will be")
+    diff.add_argument("new", metavar="NEW", nargs="?", help="the same, as it will be")
+    diff.add_argument(
+        "--base",
+        metavar="REF",
+        help="compare the only source in this git revision with the working tree",
+    )
     diff.add_argument(
         "--output", choices=("text", "markdown", "json"), default="text", help="default: text"
     )
