@@ -38,7 +38,13 @@ class Finding:
 
     def __str__(self) -> str:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
-        return f"{kind}{self.path}: {self.message}" if self.path else f"{kind}{self.message}"
+        text = f"{kind}{self.path}: {self.message}" if self.path else f"{kind}{self.message}"
+        if text.isprintable():
+            return text
+        # One line, whatever keys and names hold, and nothing that a terminal would obey.
+        return "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        )
 
 
 def error(path: str, message: str) -> Finding:
