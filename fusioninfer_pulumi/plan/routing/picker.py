@@ -12,6 +12,7 @@ from fusioninfer_pulumi.findings import Finding, error, errors, info, join, show
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
+from fusioninfer_pulumi.plan.credentials import credential_findings
 from fusioninfer_pulumi.plan.records import RolePlan
 from fusioninfer_pulumi.plan.routing.records import PickerPlan
 from fusioninfer_pulumi.plan.topology import is_prefill_decode
@@ -88,6 +89,7 @@ def picker_plan(
         for each in pickers.check_args(given.args or (), family)
     ]
     findings += _advice(at, args, given, family, namespace)
+    findings += credential_findings(f"{at}.endpointPicker.template", given.template or {})
     flags = PickerFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
