@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
+from fusioninfer_pulumi.component.live import live
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
@@ -167,15 +168,11 @@ class InferenceService(pulumi.ComponentResource):
 
     def _status(self) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        live = {
-            name: {"metadata": item.metadata, "status": item.status}
-            for name, item in self.leader_worker_sets.items()
-        }
-        group = None
+        objects: dict[str, KubernetesObject] = dict(self.leader_worker_sets)
         if self.pod_group is not None:
-            group = {"metadata": self.pod_group.metadata, "status": self.pod_group.status}
-        read = pulumi.Output.from_input(cast("Any", {"sets": live, "group": group}))
-        return read.apply(lambda seen: service_status(plan, seen["sets"], seen["group"]))
+            # The service's own name, which no set has.
+            objects[plan.service] = self.pod_group
+        return live(objects).apply(lambda seen: service_status(plan, seen, seen.get(plan.service)))
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
