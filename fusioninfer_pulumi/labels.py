@@ -27,6 +27,11 @@ CONFIG_CHECKSUM = f"{PREFIX}config-checksum"
 
 OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, REVISION})
 
+# `prefill` or `decode` on the leaders of a service whose picker pairs them: read by llm-d's filters
+# `prefill-filter` and `decode-filter`, which a user's own configuration may name. What we generate
+# asks for the component type instead.
+LLM_D_ROLE = "llm-d.ai/role"
+
 # The only key by which the Volcano scheduler finds a pod's PodGroup (job_info.go, getJobID).
 GROUP_NAME = "scheduling.k8s.io/group-name"
 # Names the pod's task: minTaskMember never matches without it.

@@ -71,6 +71,11 @@ def gateway(service: str) -> str:
     return f"{service}-gateway"
 
 
+def sidecar(service: str) -> str:
+    """Name of the ServiceAccount, Role and RoleBinding of the decode pods' sidecars."""
+    return f"{service}-sidecar"
+
+
 def picker_network_policy(service: str) -> str:
     """Name of the NetworkPolicy of the endpoint picker's pods."""
     return endpoint_picker(service)

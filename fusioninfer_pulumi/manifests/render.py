@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.manifests.disaggregation_access import sidecar_access
 from fusioninfer_pulumi.manifests.leader_worker_set import leader_worker_sets
 from fusioninfer_pulumi.manifests.pod_group import pod_group
 from fusioninfer_pulumi.manifests.routing import routing
@@ -35,7 +36,8 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Builds what runs the pods: the PodGroup and the LeaderWorkerSets."""
+    """Builds what runs the pods: the PodGroup, the sidecars' rights and the LeaderWorkerSets."""
     if plan.gang is not None:
         yield pod_group(plan, plan.gang)
+    yield from sidecar_access(plan)
     yield from leader_worker_sets(plan)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.pickers.family import Family, PickerFamily
 from fusioninfer_pulumi.pickers.images import family_of_sidecar
@@ -59,7 +59,8 @@ _UP_TO_0_9 = """
     connector prefiller-use-tls decoder-use-tls prefiller-tls-insecure-skip-verify
     decoder-tls-insecure-skip-verify
 """
-_UP_TO_0_8 = "inference-pool-namespace inference-pool-name"
+# `kubeconfig` is controller-runtime's, which these two bind as well.
+_UP_TO_0_8 = "inference-pool-namespace inference-pool-name kubeconfig"
 _SINCE_0_9 = """
     mooncake-bootstrap-port decode-chunk-size tracing prefill-max-retries prefill-retry-backoff
     configuration configuration-file moriio-write-mode moriio-decode-notify-port
@@ -148,24 +149,39 @@ def sidecar_family(image: Any, stated: str | None, picker: PickerFamily) -> Pick
     return known or picker
 
 
+def is_unknown(image: Any) -> bool:
+    """Tells whether an image may know flags that its family's releases do not."""
+    return is_output(image) or family_of_sidecar(image) is None
+
+
 def protocol(names: Sequence[str]) -> str | None:
     """The protocol for an engine's connectors, the outermost first; None when there is none."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
 
 
-def check_sidecar_args(args: Sequence[str], family: PickerFamily) -> Iterator[Finding]:
-    """What speaks against a user's own flags; paths are relative to them (`[0]`)."""
+def check_sidecar_args(
+    args: Sequence[str], family: PickerFamily, *, own_image: bool
+) -> Iterator[Finding]:
+    """What speaks against a user's own flags.
+
+    Args:
+        args: The flags.
+        family: The sidecar's family.
+        own_image: Whether the image may know more flags than the family's releases.
+
+    Yields:
+        Findings with paths relative to the flags (`[0]`).
+    """
     release = _RELEASES[family.family]
+    say = warning if own_image else error
     for index, argument in enumerate(args):
         name = argument.partition("=")[0].lstrip("-")
         if not argument.startswith("-"):
-            yield error(
-                f"[{index}]", f"must be a flag such as --name=value, got {shown(argument)}"
-            )
+            yield error(f"[{index}]", f"must be a flag such as --name=value, got {shown(argument)}")
         elif name in _OURS:
             yield error(f"[{index}]", f"--{name} {_OURS[name]}")
         elif name not in release.flags:
-            yield error(
+            yield say(
                 f"[{index}]",
                 f"the sidecar of {family.name} has no flag --{name} and would not start",
             )

@@ -3,6 +3,13 @@
 Knows no Kubernetes kind but the pod template, and neither Pulumi nor a plan.
 """
 
+from fusioninfer_pulumi.spec.kv_transfer import (
+    KvEventsArgs,
+    KvRole,
+    KvTransferArgs,
+    SidecarArgs,
+    SidecarConnector,
+)
 from fusioninfer_pulumi.spec.load import load, loads
 from fusioninfer_pulumi.spec.role import (
     ComponentType,
@@ -41,6 +48,9 @@ __all__ = [
     "GatewayRefArgs",
     "HttpRouteArgs",
     "InferenceServiceArgs",
+    "KvEventsArgs",
+    "KvRole",
+    "KvTransferArgs",
     "Launcher",
     "MetricsMode",
     "MultinodeArgs",
@@ -51,6 +61,8 @@ __all__ = [
     "RestartPolicy",
     "RoleArgs",
     "SchedulingStrategyArgs",
+    "SidecarArgs",
+    "SidecarConnector",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.spec.base import (
     PositiveCount,
     SpecModel,
 )
+from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.router import (
     EndpointPickerArgs,
     GatewayArgs,
@@ -152,6 +153,13 @@ class RoleArgs(SpecModel):
 
     sub_group_policy: SubGroupPolicyArgs | None = None
     """LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."""
+
+    kv_transfer: KvTransferArgs | None = None
+    """Prefillers and decoders only: how the KV cache goes from one to the other, with the
+    arguments and environment that the engine needs for it."""
+
+    kv_events: KvEventsArgs | None = None
+    """What the engine tells the endpoint picker about its KV cache; by default nothing."""
 
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
