@@ -8,7 +8,6 @@ from dataclasses import replace
 from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
 from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.credentials import role_credentials
-from fusioninfer_pulumi.plan.credentials import credential_findings
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.gang import gang_plan
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
@@ -64,7 +63,6 @@ def plan_service(
             findings += found
             findings += role_credentials(position, role)
     findings += agreement_findings(roles, pairing)
-    findings += credential_findings(args.roles, without=set(leave_out))
     scheduling = args.scheduling_strategy
     gang_scheduled = needs_gang(args.roles, scheduling)
     gang = gang_plan(service, roles, scheduling) if gang_scheduled else None
