@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi import __version__
-from fusioninfer_pulumi.plan.capacity import NodePool
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.plan.capacity import NodePool
 
 _MOST = 10**9
 _SOURCE = "a manifest file, `-` for standard input, or the folder of a Pulumi project"
@@ -86,6 +89,8 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _pools(text: str) -> tuple[NodePool, ...]:
+    from fusioninfer_pulumi.plan.capacity import NodePool  # noqa: PLC0415  # start-up time
+
     pools = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,6})x([0-9]{1,4})", part)
