@@ -156,9 +156,11 @@ def _leader_container(role: RolePlan) -> Manifest:
             container, role.wiring, host_network=spec.get("hostNetwork") is True
         )
     if role.launcher is Launcher.RAY:
-        ports = list(given.get("ports") or ())
+        ports = list(container.get("ports") or ())
         if all(port.get("containerPort") != RAY_PORT for port in ports):
-            ports.append({"name": "ray-head", "containerPort": RAY_PORT})
+            taken = any(port.get("name") == "ray-head" for port in ports)
+            name = {} if taken else {"name": "ray-head"}
+            ports.append({**name, "containerPort": RAY_PORT})
         container["ports"] = ports
     path = table.health_path(role.serving.command.engine)
     if path is not None and "readinessProbe" not in given:
