@@ -167,6 +167,12 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
     if plan.launcher is not None:
         notes += table.launcher_notes(command, plan.launcher.value, plan.nodes)
     notes += table.connector_notes(command)
+    if plan.leader_launch is None and command.program_in_args and command.image.engine == "vllm":
+        yield warning(
+            at,
+            "vLLM's image starts the engine by itself and gets these words as its arguments: move "
+            f'"{" ".join(command.program)}" to command',
+        )
     for note in notes:
         yield Finding(Severity(note.severity), at, note.message)
 
