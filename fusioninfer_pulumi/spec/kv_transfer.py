@@ -85,7 +85,7 @@ class KvTransferArgs(SpecModel):
     """Decoders only: port that the engine serves on behind the sidecar; by default its own where
     that is not the pool's, else 8001."""
 
-    sidecar: SidecarArgs = SidecarArgs()
+    sidecar: SidecarArgs = Field(default_factory=SidecarArgs)
     """Decoders only: the sidecar."""
 
 
