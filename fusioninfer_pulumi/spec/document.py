@@ -167,7 +167,11 @@ def _leave_out(rest: Any, location: Sequence[str | int], *, missing: bool) -> No
         except (KeyError, IndexError, TypeError):
             return
     if isinstance(holder, list) and isinstance(last, int):
-        holder[last] = {"name": f"role-{last}", "componentType": "worker"}
+        if parents[-1] == "roles":
+            holder[last] = {"name": f"role-{last}", "componentType": "worker"}
+        else:
+            # Without one of its items a list says something else.
+            _leave_out(rest, parents, missing=False)
     elif isinstance(holder, dict):
         if last == "name":
             holder["name"] = f"unnamed-{location[2]}" if len(location) > 3 else "unnamed"

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.outputs import is_output
 
 _TYPES = {
     "int_type": "an integer",
+    "float_type": "a number",
     "int_from_float": "an integer",
     "string_type": "a string",
     "bool_type": "true or false",

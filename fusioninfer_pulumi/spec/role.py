@@ -165,7 +165,7 @@ class RoleArgs(SpecModel):
     """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
     `pd-disaggregation` where prefill and decode are separate roles."""
 
-    scorers: dict[str, float] | None = None
+    scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
     """Routers only: weights of several scorers in place of the strategy's one: `prefix-cache`,
     `kv-cache`, `queue`, `load`, `running`, `lora`, as far as the picker has them."""
 
