@@ -14,7 +14,12 @@ from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_s
 from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.plan.containers import serving_port
-from fusioninfer_pulumi.plan.disaggregation.arguments import POD_IP_ENV, events, transfer, why_unknown
+from fusioninfer_pulumi.plan.disaggregation.arguments import (
+    POD_IP_ENV,
+    events,
+    transfer,
+    why_unknown,
+)
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation, Wiring
 from fusioninfer_pulumi.plan.disaggregation.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
