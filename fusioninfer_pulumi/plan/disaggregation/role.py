@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plan.disaggregation.arguments import (
     transfer,
     why_unknown,
 )
-from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation, Wiring
+from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT, Disaggregation, Wiring
 from fusioninfer_pulumi.plan.disaggregation.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
@@ -196,7 +196,7 @@ def _engine_side(
         env.append({"name": POD_IP_ENV, **_POD_IP})
         host, _, port = args.kv_events.endpoint.rpartition(":")
         if host == "tcp://*":
-            ports.append({"name": "kv-events", "containerPort": int(port)})
+            ports.append({"name": EVENTS_PORT, "containerPort": int(port)})
     return {"env": tuple(env), "ports": tuple(ports)}
 
 
