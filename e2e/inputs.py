@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.harness import Object
-from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.manifests import render, workloads
+from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_services
 from fusioninfer_pulumi.spec import load
 
@@ -32,12 +31,7 @@ def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
 
 def objects_of(plan: ServicePlan) -> list[Object]:
     """Every object of a service, in apply order; InvalidServiceError if its plan holds errors."""
-    try:
-        return list(render(plan))
-    except InvalidServiceError as refused:
-        if "cannot be built yet" not in str(refused):
-            raise
-        return list(workloads(plan))
+    return list(render(plan))
 
 
 def with_namespace(objects: list[Object], namespace: str) -> list[Object]:

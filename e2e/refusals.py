@@ -1,0 +1,70 @@
+"""Helpers for showing that what the library refuses really breaks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Object
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity
+
+Change = Callable[[list[Object]], list[Object]]
+
+
+def refused(manifest: Object, message: str) -> None:
+    """Demand that the library refuses this service, in words that match."""
+    with pytest.raises(InvalidServiceError, match=message):
+        inputs.objects_of(inputs.plan_of(manifest))
+
+
+def warned_of(manifest: Object, message: str) -> None:
+    """Demand that the library warns of this service."""
+    warnings = [f for f in inputs.plan_of(manifest).findings if f.severity is Severity.WARNING]
+    assert any(message in str(each) for each in warnings), warnings
+
+
+def in_sets(edit: Callable[[Object], object]) -> Change:
+    """A change of every LeaderWorkerSet."""
+    return _edited("LeaderWorkerSet", edit)
+
+
+def in_pod_group(edit: Callable[[Object], object]) -> Change:
+    """A change of the PodGroup."""
+    return _edited("PodGroup", edit)
+
+
+def in_templates(edit: Callable[[Object], object], role: str | None = None) -> Change:
+    """A change of every pod template, of one role or of all."""
+
+    def both(leader_worker_set: Object) -> None:
+        if role in (None, leader_worker_set["metadata"]["labels"]["fusioninfer.io/role-name"]):
+            group = leader_worker_set["spec"]["leaderWorkerTemplate"]
+            for key in ("leaderTemplate", "workerTemplate"):
+                if key in group:
+                    edit(group[key])
+
+    return in_sets(both)
+
+
+def _edited(kind: str, edit: Callable[[Object], object]) -> Change:
+    def change(objects: list[Object]) -> list[Object]:
+        # Manifests of a role share structure, which an edit must not meet twice.
+        changed = [_unshared(each) for each in objects]
+        for each in changed:
+            if each["kind"] == kind:
+                edit(each)
+        return changed
+
+    return change
+
+
+def _unshared(each: Object) -> Object:
+    body = copy.deepcopy(each)
+    group = body.get("spec", {}).get("leaderWorkerTemplate", {})
+    for key in ("leaderTemplate", "workerTemplate"):
+        if key in group:
+            group[key] = copy.deepcopy(group[key])
+    return body

@@ -1,0 +1,119 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Names that the library refuses really break: by one character, or by meeting another's."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from e2e.live import LiveService
+from e2e.refusals import Change, refused
+
+
+def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
+    """A service whose longest LeaderWorkerSet name has so many characters."""
+    suffix = len(f"-role-{replicas - 1}")
+    role = inputs.role("role", "worker", replicas, nodes, gpus=0)
+    return inputs.service("s" * (length - suffix), role, gangPolicy={"mode": "Off"})
+
+
+def renamed(manifest: Object, name: str) -> Object:
+    return {**manifest, "metadata": {"name": name}}
+
+
+TRIES = "mnopqrstuvwx"
+"""The revision hash that is appended has eight to ten characters. With one of three templates it is
+short enough to let a name of one character too many pass; with all of these it is not."""
+
+
+@pytest.mark.proves("LeaderWorkerSet names of 50 characters (several nodes) or 52 (one) have pods; "
+                    "with one more, most have not")  # fmt: skip
+@pytest.mark.parametrize(("nodes", "limit"), [(2, 50), (1, 52)])
+def test_a_name_that_is_one_character_too_long_has_no_pods(
+    cluster: Cluster, namespace: str, nodes: int, limit: int
+) -> None:
+    refused(service_of(nodes, limit + 1), "shorten the names")
+
+    def named(length: int) -> Change:
+        def change(objects: list[Object]) -> list[Object]:
+            (each,) = (each for each in objects if each["kind"] == "LeaderWorkerSet")
+            rest = each["metadata"]["name"][-(length - 1) :]
+            names = [letter + rest.rjust(length - 1, "s") for letter in TRIES]
+            assert {len(name) for name in names} == {length}
+            return [{**each, "metadata": {**each["metadata"], "name": name}} for name in names]
+
+        return change
+
+    service = LiveService(cluster, namespace, service_of(nodes, limit))
+    service.apply(change=named(limit))
+    cluster.wait(lambda: len(service.pods()) == nodes * len(TRIES), 60, service.identities)
+
+    LiveService(cluster, namespace, service.manifest).apply(change=named(limit + 1))
+    events = cluster.wait(
+        lambda: [
+            event["message"]
+            for event in cluster.list("v1/Event", namespace)
+            if event["reason"] == "FailedCreate"
+        ],
+        60,
+        lambda: [e["message"] for e in cluster.list("v1/Event", namespace)],
+    )
+    assert "must be no more than 63" in events[0]
+
+
+@pytest.mark.proves("role `decode` and role `decode-1` of several nodes share a StatefulSet name: "
+                    "pods are missing")  # fmt: skip
+def test_a_worker_set_and_a_leader_set_of_one_name_leave_pods_out(
+    cluster: Cluster, namespace: str
+) -> None:
+    def roles(other: str) -> list[Object]:
+        return [
+            inputs.role("decode", "worker", 2, 2, gpus=0),
+            inputs.role(other, "worker", 1, 2, gpus=0),
+        ]
+
+    refused(inputs.service("svc", *roles("decode-1")), "would also belong to role decode")
+    service = LiveService(cluster, namespace, inputs.service("svc", *roles("decode-x")))
+
+    def collide(objects: list[Object]) -> list[Object]:
+        return [
+            {**each, "metadata": {**each["metadata"], "name": "svc-decode-1-0"}}
+            if each["metadata"]["name"] == "svc-decode-x-0"
+            else each
+            for each in objects
+        ]
+
+    service.apply(change=collide)
+    cluster.wait(lambda: len(service.pods()) >= 4, message=service.pods)
+    cluster.settle(15)
+    assert len(service.pods()) < service.plan.total_pods, sorted(service.identities())
+
+
+@pytest.mark.proves(
+    "two services whose LeaderWorkerSets share a name: the second takes the first's"
+)
+def test_two_services_with_one_set_name_take_each_others_pods(
+    cluster: Cluster, namespace: str
+) -> None:
+    first = inputs.service("a", inputs.role("b-c", "worker", gpus=0))
+    second = inputs.service("a-b", inputs.role("c", "worker", gpus=0))
+    mine = LiveService(cluster, namespace, first)
+    mine.apply()
+    cluster.wait(mine.pods)
+    LiveService(cluster, namespace, second).apply()
+    cluster.wait(lambda: not mine.pods(), message=mine.pods)
+
+
+@pytest.mark.proves("a service name that is no DNS-1035 label is refused by the API server, too")
+@pytest.mark.parametrize("name", ["1svc", "Svc", "svc_a", "svc.a", "-svc"])
+def test_a_name_that_is_no_label_is_refused_by_the_server_too(
+    cluster: Cluster, namespace: str, name: str
+) -> None:
+    plain = inputs.service("svc", inputs.role("r", "worker", gpus=0))
+    refused(renamed(plain, name), "must be a name of a-z")
+    objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(plain)), namespace)
+    for each in objects:
+        wrong = {**each, "metadata": {**each["metadata"], "name": name}}
+        with pytest.raises(Exception, match=r"(?i)invalid"):
+            cluster.apply([wrong], dry_run=True)

@@ -1,0 +1,158 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Pod templates that the library refuses really have no pods, or lose what was asked for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import ApiError, Cluster, Object
+from e2e.live import LiveService
+from e2e.refusals import in_templates, refused
+
+PLAIN = inputs.service("svc", inputs.role("inference", "worker", gpus=1))
+Edit = Callable[[Object], Any]
+
+
+def first(template: Object) -> Object:
+    """The first container."""
+    container: Object = template["spec"]["containers"][0]
+    return container
+
+
+def written(edit: Edit) -> Object:
+    """The service as a user would write it with the edit in its template."""
+    manifest = copy.deepcopy(PLAIN)
+    edit(manifest["spec"]["roles"][0]["template"])
+    return manifest
+
+
+LIMITS = {"nvidia.com/gpu": "1"}
+WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
+    "restart policy Never": (
+        lambda t: t["spec"].update(restartPolicy="Never"), "must be Always"),
+    "a fraction of a device": (
+        lambda t: first(t).update(resources={"limits": {"nvidia.com/gpu": "500m"}}),
+        "whole number"),
+    "requests other than limits": (
+        lambda t: first(t).update(
+            resources={"limits": LIMITS, "requests": {"nvidia.com/gpu": "2"}}),
+        "must equal limits"),
+    "requests without limits": (
+        lambda t: first(t).update(resources={"requests": LIMITS}), "same amount in limits"),
+    "a negative amount": (
+        lambda t: first(t).update(resources={"limits": {"nvidia.com/gpu": "-1"}}), "at least 0"),
+    "two containers of one name": (
+        lambda t: t["spec"]["containers"].append({"name": "engine", "image": "b:1"}),
+        "names two containers"),
+    "a container name that is no label": (
+        lambda t: first(t).update(name="My_Engine"), "DNS label"),
+    "a container without an image": (lambda t: first(t).pop("image"), "an image"),
+    "an image with a leading space": (lambda t: first(t).update(image=" a:1"), "an image"),
+    "a port out of range": (
+        lambda t: first(t).update(ports=[{"containerPort": 70000}]), "1 to 65535"),
+    "no container": (lambda t: t["spec"].update(containers=[]), "at least one container"),
+    "a label value that is too long": (
+        lambda t: t["metadata"]["labels"].update(team="x" * 64), "63"),
+    "an annotation key with a space": (
+        lambda t: t["metadata"].setdefault("annotations", {}).update({"a b": "c"}),
+        "annotation key"),
+}  # fmt: skip
+
+
+def with_metadata(edit: Edit) -> Edit:
+    def both(template: Object) -> None:
+        template.setdefault("metadata", {}).setdefault("labels", {})
+        edit(template)
+
+    return both
+
+
+@pytest.mark.proves("pod templates that the library refuses have no pods: restart policies, "
+                    "amounts of devices, names, ports, labels")  # fmt: skip
+@pytest.mark.parametrize("case", WITHOUT_PODS)
+def test_a_refused_template_has_no_pods(cluster: Cluster, namespace: str, case: str) -> None:
+    edit, message = WITHOUT_PODS[case]
+    refused(written(with_metadata(edit)), message)
+    service = LiveService(cluster, namespace, PLAIN)
+    try:
+        service.apply(change=in_templates(with_metadata(edit)))
+    except ApiError:
+        return  # refused at once: nobody is left waiting
+    cluster.wait(
+        lambda: [
+            event
+            for event in cluster.list("v1/Event", namespace)
+            if event["type"] == "Warning" and "Fail" in event["reason"]
+        ],
+        message=lambda: [e["message"] for e in cluster.list("v1/Event", namespace)],
+    )
+    assert service.pods() == []
+
+
+@pytest.mark.proves("labels that belong to LeaderWorkerSet are overwritten, or keep the set from "
+                    "ever being Available")  # fmt: skip
+@pytest.mark.parametrize("key", ["name", "worker-index", "template-revision-hash", "group-index"])
+def test_a_label_of_leader_worker_set_is_lost_or_keeps_it_from_being_available(
+    cluster: Cluster, namespace: str, key: str
+) -> None:
+    label = f"leaderworkerset.sigs.k8s.io/{key}"
+    edit = with_metadata(lambda template: template["metadata"]["labels"].update({label: "5"}))
+    refused(written(edit), "is set by LeaderWorkerSet")
+    cluster.add_nodes(1)
+    service = LiveService(cluster, namespace, PLAIN)
+    service.apply(change=in_templates(edit))
+    cluster.wait(
+        lambda: any(
+            "readyReplicas" in (each or {}).get("status", {}) for each in service.sets().values()
+        )
+    )
+    cluster.settle(10)
+    lost = all(pod["metadata"]["labels"][label] != "5" for pod in service.pods())
+    (role,) = service.status()["components"].values()
+    assert lost or role["readyReplicas"] == 0
+    assert lost == (key != "group-index")
+
+
+@pytest.mark.proves("an own value of our labels would break the gang")
+def test_an_own_replica_index_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
+    key = "fusioninfer.io/replica-index"
+    edit = with_metadata(lambda template: template["metadata"]["labels"].update({key: "0"}))
+    refused(written(edit), "is set by fusioninfer-pulumi")
+    cluster.add_nodes(7)
+    partial = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
+    service = LiveService(cluster, namespace, partial)
+    service.apply(change=in_templates(edit))
+    cluster.wait(lambda: len(service.pods()) == 10, message=service.pods)
+    cluster.settle(10)
+    # Eight decode pods are one subgroup of size four: what runs is not whole replicas.
+    leaders = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in service.pods()}
+    replicas = [sum(bool(n) for p, n in leaders.items() if p.startswith(f"svc-decode-{i}"))
+                for i in range(2)]  # fmt: skip
+    assert replicas not in ([4, 0], [0, 4]), leaders
+
+
+@pytest.mark.proves("a subgroup size that does not divide is refused by LeaderWorkerSet's webhook")
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"subGroupSize": 4}, "must divide nodeCount"),
+        ({"subGroupSize": 7}, "at most nodeCount"),
+        ({"subGroupSize": 3, "subGroupPolicyType": "LeaderExcluded"}, "must divide nodeCount - 1"),
+    ],
+)
+def test_a_subgroup_size_that_does_not_divide_is_refused_there_too(
+    cluster: Cluster, namespace: str, policy: Object, message: str
+) -> None:
+    role = inputs.role("inference", "worker", 1, 6)
+    refused(inputs.service("svc", {**role, "subGroupPolicy": policy}), message)
+    plan = inputs.plan_of(inputs.service("svc", role))
+    for each in inputs.with_namespace(inputs.objects_of(plan), namespace):
+        if each["kind"] == "LeaderWorkerSet":
+            each["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] = policy
+            with pytest.raises(ApiError, match="subGroupSize"):
+                cluster.apply([each], dry_run=True)
