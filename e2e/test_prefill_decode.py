@@ -1,9 +1,9 @@
 # ruff: noqa: D103 - the names of tests are sentences
 """Prefill/decode pods are admitted, and a real picker and sidecar send one request to both.
 
-The picker and the sidecar are llm-d's, which no registry offers as Go modules that can be built
-here: `llm-d-epp` and `llm-d-sidecar` on PATH (v0.10.0, see README.md). Without them the tests that
-need them are skipped.
+The picker and the sidecar are llm-d's, which are not among the tools that are built here:
+`llm-d-epp` and `llm-d-sidecar` on PATH (v0.10.0, see README.md). Without them the tests that need
+them are skipped.
 """
 
 from __future__ import annotations
