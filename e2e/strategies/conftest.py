@@ -1,0 +1,34 @@
+"""One fleet for all tests that need nothing but three single-node replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.harness import Cluster, Object
+from e2e.strategies.fleet import Fleet
+
+
+@pytest.fixture(scope="package")
+def shared(cluster: Cluster) -> Iterator[Fleet]:
+    """Three pods of a service."""
+    nodes = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
+    namespace = cluster.new_namespace()
+    with Fleet(cluster, namespace, _three) as fleet:
+        fleet.deploy("svc", pods=3)
+        yield fleet
+    cluster.delete_namespace(namespace)
+    cluster.remove_nodes({node["metadata"]["name"] for node in cluster.list("v1/Node")} - nodes)
+
+
+@pytest.fixture
+def fleet(shared: Fleet) -> Fleet:
+    """The same three pods, with nothing to do."""
+    shared.load()
+    return shared
+
+
+def _three(manifest: Object) -> Object:
+    manifest["spec"]["roles"][1]["replicas"] = 3
+    return manifest

@@ -1,0 +1,156 @@
+"""Asks an endpoint picker as a gateway does, by Envoy's external processing over gRPC.
+
+The body mode is FULL_DUPLEX_STREAMED, the only one that pickers take: headers, then the body in
+pieces, and only then the answers to both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import grpc
+from google.protobuf import struct_pb2
+
+from e2e.strategies.messages import ProcessingRequest, ProcessingResponse
+
+METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+DESTINATION = "x-gateway-destination-endpoint"
+METADATA = "envoy.lb"
+PIECE = 100
+TIMEOUT = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the picker makes of a request.
+
+    Attributes:
+        endpoint: `address:port` that the request goes to, None if the picker answers by itself.
+        status: HTTP status that the picker answers by itself, None if the request goes on.
+        body: The body that goes on to the pod, or that of the picker's own answer.
+        returned: The pod's answer as the picker passes it on, None if none was given.
+    """
+
+    endpoint: str | None
+    status: int | None
+    body: bytes
+    returned: bytes | None = None
+
+
+class ExternalProcessor:
+    """A gateway's connection to one picker; use it as a context manager."""
+
+    def __init__(self, target: str, authority: bytes | None = None) -> None:
+        """Connect on first use.
+
+        Args:
+            target: `host:port`.
+            authority: Certificate of the authority that vouches for the picker, as PEM; None for
+                plain gRPC.
+        """
+        if authority is None:
+            self._channel = grpc.insecure_channel(target)
+        else:
+            self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authority))
+        self._process: Any = self._channel.stream_stream(
+            METHOD,
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=ProcessingResponse.FromString,
+        )
+
+    def __enter__(self) -> ExternalProcessor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+
+    def ask(
+        self,
+        body: Mapping[str, Any] | bytes | None,
+        path: str = "/v1/completions",
+        *,
+        returned: bytes | None = None,
+    ) -> Answer:
+        """Send one request.
+
+        Args:
+            body: What becomes its JSON, or its bytes; None for a GET without one.
+            path: Its path.
+            returned: What the pod answers, if the picker shall see that, too.
+        """
+        sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
+        steps = _request(sent, path)
+        if returned is not None:
+            steps = [*steps, *_response(returned)]
+        return _answer(self._process(iter(steps), timeout=TIMEOUT), bodyless=body is None)
+
+
+def _request(body: bytes | None, path: str) -> list[Any]:
+    method = "GET" if body is None else "POST"
+    head = {":method": method, ":path": path, "content-type": "application/json"}
+    headers = {"headers": _headers(head), "end_of_stream": body is None}
+    steps = [ProcessingRequest(request_headers=headers)]
+    if body is not None:
+        steps += [ProcessingRequest(request_body=piece) for piece in _pieces(body)]
+    return steps
+
+
+def _response(body: bytes) -> list[Any]:
+    head = {":status": "200", "content-type": "application/json"}
+    steps = [ProcessingRequest(response_headers={"headers": _headers(head)})]
+    return steps + [ProcessingRequest(response_body=piece) for piece in _pieces(body)]
+
+
+def _headers(values: Mapping[str, str]) -> dict[str, Any]:
+    return {"headers": [{"key": k, "raw_value": v.encode()} for k, v in values.items()]}
+
+
+def _pieces(body: bytes) -> Iterator[dict[str, Any]]:
+    starts = range(0, max(len(body), 1), PIECE)
+    for start in starts:
+        last = start == starts[-1]
+        yield {"body": body[start : start + PIECE], "end_of_stream": last}
+
+
+def _answer(responses: Any, *, bodyless: bool) -> Answer:
+    endpoint: str | None = None
+    onward, back = b"", b""
+    answered = False
+    for response in responses:
+        if response.HasField("immediate_response"):
+            own = response.immediate_response
+            return Answer(None, own.status.code, own.body)
+        if response.HasField("request_headers"):
+            endpoint = _endpoint(response)
+        elif response.HasField("request_body"):
+            assert endpoint is not None, "headers are answered before the body"
+            onward += response.request_body.response.body_mutation.streamed_response.body
+        elif response.HasField("response_body"):
+            answered = True
+            back += response.response_body.response.body_mutation.streamed_response.body
+    assert endpoint is not None, "the picker answered nothing"
+    assert bodyless or onward, "the picker kept the body"
+    return Answer(endpoint, None, onward, back if answered else None)
+
+
+def _endpoint(response: Any) -> str:
+    """The endpoint, which headers and metadata have to agree on: gateways read either."""
+    mutation = response.request_headers.response.header_mutation
+    (header,) = [
+        option.header.raw_value.decode()
+        for option in mutation.set_headers
+        if option.header.key == DESTINATION
+    ]
+    metadata = struct_pb2.Struct.FromString(response.dynamic_metadata)
+    said: Any = metadata[METADATA]
+    assert said[DESTINATION] == header, f"{metadata} and header {header}"
+    return str(header)

@@ -1,0 +1,200 @@
+"""The pods of a service with somebody at home, and pickers that choose among them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from e2e.harness import Cluster, EndpointPicker, Object
+from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.routers import IMAGES, generated_picker, objects_of, routed
+from e2e.strategies.ext_proc import Answer, ExternalProcessor
+from e2e.strategies.model_server import MODEL, Load, ModelServer
+
+PATIENCE = 60
+PLAIN: Object = {"tls": {"enabled": False}}
+"""The picker without TLS, as the library writes it: what it signs itself for, Python's gRPC cannot
+take unseen, as gateways do."""
+
+Change = Callable[[Object], Object]
+
+
+def same(manifest: Object) -> Object:
+    """No change."""
+    return manifest
+
+
+class Fleet:
+    """The pods of a namespace, each played by a stand-in at its address.
+
+    The pods are real objects, made by LeaderWorkerSet of what the library renders. The engines'
+    port is one that nothing on this machine listens on, and the generated pool follows it.
+
+    Attributes:
+        servers: The stand-ins by the names of their pods.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, service: Change = same) -> None:
+        """Decide what will run.
+
+        Args:
+            cluster: Where the pods are.
+            namespace: That of the service.
+            service: Changes the service of one role with two single-node replicas.
+        """
+        self.cluster = cluster
+        self.namespace = namespace
+        self.servers: dict[str, ModelServer] = {}
+        (self._port,) = free_ports(1)
+        self._service = service
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Fleet:
+        self.cluster.add_nodes(1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def manifest(self, name: str = "svc", **router: Any) -> Object:
+        """A service of the fleet, with a router."""
+        made = self._service(routed(self.namespace, name, **router))
+        (container,) = made["spec"]["roles"][1]["template"]["spec"]["containers"]
+        container["args"] += ["--port", str(self._port)]
+        return made
+
+    def deploy(self, *names: str, pods: int) -> None:
+        """Apply services whole and man their serving pods and workers.
+
+        Args:
+            names: The services.
+            pods: How many pods they make, without pickers.
+        """
+        for name in names:
+            self.cluster.apply(objects_of(self.manifest(name)))
+        selector = "leaderworkerset.sigs.k8s.io/name"
+        found = self.cluster.wait(
+            lambda: self._with_address(selector, pods),
+            PATIENCE,
+            lambda: self.cluster.pods(self.namespace),
+        )
+        for pod in found:
+            server = ModelServer(pod["status"]["podIP"], self._port)
+            self.servers[pod["metadata"]["name"]] = self._stack.enter_context(server)
+
+    def _with_address(self, selector: str, count: int) -> list[Object]:
+        found = self.cluster.pods(self.namespace, selector)
+        there = [pod for pod in found if pod["status"].get("podIP")]
+        return there if len(there) == count else []
+
+    def load(self, loads: Mapping[str, Load] | None = None, default: Load | None = None) -> None:
+        """Say how busy the pods are; those that are not named get the default."""
+        for name, server in self.servers.items():
+            server.load = (loads or {}).get(name, default or Load())
+
+    def wait_scraped(self, pods: Sequence[str] = ()) -> None:
+        """Wait until the picker acts on what the metrics of these pods, or of all, say now.
+
+        It reads a pod's metrics again only once it has taken in those before.
+        """
+        chosen = [self.servers[name] for name in pods or self.servers]
+        before = [server.scrapes for server in chosen]
+        self.cluster.wait(
+            lambda: all(s.scrapes >= b + 3 for s, b in zip(chosen, before, strict=True)),
+            PATIENCE,
+            lambda: f"scrapes: { ({s.endpoint: s.scrapes for s in chosen}) }",
+        )
+
+    def routing(self, version: str, change: Change = same, **router: Any) -> list[Object]:
+        """Apply what a router becomes, and return it as the API server stores it.
+
+        Args:
+            version: Which picker.
+            change: Changes the service before it is rendered.
+            router: The router role.
+        """
+        own = router.pop("endpointPicker", PLAIN)
+        image = {"image": IMAGES[version]}
+        manifest = change(self.manifest(endpointPicker={**own, **image}, **router))
+        objects = [o for o in objects_of(manifest) if o["kind"] != "LeaderWorkerSet"]
+        return self.cluster.apply(objects)
+
+    @contextmanager
+    def picker(self, version: str, change: Change = same, **router: Any) -> Iterator[Chooser]:
+        """Run a picker with what a router becomes, and nothing else; see `routing`."""
+        with self.run(version, self.routing(version, change, **router)) as chooser:
+            yield chooser
+
+    @contextmanager
+    def run(
+        self, version: str, objects: Sequence[Object], authority: bytes | None = None
+    ) -> Iterator[Chooser]:
+        """Run a picker with stored objects; see `ExternalProcessor` for the authority."""
+        with generated_picker(self.cluster, version, objects) as picker:
+            picker.wait_serving()
+            # SERVING comes before: making a certificate of its own takes a picker a second.
+            self.cluster.wait(lambda: _listens(picker.grpc_port), message=picker.program.tail)
+            target = f"{LOOPBACK}:{picker.grpc_port}"
+            with ExternalProcessor(target, authority) as processor:
+                yield Chooser(self, picker, processor)
+
+
+class Chooser:
+    """A running picker that is asked."""
+
+    def __init__(self, fleet: Fleet, picker: EndpointPicker, processor: ExternalProcessor) -> None:
+        self.processor = processor
+        self.picker = picker
+        self._names = {server.endpoint: name for name, server in fleet.servers.items()}
+        self._numbers = itertools.count()
+
+    def ask(self, prompt: str | None = None, model: str = MODEL) -> Answer:
+        """Send one completion request; without a prompt, one of which no block was ever seen."""
+        text = f"{next(self._numbers):08} is new. " * 10 if prompt is None else prompt
+        return self.processor.ask({"model": model, "prompt": text})
+
+    def pick(self, prompt: str | None = None, model: str = MODEL) -> str:
+        """The pod that a request goes to."""
+        return self.pod(self.ask(prompt, model))
+
+    def pod(self, answer: Answer) -> str:
+        """The pod of an answer."""
+        assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
+        return self._names[answer.endpoint]
+
+    def picks(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:
+        """How many of so many requests go to each pod."""
+        return Counter(self.pick(prompt, model) for _ in range(count))
+
+    def warm(self, prompt: str) -> str:
+        """Send a prompt once and return its pod, when the picker has taken down which it was."""
+        pod = self.pick(prompt)
+        time.sleep(0.3)  # pickers do that after they have answered
+        return pod
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 5):
+        return True
+    return False
+
+
+def busy(pods: Sequence[str], **values: Sequence[Any]) -> dict[str, Load]:
+    """Loads of pods: `waiting=(0, 5)` is the value of the first pod and that of the second."""
+    return {
+        pod: replace(Load(), **{key: value[index] for key, value in values.items()})
+        for index, pod in enumerate(pods)
+    }

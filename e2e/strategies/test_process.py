@@ -1,0 +1,80 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""What surrounds the choice: TLS to the gateway, and a picker that refuses its configuration."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import grpc
+import pytest
+
+from e2e import inputs
+from e2e.harness import ProgramFailedError
+from e2e.harness.processes import LOOPBACK
+from e2e.routers import IMAGES, generated_picker, only
+from e2e.strategies.fleet import Fleet
+
+VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
+
+
+@pytest.mark.proves("a picker speaks TLS with HTTP/2 to the gateway unless that is turned off")
+@VERSIONS
+def test_pickers_speak_tls_unless_told_otherwise(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, endpointPicker={})
+    unseen = ssl.create_default_context()
+    unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # as gateways do
+    unseen.set_alpn_protocols(["h2"])
+    with fleet.run(version, objects) as picker:
+        address = (LOOPBACK, picker.picker.grpc_port)
+        with socket.create_connection(address, 10) as raw, unseen.wrap_socket(raw) as secured:
+            assert secured.selected_alpn_protocol() == "h2"
+        with pytest.raises(grpc.RpcError) as refusal:
+            picker.ask()  # in plain gRPC
+        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.proves("a picker serves with the certificate of the Secret that is named")
+@VERSIONS
+def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
+    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    place = container["args"].index("--cert-path=/certificate")
+    # The Secret's two files, where this machine has them.
+    certificates = fleet.cluster.directory / "certificates"
+    container["args"][place] = f"--cert-path={certificates}"
+    authority = (certificates / "ca.crt").read_bytes()
+    with fleet.run(version, objects, authority) as picker:
+        fleet.wait_scraped()
+        assert picker.picks(30).keys() <= fleet.servers.keys()
+
+
+@pytest.mark.proves("what the library says of a wrong plugin is what the picker says when it exits")
+@VERSIONS
+def test_a_wrong_plugin_ends_the_picker(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, strategy="queue-size")
+    data = only(objects, "ConfigMap")["data"]
+    (key,) = data
+    data[key] = data[key].replace("queue-scorer", "queue-scorrer")
+    with (
+        generated_picker(fleet.cluster, version, objects) as picker,
+        pytest.raises(ProgramFailedError, match=r"exited with [1-9](.|\n)*queue-scorrer"),
+    ):
+        picker.wait_serving()
+    image = {"image": IMAGES[version]}
+    manifest = fleet.manifest(endpointPicker=image, endpointPickerConfig=data[key])
+    said = [str(each) for each in inputs.plan_of(manifest).findings]
+    (finding,) = [each for each in said if "queue-scorrer" in each]
+    assert "endpointPickerConfig.plugins[0].type" in finding
+    assert "stops at it" in finding
+
+
+@pytest.mark.proves("without the generated Role a picker never serves")
+@VERSIONS
+def test_without_its_rights_a_picker_never_serves(fleet: Fleet, version: str) -> None:
+    objects = fleet.routing(version, strategy="queue-size")
+    name = only(objects, "RoleBinding")["metadata"]["name"]
+    fleet.cluster.delete("rbac.authorization.k8s.io/v1/RoleBinding", name, fleet.namespace)
+    with generated_picker(fleet.cluster, version, objects) as picker:
+        fleet.cluster.wait(lambda: "forbidden" in picker.program.tail(200))
+        assert not picker.is_serving()

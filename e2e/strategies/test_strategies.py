@@ -1,0 +1,147 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Each strategy sends requests where it promises to, with what the library generates for it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from e2e.harness import Object
+from e2e.routers import IMAGES, only
+from e2e.strategies.fleet import Chooser, Fleet, busy
+from e2e.strategies.model_server import Load
+
+VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
+KV_FLAG = "--kv-cache-usage-percentage-metric"
+MANY = 60
+"""So many random choices among three pods leave one out once in 10^10 times."""
+
+STORY = "You are a helpful assistant of a large company. Answer briefly, in whole sentences. "
+
+
+@pytest.mark.proves("prefix-cache: requests that begin alike go to one pod, others anywhere")
+@VERSIONS
+def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
+    with fleet.picker(version, strategy="prefix-cache") as picker:
+        fleet.wait_scraped()
+        assert picker.picks(MANY).keys() == fleet.servers.keys(), "new prompts go anywhere"
+        homes = {}
+        for customer in ("A", "B", "C", "D"):
+            prompt = f"Customer {customer}: {STORY * 3}"
+            homes[prompt] = picker.warm(prompt)
+        for prompt, home in homes.items():
+            assert picker.picks(5, prompt) == {home: 5}
+            longer = f"{prompt}And now something else: {'what is the weather? ' * 4}"
+            assert picker.pick(longer) == home
+
+
+@pytest.mark.proves("prefix-cache: the turns of a chat go to one pod")
+@VERSIONS
+def test_prefix_cache_keeps_a_chat_on_its_pod(fleet: Fleet, version: str) -> None:
+    with fleet.picker(version, strategy="prefix-cache") as picker:
+        fleet.wait_scraped()
+        messages = [{"role": "system", "content": STORY * 2}]
+        pods = []
+        for turn in range(6):
+            messages.append({"role": "user", "content": f"Question {turn}? {STORY}"})
+            body = {"model": "m", "messages": messages}
+            pods.append(picker.pod(picker.processor.ask(body, "/v1/chat/completions")))
+            fleet.wait_scraped()  # time to take down where it went
+            messages.append({"role": "assistant", "content": f"Answer {turn}."})
+        assert len(set(pods)) == 1, pods
+
+
+@pytest.mark.proves("queue-size: requests go to the pod with the fewest waiting requests")
+@VERSIONS
+def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
+    with fleet.picker(version, strategy="queue-size") as picker:
+        for order in itertools.permutations(sorted(fleet.servers)):
+            # What else there is to know speaks for the others.
+            fleet.load(busy(order, waiting=(1, 7, 30), running=(9, 1, 0), kv_cache=(0.9, 0.5, 0)))
+            fleet.wait_scraped()
+            assert picker.picks(8) == {order[0]: 8}
+        fleet.load(busy(sorted(fleet.servers), waiting=(2, 2, 3)))
+        fleet.wait_scraped()
+        assert picker.picks(MANY).keys() == set(sorted(fleet.servers)[:2]), "equals share"
+
+
+@pytest.mark.proves("kv-cache-utilization: requests go to the pod with the most free KV cache")
+@VERSIONS
+def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
+    with fleet.picker(version, strategy="kv-cache-utilization") as picker:
+        for order in itertools.permutations(sorted(fleet.servers)):
+            fleet.load(busy(order, kv_cache=(0.31, 0.34, 0.97), waiting=(9, 1, 0)))
+            fleet.wait_scraped()
+            assert picker.picks(8) == {order[0]: 8}
+
+
+@pytest.mark.proves("the metric flag is what lets picker v1.2.1 read the KV cache of today's vLLM")
+def test_without_the_metric_flag_the_kv_cache_is_not_seen(fleet: Fleet) -> None:
+    objects = fleet.routing("1.2", strategy="kv-cache-utilization")
+    args = _arguments(objects)
+    (flag,) = [argument for argument in args if argument.startswith(KV_FLAG)]
+    args.remove(flag)
+    fleet.load(busy(sorted(fleet.servers), kv_cache=(0.1, 0.5, 0.9)))
+    with fleet.run("1.2", objects) as picker:
+        fleet.wait_scraped()
+        assert picker.picks(MANY).keys() == fleet.servers.keys()
+
+
+@pytest.mark.proves("lora-affinity: requests for an adapter go to the pod that has it loaded")
+@VERSIONS
+def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
+    with fleet.picker(version, strategy="lora-affinity") as picker:
+        for sql, chat, roomy in itertools.permutations(sorted(fleet.servers)):
+            fleet.load(
+                {
+                    sql: Load(adapters=("sql", "math"), waiting=30, kv_cache=0.9),
+                    chat: Load(adapters=("chat",), queued_adapters=("poems",)),
+                    roomy: Load(adapters=("tales",)),
+                }
+            )
+            fleet.wait_scraped()
+            assert picker.picks(5, model="sql") == {sql: 5}
+            assert picker.picks(5, model="math") == {sql: 5}
+            assert picker.picks(5, model="chat") == {chat: 5}
+            assert picker.picks(5, model="law") == {roomy: 5}, "where there is room for one more"
+
+
+@pytest.mark.proves("the router document's block of 5 characters counts until vLLM tells its own")
+def test_the_documents_block_size_counts_until_the_engine_tells_its_own(fleet: Fleet) -> None:
+    fleet.load(default=Load(block_size=None))
+    with fleet.picker("1.2") as picker:  # the default strategy
+        fleet.wait_scraped()
+        assert sticks(picker, "Twenty characters...")
+        fleet.load(default=Load(block_size=16))
+        fleet.wait_scraped()
+        assert not sticks(picker, "Another twenty, here")
+        assert sticks(picker, "x" * 64), "16 tokens of 4 characters"
+
+
+@pytest.mark.proves("blocks are as long as the engine's --block-size says, even before it runs")
+@VERSIONS
+def test_blocks_are_as_long_as_the_engines(fleet: Fleet, version: str) -> None:
+    fleet.load(default=Load(block_size=None))
+    with fleet.picker(version, _blocks_of_32, strategy="prefix-cache") as picker:
+        fleet.wait_scraped()
+        assert sticks(picker, "y" * 128), "32 tokens of 4 characters"
+        assert not sticks(picker, "z" * 127)
+
+
+def sticks(picker: Chooser, prompt: str) -> bool:
+    """Whether a prompt goes to one pod again and again."""
+    home = picker.warm(prompt)
+    return picker.picks(20, prompt) == {home: 20}
+
+
+def _blocks_of_32(manifest: Object) -> Object:
+    (container,) = manifest["spec"]["roles"][1]["template"]["spec"]["containers"]
+    container["args"] += ["--block-size", "32"]
+    return manifest
+
+
+def _arguments(objects: list[Object]) -> list[str]:
+    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    arguments: list[str] = container["args"]
+    return arguments
