@@ -63,7 +63,8 @@ def _leaf_text(value: Any) -> Any:
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def _namespace(value: Any) -> Any:
+def namespace_text(value: Any) -> Any:
+    """Reads a namespace; PydanticCustomError when it is none."""
     text = _leaf_text(value)
     if isinstance(text, str) and _DNS_LABEL.fullmatch(text) is None:
         raise PydanticCustomError(
@@ -134,7 +135,7 @@ LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
 AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
 
 #: A namespace, which may be a pulumi Output.
-Namespace = Annotated[Any, PlainValidator(_namespace), WithJsonSchema({"type": "string"})]
+Namespace = Annotated[Any, PlainValidator(namespace_text), WithJsonSchema({"type": "string"})]
 
 #: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase; or typed args.
 PodTemplate = Annotated[

@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.spec.base import namespace_text
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.router import GatewayArgs, GatewayRefArgs, HttpRouteArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
@@ -62,7 +65,7 @@ def httproute_problems(at: Location, route: HttpRouteArgs) -> Iterator[Problem]:
         here = (*at, "parentRefs", index)
         yield from leaf_problems(here, parent, ("namespace",))
         yield from _keys(here, parent, _PARENT_KEYS)
-        yield from _named(here, parent)
+        yield from _reference(here, parent)
     for index, host in enumerate(route.hostnames or ()):
         if not is_output(host):
             yield from _host((*at, "hostnames", index), host)
@@ -114,9 +117,7 @@ def _listeners(at: Location, listeners: Sequence[Mapping[str, Any]]) -> Iterator
             first = seen.setdefault(name, index)
             if first != index:
                 yield Problem((*here, "name"), f'"{name}" names two listeners', name)
-        port = listener.get("port")
-        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-            yield Problem((*here, "port"), _wanted(port, "an integer from 1 to 65535"), port)
+        yield from _port((*here, "port"), listener.get("port"))
         if not isinstance(listener.get("protocol"), str):
             yield Problem((*here, "protocol"), _wanted(listener.get("protocol"), "a string"))
         host = listener.get("hostname")
@@ -130,7 +131,7 @@ def _tls(at: Location, tls: Any) -> Iterator[Problem]:
     yield from _mapping(at, tls)
     if isinstance(tls, Mapping):
         for here, item in _mappings((*at, "certificateRefs"), tls.get("certificateRefs")):
-            yield from (item,) if isinstance(item, Problem) else _named(here, item)
+            yield from (item,) if isinstance(item, Problem) else _reference(here, item)
 
 
 def _allowed_routes(at: Location, allowed: Any) -> Iterator[Problem]:
@@ -162,12 +163,12 @@ def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Problem]:
                 yield item
             elif key == "backendRefs":
                 yield from _keys(here, item, _BACKEND_KEYS)
-                yield from _named(here, item)
+                yield from _reference(here, item)
             elif isinstance(item.get("requestMirror"), Mapping):
                 mirrored = (*here, "requestMirror", "backendRef")
                 backend = item["requestMirror"].get("backendRef")
                 if isinstance(backend, Mapping):
-                    yield from _named(mirrored, backend)
+                    yield from _reference(mirrored, backend)
                 else:
                     yield Problem(mirrored, _wanted(backend, "a mapping"), backend)
 
@@ -198,6 +199,26 @@ def _named(at: Location, item: Mapping[str, Any]) -> Iterator[Problem]:
     # An Output was reported with its place already.
     if not is_output(name) and (not isinstance(name, str) or not name):
         yield Problem((*at, "name"), _wanted(name, "a name"), name)
+
+
+def _reference(at: Location, item: Mapping[str, Any]) -> Iterator[Problem]:
+    """Checks what names an object: a Gateway, a backend, a certificate."""
+    yield from _named(at, item)
+    for key in ("group", "kind", "sectionName"):
+        if key in item and not isinstance(item[key], str) and not is_output(item[key]):
+            yield Problem((*at, key), f"must be a string, got {shown(item[key])}", item[key])
+    if "namespace" in item:
+        try:
+            namespace_text(item["namespace"])
+        except PydanticCustomError as problem:
+            yield Problem((*at, "namespace"), problem.message(), item["namespace"])
+    if "port" in item:
+        yield from _port((*at, "port"), item["port"])
+
+
+def _port(at: Location, port: Any) -> Iterator[Problem]:
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        yield Problem(at, _wanted(port, "an integer from 1 to 65535"), port)
 
 
 def _mapping(at: Location, value: Any) -> Iterator[Problem]:

@@ -174,6 +174,25 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         rules({"matches": [{"path": float("nan")}]}),
         ["roles[0].httproute.rules[0].matches[0].path: must be a finite number, got nan"],
     ),
+    "references that name nothing": (
+        routed(
+            httproute={
+                "parentRefs": [{"name": "", "namespace": None, "port": 0, "sectionName": 3}],
+                "rules": [{"backendRefs": [{"name": "x", "kind": None, "namespace": "A"}]}],
+            }
+        ),
+        [
+            "roles[0].httproute.parentRefs[0].name: must be a name, got \"\"",
+            "roles[0].httproute.parentRefs[0].sectionName: must be a string, got 3",
+            "roles[0].httproute.parentRefs[0].namespace: must be a string, got null",
+            "roles[0].httproute.parentRefs[0].port: must be an integer from 1 to 65535, got 0",
+            "roles[0].httproute.rules[0].backendRefs[0].kind: must be a string, got null",
+            (
+                "roles[0].httproute.rules[0].backendRefs[0].namespace: must be a DNS label "
+                '(a-z 0-9 -, at most 63), got "A"'
+            ),
+        ],
+    ),
     "references beside a spec": (
         routed(httproute=None, gateway={"refs": [REF], "gatewayClassName": "istio",
                                         "listeners": [HTTP]}),
