@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         InferenceService,
         LeaderWorkerSet,
         PodGroup,
+        ServingPrerequisites,
+        ServingPrerequisitesArgs,
     )
     from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
     from fusioninfer_pulumi.manifests.render import render
@@ -84,6 +86,8 @@ __all__ = [
     "RoleArgs",
     "SchedulingStrategyArgs",
     "ServicePlan",
+    "ServingPrerequisites",
+    "ServingPrerequisitesArgs",
     "Severity",
     "SidecarArgs",
     "SidecarConnector",
@@ -109,6 +113,8 @@ _ROOMS = {
         "InferenceService",
         "LeaderWorkerSet",
         "PodGroup",
+        "ServingPrerequisites",
+        "ServingPrerequisitesArgs",
     ),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "manifests": ("render",),

@@ -43,6 +43,8 @@ NAMES = [
     "RoleArgs",
     "SchedulingStrategyArgs",
     "ServicePlan",
+    "ServingPrerequisites",
+    "ServingPrerequisitesArgs",
     "Severity",
     "SidecarArgs",
     "SidecarConnector",

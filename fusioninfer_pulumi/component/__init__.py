@@ -1,6 +1,10 @@
 """The only room that knows Pulumi: the component, its typed children and its outputs."""
 
 from fusioninfer_pulumi.component.inference_service import TOKEN, InferenceService
+from fusioninfer_pulumi.component.prerequisites import (
+    ServingPrerequisites,
+    ServingPrerequisitesArgs,
+)
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
@@ -28,5 +32,7 @@ __all__ = [
     "LeaderWorkerSet",
     "PodGroup",
     "ServiceStatus",
+    "ServingPrerequisites",
+    "ServingPrerequisitesArgs",
     "service_status",
 ]

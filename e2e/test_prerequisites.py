@@ -1,0 +1,182 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Prerequisites read from the real API server, with the kinds and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.harness import Cluster
+from fusioninfer_pulumi import load, plan_service
+from fusioninfer_pulumi.component.prerequisites import table
+from fusioninfer_pulumi.component.prerequisites.check import check, needs
+from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
+from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
+from fusioninfer_pulumi.plan import ServicePlan
+
+ROOT = Path(__file__).parent.parent
+STORIES = ROOT / "tests" / "fixtures" / "inputs"
+CONFIG = """\
+apiVersion: config.lws.x-k8s.io/v1alpha1
+kind: Configuration
+{}
+"""
+PROVIDER = "gangSchedulingManagement: {schedulerProvider: volcano}"
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Cluster]:
+    """An API server with all kinds and nobody who acts on them."""
+    with Cluster(components=()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def plans() -> list[ServicePlan]:
+    """The design documents' services with a router, and with a gang."""
+    paths = sorted(STORIES.glob("fusioninfer-story-*.yaml"))
+    found = [plan_service(args) for path in paths for args in load(path)]
+    found += [
+        plan_service(args)
+        for args in load(ROOT / "examples/qwen-monolithic/inference-service.yaml")
+    ]
+    assert any(plan.router for plan in found)
+    assert any(plan.gang for plan in found)
+    return found
+
+
+@pytest.fixture
+def read(bare: Cluster, plans: list[ServicePlan]) -> Callable[..., ClusterFacts]:
+    """Reads the cluster as the component does."""
+
+    def reading(kubeconfig: str | Path = bare.kubeconfig, system: str = "default") -> ClusterFacts:
+        return read_cluster(
+            str(kubeconfig),
+            None,
+            [row.definition for row in needs(plans)],
+            lws_namespace=system,
+            volcano_namespace=system,
+        )
+
+    return reading
+
+
+def told(plans: list[ServicePlan], facts: ClusterFacts) -> list[str]:
+    """What the check says of a cluster."""
+    return [str(finding) for finding in check(plans, facts)]
+
+
+def deployment(image: str) -> dict[str, object]:
+    """A program whose image tells its release."""
+    name = image.rpartition("/")[2].partition(":")[0]
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "replicas": 0,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "main", "image": image}]},
+            },
+        },
+    }
+
+
+def configuration(text: str) -> dict[str, object]:
+    """Configuration of LeaderWorkerSet's manager."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "lws-manager-config"},
+        "data": {"controller_manager_config.yaml": CONFIG.format(text)},
+    }
+
+
+def test_a_cluster_with_everything_passes(
+    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+) -> None:
+    namespace = bare.new_namespace()
+    images = ("registry.k8s.io/lws/lws:v0.9.0", "docker.io/volcanosh/vc-scheduler:v1.14.1")
+    bare.apply([*map(deployment, images), configuration("")], namespace=namespace)
+    facts = read(system=namespace)
+    assert facts.releases == {"LeaderWorkerSet": (0, 9, 0), "Volcano": (1, 14, 1)}
+    assert facts.lws_provider == ""
+    assert not facts.unread
+    assert told(plans, facts) == []
+
+
+def test_every_row_of_the_table_is_met_by_the_pinned_definitions(bare: Cluster) -> None:
+    names = [row.definition for row in table.ROWS]
+    facts = read_cluster(
+        bare.kubeconfig.read_text(encoding="utf-8"),
+        None,
+        names,
+        lws_namespace="default",
+        volcano_namespace="default",
+    )
+    unmet = []
+    for row in table.ROWS:
+        stored = facts.definitions[row.definition]
+        assert stored is not None
+        assert row.served in stored.schemas
+        if row.field is not None and not stored.has(row.served, row.field):
+            unmet.append(row)
+    # The standard channel is installed here.
+    assert unmet == [table.DEFAULT_GATEWAYS]
+
+
+def test_the_gang_provider_is_found(
+    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+) -> None:
+    namespace = bare.new_namespace()
+    bare.apply([configuration(PROVIDER)], namespace=namespace)
+    facts = read(system=namespace)
+    assert facts.lws_provider == "volcano"
+    errors = [text for text in told(plans, facts) if not text.startswith("warning")]
+    assert len(errors) == 1
+    assert "remove gangSchedulingManagement" in errors[0]
+
+
+def test_without_programs_their_releases_are_only_warnings(
+    plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+) -> None:
+    found = told(plans, read())
+    assert len(found) == 2
+    assert all(text.startswith("warning: ") for text in found)
+
+
+def test_without_rights_it_says_what_it_did_not_check(
+    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+) -> None:
+    nobody = bare.kubeconfig_for("system:serviceaccount:default:default")
+    facts = read(nobody)
+    assert not facts.definitions
+    assert len(facts.unread) == len(needs(plans)) + 2
+    assert all("403 Forbidden" in text for text in facts.unread)
+    assert all(text.startswith("warning: ") for text in told(plans, facts))
+
+
+def test_wrong_credentials_are_said(bare: Cluster, read: Callable[..., ClusterFacts]) -> None:
+    text = bare.kubeconfig.read_text(encoding="utf-8")
+    token = text.partition('"token": "')[2].partition('"')[0]
+    with pytest.raises(UnreadableError, match="does not accept the credentials"):
+        read(text.replace(token, "wrong"))
+
+
+def test_without_the_kinds_it_fails_with_all_of_them(
+    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+) -> None:
+    # The last test of this cluster: the kinds do not come back.
+    for row in needs(plans):
+        bare.delete("CustomResourceDefinition", row.definition)
+    bare.wait(
+        lambda: not any(read().definitions.values()), 60, lambda: str(read().definitions.keys())
+    )
+    errors = [text for text in told(plans, read()) if not text.startswith("warning")]
+    assert len(errors) == len(needs(plans))
+    assert all("is not installed" in text and "kubectl apply" in text for text in errors)

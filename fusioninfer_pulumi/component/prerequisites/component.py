@@ -1,0 +1,151 @@
+"""The ServingPrerequisites component: fails a preview for what the cluster lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi import findings
+from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.prerequisites.check import check, needs
+from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
+from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
+from fusioninfer_pulumi.component.prerequisites.table import written
+from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity
+from fusioninfer_pulumi.plan import ServicePlan, plan_service
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+
+#: Pulumi type token, pinned as that of the service is.
+TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password
+
+
+@dataclass(frozen=True)
+class ServingPrerequisitesArgs:
+    """What is checked, and how the cluster is read.
+
+    Attributes:
+        services: The services that the cluster shall run: their specs, plans or components.
+        kubeconfig: Path or text of the cluster's kubeconfig; may be an Output. By default that
+            of the stack's config (`kubernetes:kubeconfig`), else the one that kubectl would use;
+            with an explicit provider there is no default, because its cluster may be another one.
+        context: Its context, by default `kubernetes:context` of the stack's config, else the
+            current one.
+        lws_namespace: Namespace of LeaderWorkerSet's manager.
+        volcano_namespace: Namespace of Volcano's scheduler.
+    """
+
+    services: Sequence[InferenceServiceArgs | ServicePlan | InferenceService]
+    kubeconfig: pulumi.Input[str] | None = None
+    context: str | None = None
+    lws_namespace: str = "lws-system"
+    volcano_namespace: str = "volcano-system"
+
+
+class ServingPrerequisites(pulumi.ComponentResource):
+    """Checks that a cluster has what services need, and fails with what to install.
+
+    Where the cluster cannot be read, it says that it did not check, and nothing fails.
+    """
+
+    checked: pulumi.Output[bool]
+    """Whether the cluster could be read."""
+
+    releases: pulumi.Output[dict[str, str]]
+    """Releases that were found, by product."""
+
+    def __init__(
+        self,
+        name: str,
+        args: ServingPrerequisitesArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Reads the cluster, at preview and at update; creates nothing.
+
+        Args:
+            name: Logical name.
+            args: What is checked, or a mapping of its shape.
+            opts: Resource options.
+
+        Raises:
+            InvalidServiceError: The cluster lacks something; one line per problem.
+        """
+        given = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
+        super().__init__(TOKEN, name, None, opts)
+        self._name = name
+        self._given = given
+        self._plans = [_plan(each) for each in given.services]
+        facts = self._facts()
+        self.checked = facts.apply(lambda known: known is not None)
+        self.releases = facts.apply(_releases)
+        self.register_outputs({"checked": self.checked, "releases": self.releases})
+
+    def _facts(self) -> pulumi.Output[ClusterFacts | None]:
+        kubeconfig: Any = self._given.kubeconfig
+        settings = pulumi.Config("kubernetes")
+        context = self._given.context or settings.get("context")
+        if collect_plans.get() is not None:
+            return _nothing()  # the command line reads no cluster
+        if isinstance(kubeconfig, pulumi.Output):
+            found = kubeconfig.apply(
+                lambda text: self._examined(text, context), run_with_unknowns=True
+            )
+            # What is kept of the cluster holds nothing of the kubeconfig.
+            return pulumi.Output.unsecret(found)
+        kubeconfig = kubeconfig or settings.get("kubeconfig")
+        if self._given.kubeconfig is None and self.get_provider("kubernetes:core/v1:Service"):
+            self._warn("the provider's cluster is not known here; pass its kubeconfig too")
+            return _nothing()
+        return pulumi.Output.from_input(self._examined(kubeconfig, context))
+
+    def _examined(self, kubeconfig: Any, context: str | None) -> ClusterFacts | None:
+        """Reads and checks; None where the cluster cannot be read."""
+        if kubeconfig is not None and not isinstance(kubeconfig, str):
+            self._warn("its kubeconfig is not known before the update")
+            return None
+        try:
+            facts = read_cluster(
+                kubeconfig,
+                context,
+                [row.definition for row in needs(self._plans)],
+                lws_namespace=self._given.lws_namespace,
+                volcano_namespace=self._given.volcano_namespace,
+            )
+        except UnreadableError as problem:
+            self._warn(str(problem))
+            return None
+        found = check(self._plans, facts)
+        for finding in found:
+            if finding.severity is Severity.WARNING:
+                pulumi.log.warn(str(finding).removeprefix("warning: "), self)
+        refused = findings.errors(found)
+        if refused:
+            raise InvalidServiceError(refused, self._name)
+        return facts
+
+    def _warn(self, reason: str) -> None:
+        pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)
+
+
+def _plan(service: InferenceServiceArgs | ServicePlan | InferenceService) -> ServicePlan:
+    if isinstance(service, ServicePlan):
+        return service
+    return service.plan if isinstance(service, InferenceService) else plan_service(service)
+
+
+def _nothing() -> pulumi.Output[ClusterFacts | None]:
+    none: ClusterFacts | None = None
+    return pulumi.Output.from_input(none)
+
+
+def _releases(facts: ClusterFacts | None) -> dict[str, str]:
+    if facts is None:
+        return {}
+    found = dict(facts.releases)
+    for name, each in facts.definitions.items():
+        if each is not None and each.release is not None:
+            found[name] = each.release
+    return {name: written(release) for name, release in sorted(found.items())}

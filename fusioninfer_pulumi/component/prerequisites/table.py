@@ -1,0 +1,170 @@
+"""What a cluster must have at least, and how it shows: the only place that says so.
+
+A definition (CRD) tells the API versions that it serves and the fields that it knows; Gateway API
+and its inference extension also write their release on it. LeaderWorkerSet and Volcano do not:
+their release is the tag of their program's image, where that Deployment can be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Release = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """One kind that has to be there.
+
+    Attributes:
+        product: What brings the kind.
+        definition: Name of its CustomResourceDefinition.
+        served: API version that our objects have.
+        least: First release that works.
+        field: A field of the kind that our objects need, None where any release has them.
+        tells: Whether no release before `least` has that field.
+        broken: Releases after `least` that do not work all the same.
+        last: Last release whose bundle has the kind, None where none dropped it.
+        install: What installs it.
+    """
+
+    product: str
+    definition: str
+    served: str
+    least: Release
+    install: str
+    field: str | None = None
+    tells: bool = False
+    broken: tuple[Release, ...] = ()
+    last: Release | None = None
+
+
+_LWS = "https://github.com/kubernetes-sigs/lws/releases/download/v0.9.0/manifests.yaml"
+_VOLCANO = "https://raw.githubusercontent.com/volcano-sh/volcano/v1.14.1/installer/volcano-development.yaml"
+_GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
+_INFERENCE = (
+    "https://github.com/kubernetes-sigs/gateway-api-inference-extension"
+    "/releases/download/v1.5.0/manifests.yaml"
+)
+_PODGROUPS = "podgroups.scheduling.volcano.sh"
+_ROUTES = "httproutes.gateway.networking.k8s.io"
+
+# 0.9.0 brought status.observedGeneration, without which "Available" may speak of an older spec, and
+# the restart policy RecreateGroupAfterStart (v0.9.0 api/leaderworkerset/v1, not in v0.8).
+LEADER_WORKER_SET = Minimum(
+    product="LeaderWorkerSet",
+    definition="leaderworkersets.leaderworkerset.x-k8s.io",
+    served="v1",
+    least=(0, 9, 0),
+    field="status.observedGeneration",
+    tells=True,
+    install=_LWS,
+)
+
+# minTaskMember of a replica that is gone used to stay and to hold the gang back (fixed in v1.12.3
+# and v1.13.1, gang plugin). The definition shows none of this.
+ALL_OR_NOTHING = Minimum(
+    product="Volcano",
+    definition=_PODGROUPS,
+    served="v1beta1",
+    least=(1, 12, 3),
+    field="spec.minTaskMember",
+    broken=((1, 13, 0),),
+    install=_VOLCANO,
+)
+
+# subGroupPolicy came with v1.14.0 (not in v1.13.3), which schedules it only with networkTopology
+# (volcano#4871, fixed in v1.14.1). The definitions of the two are alike.
+PARTIAL_GANG = Minimum(
+    product="Volcano",
+    definition=_PODGROUPS,
+    served="v1beta1",
+    least=(1, 14, 1),
+    field="spec.subGroupPolicy",
+    install=_VOLCANO,
+)
+
+# Gateway and HTTPRoute are v1 since v1.0.0.
+GATEWAY = Minimum(
+    product="Gateway API",
+    definition="gateways.gateway.networking.k8s.io",
+    served="v1",
+    least=(1, 0, 0),
+    install=f"{_GATEWAY}/standard-install.yaml",
+)
+ROUTE = Minimum(
+    product="Gateway API",
+    definition=_ROUTES,
+    served="v1",
+    least=(1, 0, 0),
+    install=f"{_GATEWAY}/standard-install.yaml",
+)
+
+# Timeouts are in the standard channel since v1.2.0 (GEP-1742; its release notes); the experimental
+# channel had them before, so it is the field that counts.
+ROUTE_TIMEOUTS = Minimum(
+    product="Gateway API",
+    definition=_ROUTES,
+    served="v1",
+    least=(1, 0, 0),
+    field="spec.rules.timeouts",
+    install=f"{_GATEWAY}/standard-install.yaml",
+)
+
+# Only in the experimental channel, since v1.4.0; v1.4.1's standard channel has it not.
+DEFAULT_GATEWAYS = Minimum(
+    product="Gateway API (experimental channel)",
+    definition=_ROUTES,
+    served="v1",
+    least=(1, 4, 0),
+    field="spec.useDefaultGateways",
+    install=f"{_GATEWAY}/experimental-install.yaml",
+)
+REFERENCE_GRANT = Minimum(
+    product="Gateway API",
+    definition="referencegrants.gateway.networking.k8s.io",
+    served="v1beta1",
+    least=(1, 0, 0),
+    install=f"{_GATEWAY}/standard-install.yaml",
+)
+
+# The pool is v1 since v1.0.0, and so is what pickers look for by default (--pool-group).
+INFERENCE_POOL = Minimum(
+    product="Gateway API Inference Extension",
+    definition="inferencepools.inference.networking.k8s.io",
+    served="v1",
+    least=(1, 0, 0),
+    install=_INFERENCE,
+)
+
+# Pickers up to v1.2 exit without it; bundles up to v1.5.0 have it, v1.6.0 does not any more.
+INFERENCE_OBJECTIVE = Minimum(
+    product="Gateway API Inference Extension",
+    definition="inferenceobjectives.inference.networking.x-k8s.io",
+    served="v1alpha2",
+    least=(1, 0, 0),
+    last=(1, 5, 0),
+    install=_INFERENCE,
+)
+
+#: Rows of one definition, the more demanding one last.
+ROWS = (
+    LEADER_WORKER_SET,
+    ALL_OR_NOTHING,
+    PARTIAL_GANG,
+    GATEWAY,
+    ROUTE,
+    ROUTE_TIMEOUTS,
+    DEFAULT_GATEWAYS,
+    REFERENCE_GRANT,
+    INFERENCE_POOL,
+    INFERENCE_OBJECTIVE,
+)
+
+#: Images whose tag is the release of a product that does not write it on its definitions.
+PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler"}
+
+
+def written(release: Release) -> str:
+    """A release as its product writes it."""
+    return "v" + ".".join(str(part) for part in release)

@@ -1,0 +1,204 @@
+"""The component: which cluster it reads, what it says, when it fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.runtime.settings import SETTINGS, _get_rpc_manager
+from pulumi_kubernetes import Provider
+
+from fusioninfer_pulumi import (
+    InferenceService,
+    InvalidServiceError,
+    ServingPrerequisites,
+    ServingPrerequisitesArgs,
+)
+from fusioninfer_pulumi.component.prerequisites import TOKEN, component, table
+from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, Definition
+from fusioninfer_pulumi.component.recorder import collect_plans
+
+NAME = table.LEADER_WORKER_SET.definition
+GOOD = Definition({"v1": {"properties": {"status": {"properties": {"observedGeneration": {}}}}}})
+UNCHECKED = "warning: the cluster's prerequisites were not checked: "
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Calls of the reader, which finds a cluster with LeaderWorkerSet."""
+    made: list[Any] = []
+
+    def reading(kubeconfig: Any, context: Any, definitions: Any, **more: Any) -> ClusterFacts:
+        made.append((kubeconfig, context, list(definitions), more))
+        return ClusterFacts({NAME: GOOD}, {"LeaderWorkerSet": (0, 9, 1)}, "")
+
+    monkeypatch.setattr(component, "read_cluster", reading)
+    return made
+
+
+@pytest.fixture
+def service(story: Any) -> Any:
+    return story(1)
+
+
+def run(
+    engine: Any, service: Any, options: Any = None, *, preview: bool = True, **more: Any
+) -> Any:
+    def program() -> dict[str, Any]:
+        given = {key: value() if callable(value) else value for key, value in more.items()}
+        args = ServingPrerequisitesArgs(services=[service], **given)
+        made = ServingPrerequisites("needs", args, options() if options else None)
+        return {"checked": made.checked, "releases": made.releases}
+
+    return engine.run(program, preview=preview)
+
+
+def test_the_token_is_pinned(engine: Any, service: Any, calls: list[Any]) -> None:
+    assert TOKEN == "fusioninfer:index:ServingPrerequisites"
+    assert run(engine, service).keys == [(TOKEN, "needs")]
+
+
+def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: list[Any]) -> None:
+    done = run(engine, service, kubeconfig="~/.kube/a", context="east", lws_namespace="lws")
+    assert done.exports == {"checked": True, "releases": {"LeaderWorkerSet": "v0.9.1"}}
+    assert done.outputs[-1][1] == done.exports
+    assert calls == [
+        (
+            "~/.kube/a",
+            "east",
+            [NAME],
+            {"lws_namespace": "lws", "volcano_namespace": "volcano-system"},
+        )
+    ]
+    assert not done.logged
+
+
+def test_a_lack_fails_before_anything_is_made(
+    engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: ClusterFacts({NAME: None}))
+
+    def program() -> None:
+        ServingPrerequisites("needs", {"services": [service]})
+        InferenceService("app", service)
+
+    with pytest.raises(InvalidServiceError, match=f"needs: LeaderWorkerSet: {NAME} is not"):
+        engine.run(program, preview=True)
+
+
+def test_a_lack_fails_where_the_kubeconfig_is_an_output(
+    engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: ClusterFacts({NAME: None}))
+    with pytest.raises(InvalidServiceError, match="is not installed"):
+        run(engine, service, kubeconfig=lambda: pulumi.Output.from_input("a\nb"))
+    # The SDK keeps what the failed program still had to say for the next one.
+    _get_rpc_manager().clear()
+    SETTINGS.outputs.clear()
+
+
+def test_a_secret_kubeconfig_is_read_and_makes_no_secret(
+    engine: Any, service: Any, calls: list[Any]
+) -> None:
+    done = run(engine, service, kubeconfig=lambda: pulumi.Output.secret("apiVersion: v1\n"))
+    assert calls[0][0] == "apiVersion: v1\n"
+    assert done.outputs[-1][1] == {
+        "checked": True,
+        "releases": {"LeaderWorkerSet": "v0.9.1"},
+    }
+
+
+def test_an_unknown_kubeconfig_is_said(engine: Any, service: Any, calls: list[Any]) -> None:
+    def unknown() -> Any:
+        return pulumi.Output.from_input(pulumi.output.UNKNOWN)
+
+    done = run(engine, service, kubeconfig=unknown)
+    assert done.logged == [f"{UNCHECKED}its kubeconfig is not known before the update"]
+    assert not calls
+
+
+def test_another_providers_cluster_is_not_guessed(
+    engine: Any, service: Any, calls: list[Any]
+) -> None:
+    def options() -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(provider=Provider("east"))
+
+    done = run(engine, service, options)
+    assert done.logged == [
+        f"{UNCHECKED}the provider's cluster is not known here; pass its kubeconfig too"
+    ]
+    assert done.exports == {"checked": False, "releases": {}}
+    assert not calls
+    run(engine, service, options, kubeconfig="k", context="east")
+    assert calls[0][:2] == ("k", "east")
+
+
+def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) -> None:
+    config = {"kubernetes:kubeconfig": "from-config", "kubernetes:context": "west"}
+
+    def program() -> None:
+        pulumi.runtime.set_all_config(config)
+        ServingPrerequisites("needs", {"services": [service]})
+
+    engine.run(program)
+    assert calls[0][:2] == ("from-config", "west")
+
+
+def test_the_command_line_reads_no_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
+    token = collect_plans.set([])
+    try:
+        done = run(engine, service)
+    finally:
+        collect_plans.reset(token)
+    assert not calls
+    assert not done.logged
+
+
+def test_services_may_be_specs_plans_and_components(
+    engine: Any, service: Any, calls: list[Any]
+) -> None:
+    def program() -> None:
+        made = InferenceService("app", service)
+        ServingPrerequisites("needs", {"services": [service, made.plan, made]})
+
+    engine.run(program)
+    assert len(calls) == 1
+
+
+def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = ClusterFacts(unread=("definition x: 403 Forbidden",))
+    monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: known)
+    assert run(engine, service).logged == ["warning: not checked: definition x: 403 Forbidden"]
+
+
+def test_without_the_client_it_says_how_to_get_it(
+    engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+    (said,) = run(engine, service).logged
+    assert said.endswith("is not installed (pip install 'fusioninfer-pulumi[cluster]')")
+
+
+@pytest.mark.parametrize(
+    "kubeconfig",
+    ["/nowhere/kubeconfig", "users: [\n", "apiVersion: v1\nkind: Config\n", "\n- 1\n- 2\n"],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_said(
+    engine: Any, service: Any, kubeconfig: str
+) -> None:
+    (said,) = run(engine, service, kubeconfig=kubeconfig).logged
+    assert said.startswith(f"{UNCHECKED}no usable kubeconfig: ")
+    assert "\n" not in said
+
+
+def test_a_cluster_that_does_not_answer_is_said(engine: Any, service: Any) -> None:
+    text = (
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "users: [{name: a, user: {token: t}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
+    )
+    (said,) = run(engine, service, kubeconfig=text).logged
+    assert said.startswith(f"{UNCHECKED}the cluster does not answer: ")
