@@ -28,8 +28,9 @@ def mermaid(plan: ServicePlan) -> str:
 def _lines(plan: ServicePlan) -> Iterator[str]:
     yield 'client(["clients"])'
     entry = yield from _entry(plan)
-    title = f"{plan.service} in {plain(plan.namespace)}: {plan.total_pods} pods, "
-    yield f'subgraph service["{_text(title)}{plan.total_accelerators} GPUs"]'
+    title = f"{plan.service} in {plain(plan.namespace)}: "
+    size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
+    yield f'subgraph service["{_text(title)}{size}"]'
     for number, role in enumerate(plan.roles):
         yield from _role(number, role)
     yield "end"
@@ -37,8 +38,9 @@ def _lines(plan: ServicePlan) -> Iterator[str]:
         if role.name in entry and role.replicas:
             yield f"entry --> role{number}"
     if plan.gang is not None:
-        minimum = f"{plan.gang.min_member} pods, {plan.gang.min_accelerators} GPUs start together"
-        yield f'gang{{{{"PodGroup {_text(plan.gang.pod_group)}<br/>{minimum}"}}}} -.- service'
+        pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators
+        minimum = f"{_count(pods, 'pod')}, {_count(accelerators, 'GPU')} start together"
+        yield f'gang{{{{"PodGroup<br/>{_text(plan.gang.pod_group)}<br/>{minimum}"}}}} -.- service'
 
 
 def _entry(plan: ServicePlan) -> Generator[str, None, set[str]]:
@@ -47,22 +49,23 @@ def _entry(plan: ServicePlan) -> Generator[str, None, set[str]]:
     if router is None:
         reached = entry_roles(plan)
         port = reached[0].serving.port if reached else ""
-        yield f'client --> entry["Service {names.serving_service(plan.service)}<br/>port {port}"]'
+        service = f"Service<br/>{names.serving_service(plan.service)}<br/>port {port}"
+        yield f'client --> entry["{service}"]'
         return {role.name for role in reached}
-    pool = f"InferencePool {router.pool.name}<br/>port {router.pool.port}"
+    pool = f"InferencePool<br/>{router.pool.name}<br/>port {router.pool.port}"
     if router.route is not None:
-        yield f'client --> route["HTTPRoute {_text(router.route.name)}"] --> entry["{pool}"]'
+        yield f'client --> route["HTTPRoute<br/>{_text(router.route.name)}"] --> entry["{pool}"]'
     else:
         yield f'client --> entry["{pool}"]'
-    picker = f"{router.picker.name}<br/>{_text(router.picker.words)}"
+    picker = f"endpoint picker<br/>{router.picker.name}<br/>{_text(router.picker.words)}"
     yield f'entry -. asks .-> picker["{picker}"]'
     return set(router.pool.roles)
 
 
 def _role(number: int, role: RolePlan) -> Iterator[str]:
-    count = f"{len(role.replicas)} replicas" if role.replicas else "parked"
+    count = _count(len(role.replicas), "replica") if role.replicas else "parked"
     yield f'subgraph role{number}["{role.name} ({role.component_type.value}): {count}"]'
-    size = f"{role.nodes} x {role.accelerators_per_pod} GPUs"
+    size = f"{_count(role.nodes, 'pod')} x {_count(role.accelerators_per_pod, 'GPU')}"
     if len(role.replicas) <= _DRAWN:
         for replica in role.replicas:
             yield f'r{number}_{replica.index}["{replica.name}<br/>{size}"]'
@@ -70,6 +73,10 @@ def _role(number: int, role: RolePlan) -> Iterator[str]:
         first, last = role.replicas[0], role.replicas[-1]
         yield f'r{number}_all["{first.name} … {last.name}<br/>each {size}"]'
     yield "end"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _text(text: object) -> str:

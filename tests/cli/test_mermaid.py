@@ -36,19 +36,26 @@ def test_a_service_is_drawn_from_its_clients_to_its_replicas() -> None:
     assert service(replicas=2, nodes=2).splitlines() == [
         "flowchart LR",
         '  client(["clients"])',
-        '  client --> entry["Service chat<br/>port 8000"]',
+        '  client --> entry["Service<br/>chat<br/>port 8000"]',
         '  subgraph service["chat in default: 4 pods, 32 GPUs"]',
         '  subgraph role0["serve (worker): 2 replicas"]',
-        '  r0_0["chat-serve-0<br/>2 x 8 GPUs"]',
-        '  r0_1["chat-serve-1<br/>2 x 8 GPUs"]',
+        '  r0_0["chat-serve-0<br/>2 pods x 8 GPUs"]',
+        '  r0_1["chat-serve-1<br/>2 pods x 8 GPUs"]',
         "  end",
         "  end",
         "  entry --> role0",
-        '  gang{{"PodGroup chat<br/>4 pods, 32 GPUs start together"}} -.- service',
+        '  gang{{"PodGroup<br/>chat<br/>4 pods, 32 GPUs start together"}} -.- service',
     ]
 
 
 def test_many_replicas_are_one_box_and_none_is_said() -> None:
-    assert '  r0_all["chat-serve-0 … chat-serve-99<br/>each 1 x 8 GPUs"]' in service(replicas=100)
+    many = '  r0_all["chat-serve-0 … chat-serve-99<br/>each 1 pod x 8 GPUs"]'
+    assert many in service(replicas=100)
     assert '  subgraph role0["serve (worker): parked"]' in service(replicas=0)
     assert "entry --> role0" not in service(replicas=0)
+
+
+def test_one_is_not_many() -> None:
+    drawn = service(replicas=1)
+    assert '"serve (worker): 1 replica"' in drawn
+    assert '"chat in default: 1 pod, 8 GPUs"' in drawn
