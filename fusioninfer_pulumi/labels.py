@@ -47,7 +47,8 @@ LWS_PREFIX = "leaderworkerset.sigs.k8s.io/"
 LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
 LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}subgroup-exclusive-topology"
-# Written by LeaderWorkerSet itself on every pod; a user's value would be overwritten.
+# Written by LeaderWorkerSet itself on every pod; a user's value is overwritten, and where it is not
+# (group-index, group-key), the set never becomes Available or its groups are mistaken.
 LWS_OWNED_LABELS = frozenset(
     LWS_PREFIX + key
     for key in (

@@ -150,7 +150,19 @@ def _deadlocks(
     for role in roles:
         for field, template in _templates(role):
             if key in ((template.get("metadata") or {}).get("annotations") or {}):
-                yield error(_annotation(join("roles", role.position, field), key), exclusive)
+                yield error(
+                    _annotation(join("roles", role.position, field), key),
+                    "binds the leaders alone: LeaderWorkerSet places workers by its own "
+                    f"annotation, which deadlocks with gang scheduling; {way_out}",
+                )
+        policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
+        if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
+            yield error(
+                join("roles", role.position, "subGroupPolicy"),
+                f"several subgroups with the annotation {several} are never placed by Volcano, "
+                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
+                "or set schedulingStrategy.gangPolicy.mode to Off",
+            )
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         yield error(
             f"{_STRATEGY}.schedulerName",

@@ -29,6 +29,8 @@ NO_ROUTER = (
     "only; add a role of componentType router"
 )
 ROUTER = {"name": "router", "componentType": "router"}
+EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+SUBGROUPS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
 WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
 
 
@@ -208,42 +210,38 @@ def test_an_all_or_nothing_gang_is_a_choice_worth_knowing() -> None:
                 f"workers; {WAY_OUT}"
             ),
         ),
-        *(
+        (
+            prefill_decode(metadata={"annotations": {EXCLUSIVE: "rack"}}),
             (
-                manifest,
-                (
-                    f"{path}[leaderworkerset.sigs.k8s.io/exclusive-topology]: deadlocks with gang "
-                    "scheduling: the workers are created after the leader is scheduled, and the "
-                    f"leader is scheduled only with its workers; {WAY_OUT}"
-                ),
-            )
-            for manifest, path in (
-                (
-                    prefill_decode(
-                        metadata={
-                            "annotations": {
-                                "leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"
-                            }
-                        }
-                    ),
-                    "metadata.annotations",
-                ),
-                (
-                    prefill_decode(
-                        {},
-                        {
-                            "template": template(
-                                metadata={
-                                    "annotations": {
-                                        "leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"
-                                    }
-                                }
-                            )
-                        },
-                    ),
-                    "roles[1].template.metadata.annotations",
-                ),
-            )
+                f"metadata.annotations[{EXCLUSIVE}]: deadlocks with gang scheduling: the workers "
+                "are created after the leader is scheduled, and the leader is scheduled only with "
+                f"its workers; {WAY_OUT}"
+            ),
+        ),
+        (
+            prefill_decode(
+                {}, {"template": template(metadata={"annotations": {EXCLUSIVE: "rack"}})}
+            ),
+            (
+                f"roles[1].template.metadata.annotations[{EXCLUSIVE}]: binds the leaders alone: "
+                "LeaderWorkerSet places workers by its own annotation, which deadlocks with gang "
+                f"scheduling; {WAY_OUT}"
+            ),
+        ),
+        (
+            prefill_decode(
+                {},
+                {
+                    "multinode": nodes(2, launcher="none"),
+                    "subGroupPolicy": {"subGroupSize": 1},
+                    "template": template(metadata={"annotations": {SUBGROUPS: "rack"}}),
+                },
+            ),
+            (
+                f"roles[1].subGroupPolicy: several subgroups with the annotation {SUBGROUPS} are "
+                "never placed by Volcano, which takes all pods of a replica to fit the same "
+                "nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
+            ),
         ),
         (
             prefill_decode(**strategy(schedulerName="default-scheduler")),
@@ -282,12 +280,12 @@ def test_what_can_never_be_scheduled_as_a_gang_is_refused(
 
 
 def test_subgroup_topology_needs_subgroups() -> None:
-    key = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+    key = SUBGROUPS
     alone = service(role(template=template(metadata={"annotations": {key: "rack"}})))
     assert problems(alone) == [f"roles[0].subGroupPolicy: is required by the annotation {key}"]
     alone["spec"]["roles"][0] |= {
         "multinode": nodes(2),
-        "subGroupPolicy": {"subGroupSize": 1},
+        "subGroupPolicy": {"subGroupSize": 2},
         "template": template(
             container(gpus=1, args=["--model", "m", "-tp", "2"]),
             metadata={"annotations": {key: "rack"}},
