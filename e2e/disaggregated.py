@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from e2e.harness import Object
+from e2e.harness import Cluster, Object
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 
@@ -71,3 +71,18 @@ def disaggregated(
             "schedulingStrategy": {"gangPolicy": {"mode": "Off"}},
         },
     }
+
+
+def set_of(objects: list[Object], role: str) -> Object:
+    """The first LeaderWorkerSet of a role."""
+    return next(
+        each
+        for each in objects
+        if each["kind"] == "LeaderWorkerSet"
+        and each["metadata"]["labels"]["fusioninfer.io/role-name"] == role
+    )
+
+
+def leaders(cluster: Cluster, namespace: str) -> list[Object]:
+    """The pods of a namespace that lead a replica."""
+    return cluster.pods(namespace, "leaderworkerset.sigs.k8s.io/worker-index=0")

@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - the names of tests are sentences
-"""Prefill/decode pods are admitted, and a real picker and sidecar send one request to both.
+"""A real picker and a real sidecar send one request to a prefill and to a decode pod.
 
 The picker and the sidecar are llm-d's, which are not among the tools that are built here:
 `llm-d-epp` and `llm-d-sidecar` on PATH (v0.10.0, see README.md). Without them the tests that need
@@ -8,7 +8,6 @@ them are skipped.
 
 from __future__ import annotations
 
-import copy
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,108 +17,14 @@ from typing import Any
 import pytest
 import urllib3
 
-from e2e import checks, inputs
-from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated
-from e2e.harness import ApiError, Cluster, EndpointPicker, Object
+from e2e.disaggregated import NIXL, disaggregated, leaders, set_of
+from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, pick
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.model_server import ModelServer
 from e2e.routers import objects_of, only
 
 PREFILLER = "x-prefiller-host-port"
-TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-ROOT = Path(__file__).parent.parent
-PROTECTED = {"kvTransfer": {"sidecar": {"ssrfProtection": True}}}
-
-SERVICES: dict[str, dict[str, Any]] = {
-    "single nodes": {},
-    "several nodes": {"prefill": {"multinode": {"nodeCount": 2}},
-                      "decode": {"multinode": {"nodeCount": 4}}},
-    "protected": {"decode": PROTECTED},
-    "events": {"prefill": {"kvEvents": {}}, "decode": {"kvEvents": {}}},
-    "ports, probes and memory of one's own": {
-        "container": {
-            "ports": [{"name": "http", "containerPort": 8000}],
-            "livenessProbe": {"httpGet": {"path": "/health", "port": 8000}},
-            "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}],
-        },
-        "pod": {"volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}]},
-    },
-    "older picker": {
-        "endpointPicker": {"image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0"}
-    },
-}  # fmt: skip
-
-
-@pytest.fixture
-def restricted(cluster: Cluster, namespace: str) -> str:
-    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.patch("v1/Namespace", namespace, {"metadata": {"labels": enforced}})
-    return namespace
-
-
-@pytest.mark.proves("everything that a prefill/decode service becomes is accepted, kept whole")
-@pytest.mark.parametrize("name", SERVICES)
-def test_every_form_is_accepted(cluster: Cluster, namespace: str, name: str) -> None:
-    _assert_accepted(cluster, objects_of(disaggregated(namespace, **SERVICES[name])))
-
-
-@pytest.mark.proves("everything that a prefill/decode service becomes is accepted, kept whole")
-@pytest.mark.parametrize("source", ["multinode", "deepseek-disagg"])
-def test_whole_services_are_accepted(cluster: Cluster, namespace: str, source: str) -> None:
-    if source == "multinode":
-        plan = inputs.plan_of(ROOT / "tests" / "disaggregation" / "multinode.yaml")
-        objects = inputs.objects_of(plan)
-    else:
-        objects = inputs.example_objects(source)
-    _assert_accepted(cluster, inputs.with_namespace(objects, namespace))
-
-
-@pytest.mark.proves("sidecars are admitted to a namespace that enforces the restricted profile")
-@pytest.mark.parametrize("name", ["single nodes", "protected"])
-def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
-    given = {**SERVICES[name], "container": RESTRICTED_CONTAINER}
-    objects = objects_of(disaggregated(restricted, **given))
-    cluster.add_nodes(1)
-    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
-    pods = cluster.wait(
-        lambda: found if len(found := _leaders(cluster, restricted)) == 4 else [],
-        60,
-        lambda: cluster.list("v1/Event", restricted),
-    )
-    for pod in pods:
-        inits = pod["spec"].get("initContainers") or []
-        decode = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
-        assert [each["name"] for each in inits] == ["pd-sidecar"] * decode
-        if decode:
-            _assert_token_is_the_sidecars(pod, uses_one=name == "protected")
-
-
-def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
-    cluster: Cluster, restricted: str
-) -> None:
-    objects = objects_of(disaggregated(restricted, container=RESTRICTED_CONTAINER))
-    template = _set_of(objects, "decode")["spec"]["leaderWorkerTemplate"]["workerTemplate"]
-    cluster.create(_pod("decode", restricted, template))
-    weaker = copy.deepcopy(template)
-    del weaker["spec"]["initContainers"][0]["securityContext"]
-    with pytest.raises(ApiError, match="violates PodSecurity"):
-        cluster.create(_pod("weaker", restricted, weaker))
-
-
-@pytest.mark.proves("the sidecars' account reads the pool and its pods, and nothing else")
-def test_the_sidecars_account_holds_only_the_generated_role(
-    cluster: Cluster, namespace: str
-) -> None:
-    objects = objects_of(disaggregated(namespace, decode=PROTECTED))
-    cluster.apply([each for each in objects if each["metadata"]["name"] == "svc-sidecar"])
-    client = cluster.client_for(f"system:serviceaccount:{namespace}:svc-sidecar")
-    assert client.list("v1/Pod", namespace) == []
-    assert client.list("inference.networking.k8s.io/v1/InferencePool", namespace) == []
-    for kind, where in (("v1/Secret", namespace), ("v1/Pod", "default")):
-        with pytest.raises(ApiError) as refused:
-            client.list(kind, where)
-        assert refused.value.status == 403
 
 
 @pytest.fixture(scope="module")
@@ -152,15 +57,14 @@ def served(
             "port": pool,
             "kvTransfer": {"enginePort": engine, "sidecar": {"ssrfProtection": True}},
         },
-        container={"args": ["--model", "m", "--kv-transfer-config",
-                            '{"kv_connector":"NixlConnector","kv_role":"kv_both"}',
+        container={"args": ["--model", "m", "--kv-transfer-config", NIXL,
                             f"--port={pool}"]},
     )  # fmt: skip
     objects = objects_of(manifest)
     cluster.add_nodes(1)
     cluster.apply([each for each in objects if each["kind"] != "Deployment"])
     cluster.wait(
-        lambda: len([pod for pod in _leaders(cluster, namespace) if _is_ready(pod)]) == 4,
+        lambda: len([pod for pod in leaders(cluster, namespace) if _is_ready(pod)]) == 4,
         60,
         lambda: cluster.pods(namespace),
     )
@@ -263,7 +167,7 @@ def _picker(cluster: Cluster, objects: list[Object], executable: Path) -> Endpoi
 
 def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object], executable: Path) -> int:
     """Starts the sidecar with what was generated, but for the port: one machine is all pods."""
-    decode = _set_of(objects, "decode")
+    decode = set_of(objects, "decode")
     namespace = decode["metadata"]["namespace"]
     spec = decode["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     (container,) = spec["initContainers"]
@@ -304,38 +208,9 @@ def _post(port: int, body: dict[str, Any], headers: dict[str, str]) -> urllib3.B
         return http.request("POST", url, json=body, headers=headers)
 
 
-def _assert_accepted(cluster: Cluster, objects: list[Object]) -> None:
-    for sent in objects:
-        (stored,) = cluster.apply([sent], dry_run=True)
-        checks.stored_is_what_was_sent(sent, stored)
-
-
-def _assert_token_is_the_sidecars(pod: Object, *, uses_one: bool) -> None:
-    """The token is where it is used, and nowhere else."""
-    (sidecar,) = pod["spec"]["initContainers"]
-    (engine,) = pod["spec"]["containers"]
-    mounted = [each["name"] for each in sidecar["volumeMounts"] if each["mountPath"] == TOKEN_PATH]
-    assert mounted == ["sidecar-token" if uses_one else "no-token"]
-    tokens = [each for each in engine["volumeMounts"] if each["mountPath"] == TOKEN_PATH]
-    assert len(tokens) == (0 if uses_one else 1)
-
-
-def _set_of(objects: list[Object], role: str) -> Object:
-    return next(
-        each
-        for each in objects
-        if each["kind"] == "LeaderWorkerSet"
-        and each["metadata"]["labels"]["fusioninfer.io/role-name"] == role
-    )
-
-
-def _leaders(cluster: Cluster, namespace: str) -> list[Object]:
-    return cluster.pods(namespace, "leaderworkerset.sigs.k8s.io/worker-index=0")
-
-
 def _addresses(cluster: Cluster, namespace: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"prefill": set(), "decode": set()}
-    for pod in _leaders(cluster, namespace):
+    for pod in leaders(cluster, namespace):
         found[pod["metadata"]["labels"]["llm-d.ai/role"]].add(pod["status"]["podIP"])
     return found
 
@@ -343,8 +218,3 @@ def _addresses(cluster: Cluster, namespace: str) -> dict[str, set[str]]:
 def _is_ready(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-def _pod(name: str, namespace: str, template: Object) -> Object:
-    metadata = {**template["metadata"], "name": name, "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

@@ -21,8 +21,9 @@ from fusioninfer_pulumi.plan.records import ServicePlan
 #: Kinds of the same service that have to exist before one of a kind is created. The pool never
 #: waits for the picker, which is Ready only once the pool exists.
 AFTER = {
-    # The scheduler ignores pods whose PodGroup does not exist yet.
-    "LeaderWorkerSet": ("PodGroup",),
+    # The scheduler ignores pods whose PodGroup does not exist yet, and no pod can be created whose
+    # ServiceAccount does not: that of the sidecars is registered before the sets.
+    "LeaderWorkerSet": ("PodGroup", "ServiceAccount", "RoleBinding"),
     "RoleBinding": ("ServiceAccount", "Role"),
     "ClusterRoleBinding": ("ServiceAccount",),
     "Deployment": (

@@ -1,9 +1,9 @@
 """What is known about each release of the prefill/decode sidecar: its protocols and its flags.
 
 Read in `pkg/sidecar/proxy/options.go` and `proxy.go` of llm-d-inference-scheduler v0.7.1 and v0.8.0
-and of llm-d-router v0.9.0 and v0.10.0. The four were built: each knows exactly these flags, and starts
-with what is generated for each of its protocols. An unknown flag ends it with status 2; an invalid
-value ends it with status 0 and a line in its log, so neither may get there.
+and of llm-d-router v0.9.0 and v0.10.0. The four were built: each knows exactly these flags, and
+starts with what is generated for each of its protocols. An unknown flag ends it with status 2; an
+invalid value ends it with status 0 and a line in its log, so neither may get there.
 """
 
 from __future__ import annotations

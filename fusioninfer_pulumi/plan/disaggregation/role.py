@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.facts import RAY_PORT
 from fusioninfer_pulumi.engines.kv_connectors import NIXL_HOST_ENV, NIXL_PORT_ENV, KvSetup
 from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_settings
 from fusioninfer_pulumi.engines.launch import Launch
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.plan.containers import serving_port
 from fusioninfer_pulumi.plan.disaggregation.arguments import (
     POD_IP_ENV,
     events,
     transfer,
-    why_unknown,
 )
+from fusioninfer_pulumi.plan.disaggregation.decode import decode_side
 from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT, Disaggregation, Wiring
-from fusioninfer_pulumi.plan.disaggregation.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 
 Container = Mapping[str, Any]
 
-#: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
-ENGINE_PORT = 8001
 _PAIR = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
 _POD_IP = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
@@ -94,7 +90,9 @@ def wired(
     found += said
     settings = [*way.settings, *published]
     if paired is not None and args.component_type is ComponentType.DECODER:
-        wiring, moved, said = _decode(position, args, template, leader, command, paired, wiring, at)
+        wiring, moved, said = decode_side(
+            position, args, template, leader, command, paired, wiring, at
+        )
         settings += moved
         found += said
     setup = way.setup if paired is not None or args.kv_transfer is not None else None
@@ -112,72 +110,6 @@ def _pool_port(
     if paired is not None and args.component_type is ComponentType.DECODER:
         return args.port or paired.port
     return serving_port(container, command, args.port)
-
-
-def _decode(
-    position: int,
-    args: RoleArgs,
-    template: Container,
-    container: Container,
-    command: EngineCommand,
-    paired: Disaggregation,
-    wiring: Wiring,
-    at: str,
-) -> tuple[Wiring, list[Setting], list[Finding]]:
-    """The sidecar before a decode engine, and the port to which the engine makes room for it."""
-    given = args.kv_transfer or KvTransferArgs()
-    field_at = join("roles", position, "kvTransfer")
-    pool, own = wiring.pool_port, serving_port(container, command, None)
-    brought = own_sidecar(template, str(container["name"]), pool)
-    if brought is not None or not given.sidecar.enabled:
-        engine = given.engine_port or own
-        kept = list(_kept(brought, pool, engine, join("roles", position), field_at))
-        return replace(wiring, engine_port=engine), [], kept
-    engine = given.engine_port or (own if own != pool else _free_port(template, pool, given))
-    plan, found = sidecar_plan(
-        given.sidecar,
-        paired,
-        command,
-        wiring.setup,
-        template,
-        (pool, engine),
-        f"{field_at}.sidecar",
-    )
-    if engine == pool:
-        message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return wiring, [], [*found, error(f"{field_at}.enginePort", message)]
-    moves = [Setting("--port", str(engine))]
-    if command.engine is None:
-        moves = []
-        if given.engine_port is None and own == pool:
-            found.append(error(at, _immovable(pool, why_unknown(command))))
-    if own == pool and moves:
-        found.append(
-            info(at, f"the engine moves from port {pool}, where the sidecar listens, to {engine}")
-        )
-    elif own == engine:
-        found.append(info(at, f"the engine keeps its port {engine}; the sidecar listens on {pool}"))
-    moved_from = frozenset({own, pool} - {engine})
-    wiring = replace(wiring, engine_port=engine, moved_from=moved_from, sidecar=plan)
-    return wiring, moves, found
-
-
-def _kept(
-    brought: str | None, pool: int, engine: int, role: str, field_at: str
-) -> Iterator[Finding]:
-    if brought is None:
-        yield info(
-            f"{field_at}.sidecar.enabled",
-            "without a sidecar nobody sends prompts to the prefill pods, unless the engine does",
-        )
-        return
-    yield info(role, f"container {brought} is the sidecar: none is added, the engine stays")
-    if engine == pool:
-        yield warning(
-            role,
-            f"container {brought} listens on port {pool}, and so does the engine, as far as its "
-            "arguments say; give it another --port",
-        )
 
 
 def _engine_side(
@@ -230,21 +162,6 @@ def _with(container: Container, edit: Launch | None) -> Container:
     words = {"command": edit.command, "args": edit.args}
     kept = {key: value for key, value in container.items() if key not in words}
     return {**kept, **{key: value for key, value in words.items() if value}}
-
-
-def _immovable(pool: int, why: str) -> str:
-    return (
-        f"the engine cannot be moved off port {pool}, where the sidecar listens: {why}; make it "
-        "listen on another port, and say which in kvTransfer.enginePort"
-    )
-
-
-def _free_port(template: Container, pool: int, given: KvTransferArgs) -> int:
-    spec = template.get("spec") or {}
-    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    taken = {port.get("containerPort") for each in containers for port in each.get("ports") or ()}
-    taken |= {pool, given.side_channel_port, RAY_PORT}
-    return next(port for port in range(ENGINE_PORT, 65536) if port not in taken)
 
 
 def _shared_memory(given: KvTransferArgs) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from fusioninfer_pulumi import pickers
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_connectors import KvSetup, kv_setup
-from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, join, warning
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.records import RolePlan
@@ -125,7 +125,7 @@ def _family(router: RoleArgs) -> pickers.PickerFamily:
     image = given.image if isinstance(given.image, str) else default
     # An image of which nothing is known is refused by the router's own plan.
     found = pickers.family_of(image) or pickers.family_of(pickers.DEFAULT_PD_IMAGE)
-    assert found is not None, f"the default picker has no family, wanted one for {shown(image)}"
+    assert found is not None, "the default picker is in the table"
     return found
 
 
