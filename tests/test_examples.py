@@ -11,7 +11,7 @@ from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/Pulumi.yaml"))
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/**/Pulumi.yaml"))
 
 
 def rendered(capsys: pytest.CaptureFixture[str], source: Path) -> str:
@@ -20,7 +20,12 @@ def rendered(capsys: pytest.CaptureFixture[str], source: Path) -> str:
 
 
 def test_there_are_examples() -> None:
-    assert [path.name for path in EXAMPLES] == ["deepseek-disagg", "qwen-monolithic"]
+    assert [path.name for path in EXAMPLES] == [
+        "deepseek-disagg",
+        "platform-stack",
+        "consumer",
+        "qwen-monolithic",
+    ]
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda path: path.name)

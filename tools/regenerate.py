@@ -19,7 +19,7 @@ def main() -> int:
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
-    for project in sorted((ROOT / "examples").glob("*/Pulumi.yaml")):
+    for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         told = subprocess.run(
             [*command, str(project.parent)], capture_output=True, text=True, check=True

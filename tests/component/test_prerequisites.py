@@ -127,12 +127,13 @@ def test_another_providers_cluster_is_not_guessed(
 
     done = run(engine, service, options)
     assert done.logged == [
-        f"{UNCHECKED}the provider's cluster is not known here; pass its kubeconfig too"
+        f"{UNCHECKED}the provider's cluster is not known here; pass its kubeconfig or context"
     ]
     assert done.exports == {"checked": False, "releases": {}}
     assert not calls
     run(engine, service, options, kubeconfig="k", context="east")
-    assert calls[0][:2] == ("k", "east")
+    run(engine, service, options, context="west")
+    assert [call[:2] for call in calls] == [("k", "east"), (None, "west")]
 
 
 def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) -> None:

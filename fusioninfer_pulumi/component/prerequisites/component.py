@@ -30,8 +30,9 @@ class ServingPrerequisitesArgs:
     Attributes:
         services: The services that the cluster shall run: their specs, plans or components.
         kubeconfig: Path or text of the cluster's kubeconfig; may be an Output. By default that
-            of the stack's config (`kubernetes:kubeconfig`), else the one that kubectl would use;
-            with an explicit provider there is no default, because its cluster may be another one.
+            of the stack's config (`kubernetes:kubeconfig`), else the one that kubectl would use.
+            With an explicit provider and no context there is no default, because its cluster may
+            be another one.
         context: Its context, by default `kubernetes:context` of the stack's config, else the
             current one.
         lws_namespace: Namespace of LeaderWorkerSet's manager.
@@ -95,9 +96,10 @@ class ServingPrerequisites(pulumi.ComponentResource):
             )
             # What is kept of the cluster holds nothing of the kubeconfig.
             return pulumi.Output.unsecret(found)
+        named = kubeconfig is not None or self._given.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
-        if self._given.kubeconfig is None and self.get_provider("kubernetes:core/v1:Service"):
-            self._warn("the provider's cluster is not known here; pass its kubeconfig too")
+        if not named and self.get_provider("kubernetes:core/v1:Service"):
+            self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return _nothing()
         return pulumi.Output.from_input(self._examined(kubeconfig, context))
 
