@@ -19,6 +19,9 @@ IMAGES = {
     "1.5": "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
 }
 
+HOST = {"hostnames": ["svc.example.com"]}
+PARENT = {**HOST, "parentRefs": [{"name": "gateway", "namespace": "infra"}]}
+
 #: Set by the harness to ports and files of its own.
 _HARNESS_FLAGS = (
     "--pool-name",

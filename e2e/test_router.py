@@ -1,5 +1,5 @@
 # ruff: noqa: D103 - the names of tests are sentences
-"""The API server takes what a router builds, and real pickers run with it and nothing else."""
+"""The API server takes what a router builds, also where it enforces the restricted profile."""
 
 from __future__ import annotations
 
@@ -8,24 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import urllib3
 
 from e2e import checks, inputs
-from e2e.harness import ApiError, Cluster, Object, ProgramFailedError
-from e2e.harness.processes import LOOPBACK
-from e2e.routers import (
-    FOREIGN_KINDS,
-    IMAGES,
-    generated_picker,
-    objects_of,
-    only,
-    routed,
-)
-
-VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
-STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
-HOST = {"hostnames": ["svc.example.com"]}
-PARENT = {**HOST, "parentRefs": [{"name": "gateway", "namespace": "infra"}]}
+from e2e.harness import ApiError, Cluster, Object
+from e2e.routers import FOREIGN_KINDS, HOST, PARENT, objects_of, only, routed
 
 TLS_GATEWAY = {
     "implementation": "agentgateway",
@@ -158,96 +144,6 @@ def test_the_restricted_namespace_does_refuse_pods(cluster: Cluster, restricted:
             cluster.create(_pod("weaker", restricted, weaker))
 
 
-@pytest.mark.proves("pickers v1.2.1 and v1.5.0 serve with what is generated for each strategy")
-@VERSIONS
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_real_pickers_serve_with_what_is_generated(
-    cluster: Cluster, namespace: str, version: str, strategy: str
-) -> None:
-    picker = {"image": IMAGES[version]}
-    objects = objects_of(routed(namespace, strategy=strategy, endpointPicker=picker))
-    _apply_for_picker(cluster, objects)
-    with generated_picker(cluster, version, objects) as running:
-        running.wait_serving()
-
-
-@pytest.mark.proves("the real pickers see the leaders of a service, and no other pod")
-@VERSIONS
-def test_real_pickers_see_exactly_the_serving_pods(
-    cluster: Cluster, namespace: str, version: str
-) -> None:
-    cluster.add_nodes(1)
-    manifest = routed(namespace, endpointPicker={"image": IMAGES[version]}, httproute=PARENT)
-    manifest["spec"]["roles"][1]["multinode"] = {"nodeCount": 3}
-    manifest["spec"]["schedulingStrategy"] = {"gangPolicy": {"mode": "Off"}}
-    objects = objects_of(manifest)
-    neighbour = objects_of(routed(namespace, name="svc-2"))
-    cluster.apply([*objects, *neighbour])
-    leaders = {"svc-inference-0-0", "svc-inference-1-0"}
-    # 2 x 3 of ours, 2 of the neighbour's, and two pickers.
-    cluster.wait(
-        lambda: len([p for p in cluster.pods(namespace) if _is_ready(p)]) == 10,
-        60,
-        lambda: cluster.pods(namespace),
-    )
-    # Metrics tell which pods the picker has: they are let be read for that alone.
-    with generated_picker(cluster, version, [_metrics_open(each) for each in objects]) as running:
-        running.wait_serving()
-        cluster.wait(lambda: running.ready_pods() == leaders, message=running.metrics)
-
-
-@pytest.mark.proves("several replicas elect a leader with the generated Role")
-@VERSIONS
-def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, version: str) -> None:
-    picker = {"image": IMAGES[version], "replicas": 2}
-    objects = objects_of(routed(namespace, endpointPicker=picker))
-    _apply_for_picker(cluster, objects)
-    with generated_picker(cluster, version, objects) as running:
-        running.wait_serving()
-        leases = cluster.list("coordination.k8s.io/v1/Lease", namespace)
-        assert [lease["metadata"]["name"].split(".")[0] for lease in leases] == [
-            f"epp-{namespace}-svc-pool"
-        ]
-
-
-@VERSIONS
-def test_the_role_of_one_replica_takes_no_leases(
-    cluster: Cluster, namespace: str, version: str
-) -> None:
-    picker = {"image": IMAGES[version], "replicas": 2}
-    objects = objects_of(routed(namespace, endpointPicker=picker))
-    alone = objects_of(routed(namespace, endpointPicker={"image": IMAGES[version]}))
-    _apply_for_picker(cluster, [only(alone, "Role") if o["kind"] == "Role" else o for o in objects])
-    with generated_picker(cluster, version, objects) as running:
-        with pytest.raises(ProgramFailedError):
-            running.wait_serving(timeout=6)
-        assert not cluster.list("coordination.k8s.io/v1/Lease", namespace)
-
-
-@pytest.mark.proves("metrics of a picker are off, or for those who may get /metrics, as stated")
-@VERSIONS
-def test_metrics_are_for_those_who_may_read_them(
-    cluster: Cluster, namespace: str, version: str
-) -> None:
-    reader = _metrics_reader(namespace)
-    for mode, asked in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
-        picker = {"image": IMAGES[version], "metrics": mode}
-        objects = objects_of(routed(namespace, endpointPicker=picker))
-        _apply_for_picker(cluster, [*objects, *reader])
-        with generated_picker(cluster, version, objects) as running:
-            running.wait_serving()
-            token = _token(cluster, namespace, "scraper")
-            answers = {
-                "scraper": _status_of_metrics(running.metrics_port, token),
-                "stranger": _status_of_metrics(running.metrics_port, None),
-            }
-        assert answers["scraper"] in asked, f"{mode}: {answers}"
-        assert (answers["stranger"] == 200) == (mode == "Unauthenticated"), f"{mode}: {answers}"
-    cluster.delete("rbac.authorization.k8s.io/v1/ClusterRoleBinding", _reviewer(namespace))
-    for made in reader[1:]:
-        cluster.delete(f"{made['apiVersion']}/{made['kind']}", made["metadata"]["name"])
-
-
 def assert_accepted(cluster: Cluster, objects: list[Object], namespace: str | None = None) -> None:
     placed = inputs.with_namespace(objects, namespace) if namespace else objects
     for sent in placed:
@@ -257,69 +153,6 @@ def assert_accepted(cluster: Cluster, objects: list[Object], namespace: str | No
         checks.stored_is_what_was_sent(sent, stored)
 
 
-def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
-    """Applies what a picker needs and nothing else: its account, its rights and its pool."""
-    kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "ClusterRole")
-    cluster.apply([each for each in objects if each["kind"] in (*kinds, "InferencePool")])
-
-
-def _metrics_open(sent: Object) -> Object:
-    if sent["kind"] != "Deployment":
-        return sent
-    opened = copy.deepcopy(sent)
-    opened["spec"]["template"]["spec"]["containers"][0]["args"].append(
-        "--metrics-endpoint-auth=false"
-    )
-    return opened
-
-
-def _metrics_reader(namespace: str) -> list[Object]:
-    """Somebody who may get /metrics."""
-    group, name = "rbac.authorization.k8s.io", f"scraper-{namespace}"
-    account = {"kind": "ServiceAccount", "name": "scraper", "namespace": namespace}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": "scraper", "namespace": namespace},
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name},
-            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [account],
-        },
-    ]
-
-
-def _reviewer(namespace: str) -> str:
-    return f"fusioninfer:{namespace}:svc-epp"
-
-
-def _token(cluster: Cluster, namespace: str, account: str) -> str:
-    path = cluster.resource("v1/ServiceAccount").path(account, namespace, "token")
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    return str(cluster.request("POST", path, request)["status"]["token"])
-
-
-def _status_of_metrics(port: int, token: str | None) -> int:
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    with urllib3.PoolManager(retries=False, timeout=5) as pool:
-        return pool.request("GET", f"http://{LOOPBACK}:{port}/metrics", headers=headers).status
-
-
 def _pod(name: str, namespace: str, template: Object) -> Object:
     metadata = {**template["metadata"], "name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
