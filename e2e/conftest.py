@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from e2e import report as verified
 from e2e.harness import Cluster
 
 CLUSTER = pytest.StashKey[Cluster]()
@@ -16,6 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
     )
+    verified.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch which claims of docs/verified.md this run proves."""
+    verified.register(config)
 
 
 @pytest.fixture(scope="session")

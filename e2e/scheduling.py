@@ -27,6 +27,8 @@ CASE = "e2e.fusioninfer.io/case"
 THREADS = 8
 MOST_PODS = 14
 
+Change = Callable[[list[Object]], list[Object]]
+
 
 @dataclass(frozen=True)
 class Case:
@@ -36,11 +38,13 @@ class Case:
         title: What is shown when it fails.
         service: The service, as a user writes it.
         pools: Its nodes.
+        change: Breaks its objects, for the negative control.
     """
 
     title: str
     service: Object
     pools: tuple[NodePool, ...]
+    change: Change = list
 
     @functools.cached_property
     def plan(self) -> ServicePlan:
@@ -88,32 +92,29 @@ class Bound:
         ]
 
 
-Change = Callable[[list[Object]], list[Object]]
-
-
-def run(cluster: Cluster, cases: Sequence[Case], change: Change = list) -> list[Bound]:
+def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
     """Schedule all cases side by side, wait until nothing more is bound, and clear up.
 
     Args:
         cluster: Where.
         cases: The services; each gets a name of its own.
-        change: Breaks the objects of a service, for the negative control.
     """
     namespace = cluster.new_namespace("cases")
     named = {f"case-{index}": case for index, case in enumerate(cases)}
     try:
-        return _run(cluster, namespace, named, change)
+        return _run(cluster, namespace, named)
     finally:
         cluster.delete_namespace(namespace)
         nodes = [node["metadata"]["name"] for node in cluster.list("v1/Node", selector=CASE)]
         cluster.remove_nodes(nodes, evict=False)
 
 
-def _run(cluster: Cluster, namespace: str, cases: dict[str, Case], change: Change) -> list[Bound]:
+def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound]:
     plans = {name: inputs.plan_of(on_own_nodes(case.service, name)) for name, case in cases.items()}
 
     def prepare(name: str) -> list[Object]:
-        objects = change(inputs.with_namespace(inputs.objects_of(plans[name]), namespace))
+        objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
+        objects = cases[name].change(objects)
         cluster.apply([each for each in objects if each["kind"] != "PodGroup"])
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})

@@ -1,0 +1,197 @@
+"""What the end-to-end tests prove, written to `docs/verified.md` and held against it.
+
+A test says what it proves by the marker `proves`. A whole run compares the document with the
+markers, so that no claim stands there without a test; `--write-verified` writes it instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from e2e.catalog import TOOLS
+from e2e.inputs import ROOT
+
+DOCUMENT = ROOT / "docs" / "verified.md"
+
+COMPONENTS = {
+    "kubernetes": "kube-apiserver, kube-controller-manager, kube-scheduler",
+    "etcd": "etcd",
+    "lws-0.9": "LeaderWorkerSet, with its webhooks",
+    "volcano": "Volcano scheduler",
+    "kwok": "kwok, in place of kubelets",
+}
+"""Names of the tools that have better ones than those of the catalog."""
+
+HEAD = """\
+# Verified on the real components
+
+Written by `python -m pytest e2e --write-verified`; a run that finds it out of date fails. Every
+line below is a test that passed against the programs named here, built from source and started on
+one machine. How: [e2e/README.md](../e2e/README.md). What a running service does when nodes and
+sizes change is told in [live-behaviour.md](live-behaviour.md).
+"""
+
+NOT_PROVED = """\
+## What is not proved
+
+- **No pod runs.** There is no kubelet, no container runtime, no image and no network: kwok says
+  that pods are ready. That an engine starts, finds its peers by `LWS_LEADER_ADDRESS`, or answers
+  its readiness probe is not shown; nor that an image exists or its name is well-formed.
+- **No accelerator** is there, no device plugin, no driver, no DRA. Nodes state a number.
+- **No gateway.** Gateway API and InferencePool objects are stored and validated; no implementation
+  routes a request or writes their status. No traffic reaches an endpoint picker through one.
+- **Only these versions.** Others may differ; the library's minima are from their source and notes.
+- **Volcano without its controllers and webhooks**: no queue quotas (`proportion`, `capacity`), no
+  preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
+  a time on nodes of its own, where only accelerators decide.
+- **Time.** Pods are ready at once or after a fixed delay; timeouts of real models are not tried.
+- **Unready nodes.** A lost node is one that is deleted with its pods; the minutes before Kubernetes
+  gives up a silent node are not played.
+- **`leaderworkerset.sigs.k8s.io/group-key`** as an own label is refused because it would mistake
+  groups in exclusive topologies; without those nothing breaks.
+- **Role names of the router's objects** (`epp`, `pool`, ...) are refused to keep names readable; a
+  replica's number keeps the objects apart.
+"""
+
+
+@dataclass
+class Claim:
+    """One sentence of the document.
+
+    Attributes:
+        text: The sentence.
+        file: Test file.
+        test: Test function.
+        long: Whether only the long run proves it.
+        cases: Node ids of its tests.
+    """
+
+    text: str
+    file: Path
+    test: str
+    long: bool
+    cases: set[str] = field(default_factory=set)
+
+
+class Report:
+    """A plugin that watches which claims are proved in this run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.claims: dict[tuple[str, str], Claim] = {}
+        self.outcomes: dict[str, str] = {}
+        self.selected: set[str] = set()
+        self.problems: list[str] = []
+        self.is_whole = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note all claims, before any test is left out."""
+        for item in items:
+            marker = item.get_closest_marker("proves")
+            if marker is None:
+                continue
+            (text,) = marker.args
+            test = item.nodeid.split("::")[1].partition("[")[0]
+            is_long = item.get_closest_marker("long") is not None
+            claim = self.claims.setdefault(
+                (item.path.name, text), Claim(text, item.path, test, is_long)
+            )
+            claim.cases.add(item.nodeid)
+        files = {path.name for path in Path(__file__).parent.glob("test_*.py")}
+        named = any("::" in argument for argument in self.config.args)
+        self.is_whole = files <= {item.path.name for item in items} and not named
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which tests will run."""
+        self.selected = {item.nodeid for item in session.items}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note how a test ended."""
+        if report.when == "call" or report.outcome != "passed":
+            self.outcomes[report.nodeid] = report.outcome
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Compare the document with this run, or write it."""
+        if self.config.option.collectonly or not self.is_whole or session.testsfailed:
+            return
+        if session.shouldstop or not self.selected:
+            return
+        skipped = [c.text for c in self.claims.values() if self._state(c) == "not proved"]
+        self.problems += [f"claimed, but not proved in this run: {text}" for text in skipped]
+        old = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
+        text = document(list(self.claims.values()))
+        if self.config.getoption("--write-verified"):
+            self.problems += [
+                f"new, and left out of this run: {claim.text}"
+                for claim in self.claims.values()
+                if self._state(claim) == "left out" and claim.text not in old
+            ]
+            if not self.problems:
+                DOCUMENT.write_text(text, encoding="utf-8")
+        elif text != old:
+            self.problems.append(
+                "docs/verified.md does not say what the tests prove; write it anew with "
+                "python -m pytest e2e --write-verified"
+            )
+        if self.problems:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _state(self, claim: Claim) -> str:
+        if not claim.cases & self.selected:
+            return "left out"
+        proved = all(self.outcomes.get(case) == "passed" for case in claim.cases & self.selected)
+        return "proved" if proved else "not proved"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell how many claims this run proved."""
+        states = [self._state(claim) for claim in self.claims.values()]
+        counts = {state: states.count(state) for state in ("proved", "not proved", "left out")}
+        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        terminalreporter.write_line(f"claims of docs/verified.md: {told or 'none'}")
+        for problem in self.problems:
+            terminalreporter.write_line(problem, red=True)
+
+
+def document(claims: list[Claim]) -> str:
+    """The whole text of `docs/verified.md`."""
+    rows = [
+        f"| {COMPONENTS.get(tool.name, tool.name)} | {tool.version} | `{tool.source}` |"
+        for tool in sorted(TOOLS, key=lambda tool: list(COMPONENTS).index(tool.name)
+                           if tool.name in COMPONENTS else len(COMPONENTS))
+        if not tool.optional
+    ]  # fmt: skip
+    parts = [HEAD, "## Components\n\n| Component | Version | Built from |\n|---|---|---|"]
+    parts[-1] += "\n" + "\n".join(rows) + "\n"
+    parts.append("## What is proved\n")
+    by_file: dict[Path, list[Claim]] = {}
+    for claim in claims:
+        by_file.setdefault(claim.file, []).append(claim)
+    for file in sorted(by_file):
+        title = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")
+        lines = [f"### {title[0].rstrip('.:')}\n"]
+        lines.append(f"Repeat: `python -m pytest e2e/{file.name}`\n")
+        lines.append("| Proved | Test |\n|---|---|")
+        lines += [
+            f"| {claim.text}{' (long run)' if claim.long else ''} | `{claim.test}` |"
+            for claim in by_file[file]
+        ]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join([*parts, NOT_PROVED])
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add `--write-verified`."""
+    parser.addoption("--write-verified", action="store_true", help="write docs/verified.md anew")
+
+
+def register(config: pytest.Config) -> None:
+    """Start watching; UsageError where CI would write what it is to compare."""
+    if config.getoption("--write-verified") and os.environ.get("CI"):
+        raise pytest.UsageError("--write-verified would make the comparison pass: not in CI")
+    config.pluginmanager.register(Report(config), "verified")
