@@ -1,0 +1,216 @@
+"""The workflow files of docs/ci: their shell runs here, with what a server would give it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+DOCS = Path(__file__).parent.parent / "docs" / "ci"
+GITHUB = yaml.safe_load((DOCS / "github-actions.yml").read_text(encoding="utf-8"))
+GITLAB = yaml.safe_load((DOCS / "gitlab-ci.yml").read_text(encoding="utf-8"))
+MARK = "<!-- fusioninfer-pulumi diff -->"
+
+
+def step(job: str, name: str) -> str:
+    (found,) = [each for each in GITHUB["jobs"][job]["steps"] if each.get("name") == name]
+    return str(found["run"])
+
+
+WRITE = step("diff", "Write the comment")
+POST_GITHUB = step("comment", "Post the comment, or update it")
+(POST_GITLAB,) = GITLAB["fusioninfer-comment"]["script"]
+
+SERVICE = """\
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: chat}
+spec:
+  roles:
+    - name: serve
+      componentType: worker
+      replicas: 2
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: vllm/vllm-openai:v0.11.0
+              args: ["--model", "m"]
+              env: [{name: HF_TOKEN, value: hf_abcdefghijklmnopqrstuvwxyz012345}]
+              resources: {limits: {nvidia.com/gpu: "1"}}
+"""
+
+
+def shell(script: str, folder: Path, first: Path | None = None, **environment: str) -> Any:
+    path = os.pathsep.join([*([str(first)] if first else []), str(Path(sys.executable).parent)])
+    given = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", **environment}
+    # As the runners call it: GitHub's stops at the first failure, and so does GitLab's.
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(
+        command, cwd=folder, env=given, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "service.yaml").write_text(SERVICE)
+    author = "-c user.name=a -c user.email=a@example.com"
+    told = shell(f"git init -q . && git add . && git {author} commit -qm first", folder)
+    assert told.returncode == 0, told.stderr
+    return folder
+
+
+def comment(folder: Path, wanted: int) -> str:
+    told = shell(WRITE, folder, BASE="HEAD", SOURCE="service.yaml", STACK="")
+    assert told.returncode == wanted, told.stderr
+    text = (folder / "comment.md").read_text()
+    assert text.startswith(f"{MARK}\n")
+    return text
+
+
+def test_both_files_write_the_same_comment() -> None:
+    assert GITLAB["fusioninfer-diff"]["script"] == [WRITE]
+
+
+def test_no_difference_is_fine(repository: Path) -> None:
+    assert "**" in comment(repository, 0)
+
+
+def test_a_difference_is_fine_and_told(repository: Path) -> None:
+    changed = SERVICE.replace("replicas: 2", "replicas: 3").replace("v0.11.0", "v0.12.0")
+    (repository / "service.yaml").write_text(changed)
+    told = comment(repository, 0)
+    assert "2 of 2 replicas restart, 1 starts" in told
+    assert "| chat | 2 → 3 | 2 → 3 |" in told
+    assert "| serve | 2 → 3 | serve-0, serve-1 | serve-2 |" in told
+
+
+def test_credentials_are_findings_and_not_repeated(repository: Path) -> None:
+    (repository / "service.yaml").write_text(SERVICE.replace("v0.11.0", "v0.12.0"))
+    told = comment(repository, 0)
+    assert "Findings:\n\n    " in told
+    assert "hf_abc" not in told
+
+
+def test_what_is_invalid_fails_and_says_why(repository: Path) -> None:
+    (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
+    told = comment(repository, 1)
+    assert "**This cannot be deployed:**\n\nFindings:\n\n    " in told
+    assert "\n    service.yaml: roles[0].replicas: must be at least 0, got -1\n" in told
+
+
+def test_a_command_that_is_missing_fails(repository: Path) -> None:
+    script = WRITE.replace("fusioninfer-pulumi diff", "no-such-command diff")
+    told = shell(script, repository, BASE="HEAD", SOURCE="service.yaml", STACK="")
+    assert told.returncode == 1
+    assert "cannot be deployed" in (repository / "comment.md").read_text()
+
+
+def test_a_base_that_is_missing_fails(repository: Path) -> None:
+    told = shell(WRITE, repository, BASE="HEAD^1", SOURCE="service.yaml", STACK="")
+    assert told.returncode == 1
+    assert "git: " in (repository / "comment.md").read_text()
+
+
+def test_the_stack_is_passed_on_as_one_word(repository: Path, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "fusioninfer-pulumi", 'printf "%s|" "$@"')
+    given = {"BASE": "b", "SOURCE": "a b", "STACK": "x y"}
+    shell(WRITE, repository, tmp_path / "bin", **given).check_returncode()
+    told = (repository / "comment.md").read_text()
+    assert "diff|--base|b|a b|--stack|x y|--output|markdown|" in told
+
+
+def test_a_comment_that_is_too_long_loses_its_details(repository: Path, tmp_path: Path) -> None:
+    told = (
+        "echo '**many**'; echo '<details>'; head -c 70000 /dev/zero | tr '\\0' x; echo; "
+        "echo '</details>'; echo 'a finding' >&2; exit 1"
+    )
+    program(tmp_path / "bin", "fusioninfer-pulumi", told)
+    given = {"BASE": "b", "SOURCE": ".", "STACK": ""}
+    done = shell(WRITE, repository, tmp_path / "bin", **given)
+    assert done.returncode == 0
+    assert "xxx" in done.stdout
+    assert (repository / "comment.md").read_text() == (
+        f"{MARK}\n**many**\n\nFindings:\n\n    a finding\n\n"
+        "The details are too long for a comment; the job prints them.\n"
+    )
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+    (folder / name).chmod(stat.S_IRWXU)
+
+
+@pytest.mark.parametrize(("answer", "wanted"), [("17\n23\n", "PATCH u/17"), ("", "POST c")])
+def test_github_has_one_comment(tmp_path: Path, answer: str, wanted: str) -> None:
+    program(
+        tmp_path / "bin", "gh", f'echo "$@" >>calls; [ "$2" != --paginate ] || printf "{answer}"'
+    )
+    done = shell(POST_GITHUB, tmp_path, tmp_path / "bin", COMMENTS="c", COMMENT="u")
+    assert done.returncode == 0, done.stderr
+    listing, writing = (tmp_path / "calls").read_text().splitlines()
+    assert listing.startswith("api --paginate c --jq .[] | select(")
+    assert writing == f"api --method {wanted} --field body=@comment.md --silent"
+
+
+@pytest.mark.parametrize(
+    ("notes", "wanted"),
+    [
+        ([{"id": 1, "body": "hi"}, {"id": 2, "body": f"{MARK}\nx"}], "PUT n/2"),
+        ([{"id": 1, "body": f"see {MARK}"}], "POST n"),
+        ([], "POST n"),
+    ],
+)
+def test_gitlab_has_one_comment(tmp_path: Path, notes: list[Any], wanted: str) -> None:
+    (tmp_path / "answer").write_text(json.dumps(notes))
+    program(tmp_path / "bin", "curl", 'echo "$@" >>calls; [[ "$*" == *--request* ]] || cat answer')
+    done = shell(POST_GITLAB, tmp_path, tmp_path / "bin", NOTES="n", COMMENT_TOKEN="t")
+    assert done.returncode == 0, done.stderr
+    _, writing = (tmp_path / "calls").read_text().splitlines()
+    method, url = wanted.split()
+    assert writing.endswith(f"--request {method} --data-urlencode body@comment.md {url}")
+
+
+@pytest.mark.parametrize("name", ["gh", "curl"])
+def test_a_server_that_refuses_fails_the_job(tmp_path: Path, name: str) -> None:
+    program(tmp_path / "bin", name, "exit 22")
+    script = POST_GITHUB if name == "gh" else POST_GITLAB
+    given = {"COMMENTS": "c", "COMMENT": "u", "NOTES": "n", "COMMENT_TOKEN": "t"}
+    assert shell(script, tmp_path, tmp_path / "bin", **given).returncode != 0
+
+
+def test_rights_are_the_least() -> None:
+    assert GITHUB["permissions"] == {}
+    jobs = GITHUB["jobs"]
+    assert jobs["diff"]["permissions"] == {"contents": "read"}
+    assert jobs["comment"]["permissions"] == {"pull-requests": "write"}
+    # Who may write runs no code of the pull request.
+    assert not [each for each in jobs["comment"]["steps"] if "checkout" in each.get("uses", "")]
+    assert GITLAB["fusioninfer-comment"]["variables"]["GIT_STRATEGY"] == "none"
+    # YAML 1.1 reads `on` as true. `pull_request_target` would run foreign code with rights.
+    assert list(GITHUB[True]) == ["pull_request"]
+
+
+def test_nothing_of_a_pull_request_becomes_part_of_a_script() -> None:
+    for job in GITHUB["jobs"].values():
+        assert not [each for each in job["steps"] if "${{" in each.get("run", "")]
+
+
+def test_everything_is_pinned_by_a_full_version() -> None:
+    text = (DOCS / "github-actions.yml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)", text)
+    assert len(used) == 4
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", each) for each in used)
+    for name in ("fusioninfer-diff", "fusioninfer-comment"):
+        assert re.fullmatch(r"python:\d+\.\d+\.\d+-bookworm", GITLAB[name]["image"])
