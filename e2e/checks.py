@@ -135,7 +135,8 @@ def _pod_facts(
 
         names = [container["name"] for container in spec["containers"]]
         yield "containers", names, list(given)
-        serving = next((c for c in spec["containers"] if c["name"] == role.serving.name), {})
+        found = [each for each in spec["containers"] if each["name"] == role.serving.name]
+        serving: Object = found[0] if found else {}
         written = launch or given[role.serving.name]
         yield "command", serving.get("command", []), list(_value(written, "command"))
         yield "args", serving.get("args", []), list(_value(written, "args"))

@@ -83,7 +83,7 @@ class Report:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.claims: dict[tuple[str, str], Claim] = {}
+        self.claims: dict[tuple[Path, str], Claim] = {}
         self.outcomes: dict[str, str] = {}
         self.selected: set[str] = set()
         self.problems: list[str] = []
@@ -99,13 +99,11 @@ class Report:
             (text,) = marker.args
             test = item.nodeid.split("::")[1].partition("[")[0]
             is_long = item.get_closest_marker("long") is not None
-            claim = self.claims.setdefault(
-                (item.path.name, text), Claim(text, item.path, test, is_long)
-            )
+            claim = self.claims.setdefault((item.path, text), Claim(text, item.path, test, is_long))
             claim.cases.add(item.nodeid)
-        files = {path.name for path in Path(__file__).parent.glob("test_*.py")}
+        files = set(Path(__file__).parent.rglob("test_*.py"))
         named = any("::" in argument for argument in self.config.args)
-        self.is_whole = files <= {item.path.name for item in items} and not named
+        self.is_whole = files <= {item.path for item in items} and not named
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which tests will run."""
@@ -175,7 +173,7 @@ def document(claims: list[Claim]) -> str:
     for file in sorted(by_file):
         title = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")
         lines = [f"### {title[0].rstrip('.:')}\n"]
-        lines.append(f"Repeat: `python -m pytest e2e/{file.name}`\n")
+        lines.append(f"Repeat: `python -m pytest {file.relative_to(ROOT)}`\n")
         lines.append("| Proved | Test |\n|---|---|")
         lines += [
             f"| {claim.text}{' (long run)' if claim.long else ''} | `{claim.test}` |"

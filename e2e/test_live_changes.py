@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.harness import Cluster
+from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService, task_of
 
@@ -22,7 +22,7 @@ def node_of(service: LiveService, task: str) -> str:
     return str(next(p for p in service.pods() if task_of(p) == task)["spec"]["nodeName"])
 
 
-def started(cluster: Cluster, namespace: str, manifest: dict, nodes: int = 10) -> LiveService:
+def started(cluster: Cluster, namespace: str, manifest: Object, nodes: int = 10) -> LiveService:
     service = LiveService(cluster, namespace, manifest)
     cluster.add_nodes(nodes)
     service.apply()

@@ -118,7 +118,7 @@ def test_several_exclusive_subgroups_are_never_placed_in_a_gang(
 
 @pytest.mark.proves("the default scheduler knows no gang: it starts parts of replicas")
 def test_the_default_scheduler_tears_replicas(cluster: Cluster, namespace: str) -> None:
-    strategy = {"schedulerName": "default-scheduler"}
+    strategy: dict[str, Any] = {"schedulerName": "default-scheduler"}
     refused(inputs.service("svc", *STORY["spec"]["roles"], **strategy), "knows no gangs")
     cluster.add_nodes(3)
     service = LiveService(cluster, namespace, STORY)

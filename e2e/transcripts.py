@@ -58,7 +58,7 @@ class Life:
                 for role, each in told["components"].items()
             }
             seen["said"] = (f"{condition['status']} {condition['reason']}", phases)
-            return seen["said"] == (active, dict(roles))
+            return bool(seen["said"] == (active, dict(roles)))
 
         self.service.cluster.wait(look, PATIENCE, lambda: (name, seen))
         del seen["said"]

@@ -1,0 +1,184 @@
+"""Times a service on real components, from apply to scheduled: `python -m benchmarks.cluster`.
+
+Needs the tools of `python -m e2e.build_tools`. All sizes run on one cluster, one after the other,
+so that their ratios mean something on a machine whose times do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+
+SIZES = (1, 10, 100, 500)
+FORMS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"inference": 1}}
+PODS = 2
+"""Pods of a replica: a leader and a worker, one accelerator each."""
+ACCELERATORS = 100
+"""Of a node: few nodes, so that the pods are what is measured."""
+BUSY = ("kube-apiserver", "volcano", "lws", "kube-controller-manager")
+PARALLEL = 8
+"""Requests at once: Pulumi's default on two cores."""
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One service.
+
+    Attributes:
+        form: Key of FORMS.
+        replicas: Its replicas.
+        stored: Seconds until all of our objects are stored.
+        created: Seconds until all pods exist.
+        scheduled: Seconds until all pods have a node.
+        available: Seconds until all LeaderWorkerSets are ready.
+        requests: Requests to the API server, by all programs.
+        cpu: Seconds of processor time by program.
+    """
+
+    form: str
+    replicas: int
+    stored: float
+    created: float
+    scheduled: float
+    available: float
+    requests: int
+    cpu: dict[str, float]
+
+
+def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
+    """Bring one service up, and clear it away again.
+
+    Args:
+        cluster: Where.
+        form: Key of FORMS.
+        replicas: How many, of PODS pods each.
+
+    Returns:
+        What it took.
+    """
+    role = inputs.role("inference", "worker", replicas, PODS, gpus=1)
+    plan = inputs.plan_of(inputs.service("bench", role, minimum=FORMS[form]))
+    namespace = cluster.new_namespace("bench")
+    objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
+    nodes = cluster.add_nodes(-(-replicas * PODS // ACCELERATORS) + 1, gpus=ACCELERATORS)
+    cluster.settle(3)
+    cpu, requests, started = _processor(cluster), _requests(cluster), time.monotonic()
+
+    def until(done: Callable[[], bool]) -> float:
+        while not done():
+            time.sleep(POLL_SECONDS)
+        return time.monotonic() - started
+
+    first, *others = objects  # the PodGroup precedes what names it
+    cluster.apply([first])
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(lambda each: cluster.apply([each]), others))
+    measured = Measured(
+        form,
+        replicas,
+        stored=time.monotonic() - started,
+        created=until(lambda: len(cluster.pods(namespace)) == plan.total_pods),
+        scheduled=until(lambda: len(cluster.bound(namespace)) == plan.total_pods),
+        available=until(lambda: _available(cluster, namespace) == replicas),
+        requests=_requests(cluster) - requests,
+        cpu={name: used - cpu[name] for name, used in _processor(cluster).items()},
+    )
+    cluster.delete_namespace(namespace, timeout=600)
+    cluster.remove_nodes(nodes, evict=False)
+    cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 600)
+    return measured
+
+
+def _available(cluster: Cluster, namespace: str) -> int:
+    def is_available(each: Object) -> bool:
+        conditions = each.get("status", {}).get("conditions", ())
+        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
+
+    return sum(map(is_available, cluster.list("LeaderWorkerSet", namespace)))
+
+
+def _requests(cluster: Cluster) -> int:
+    """Requests so far, but for watches and for the lists by which we look."""
+    ours = ('resource="pods"', 'resource="leaderworkersets"')
+    total = 0.0
+    for line in cluster.text("/metrics").splitlines():
+        if not line.startswith("apiserver_request_total{") or 'verb="WATCH"' in line:
+            continue
+        if 'verb="LIST"' in line and any(resource in line for resource in ours):
+            continue
+        total += float(line.rpartition(" ")[2])
+    return int(total)
+
+
+def _processor(cluster: Cluster) -> dict[str, float]:
+    ticks = os.sysconf("SC_CLK_TCK")
+    used = {}
+    for name in BUSY:
+        stat = Path(f"/proc/{cluster.programs.running[name].pid}/stat").read_text(encoding="ascii")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        used[name] = (int(user) + int(system)) / ticks
+    return used
+
+
+def table(results: list[Measured]) -> Iterator[str]:
+    """The results in Markdown, with how each number per replica compares to the smaller sizes'."""
+    yield (
+        "| Gang | Replicas | Pods | Stored | Pods exist | Scheduled | Available | Requests "
+        "| per replica | API server | Volcano | LWS | Controllers |"
+    )
+    yield "|---|" + "---:|" * 12
+    for each in results:
+        seconds = (each.stored, each.created, each.scheduled, each.available)
+        cells = [each.form, f"{each.replicas}", f"{each.replicas * PODS}"]
+        cells += [f"{value:.1f} s" for value in seconds]
+        cells += [f"{each.requests}", f"{each.requests / each.replicas:.0f}"]
+        cells += [f"{each.cpu[name]:.1f} s" for name in BUSY]
+        yield f"| {' | '.join(cells)} |"
+
+
+def growth(results: list[Measured]) -> Iterator[str]:
+    """How cost per replica grows with the size; 1.0 is linear."""
+    for form in FORMS:
+        rows = [each for each in results if each.form == form and each.replicas > 1]
+        for small, large in itertools.pairwise(rows):
+            factor = large.replicas / small.replicas
+            ratios = {
+                "requests": large.requests / small.requests,
+                "time to scheduled": large.scheduled / small.scheduled,
+                "API server": large.cpu[BUSY[0]] / max(small.cpu[BUSY[0]], 0.01),
+                "Volcano": large.cpu[BUSY[1]] / max(small.cpu[BUSY[1]], 0.01),
+            }
+            told = ", ".join(f"{name} x{ratio / factor:.2f}" for name, ratio in ratios.items())
+            yield f"- {form}, {small.replicas} to {large.replicas} replicas, per replica: {told}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measures all sizes and prints them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="replicas, by commas")
+    options = parser.parse_args(arguments)
+    sizes = [int(size) for size in options.sizes.split(",")]
+    results: list[Measured] = []
+    with Cluster() as cluster:
+        measure(cluster, "all-or-nothing", 1)  # the first of everything is slow
+        for form in FORMS:
+            for replicas in sizes:
+                print(f"{form}, {replicas} replicas ...", file=sys.stderr, flush=True)
+                results.append(measure(cluster, form, replicas))
+    print("\n".join([*table(results), "", *growth(results)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
