@@ -9,7 +9,7 @@ them are skipped.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import urllib3
 
 from e2e.disaggregated import NIXL, disaggregated, leaders, set_of
 from e2e.harness import Cluster, EndpointPicker, Object
-from e2e.harness.ext_proc import DESTINATION, pick
+from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.model_server import ModelServer
 from e2e.routers import objects_of, only
@@ -86,7 +86,7 @@ def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
     by_role = _addresses(cluster, namespace)
     request = {"model": "m", "prompt": "Where is the cache? " * 20, "max_tokens": 7}
     cluster.wait(lambda: _pairs(picker, request), message=picker.program.tail)
-    picked = pick(picker.grpc_port, request)
+    picked = _pick(picker, request)
     decode, prefill = picked[DESTINATION], picked[PREFILLER]
     assert decode in {f"{address}:{pool}" for address in by_role["decode"]}
     assert prefill in {f"{address}:{pool}" for address in by_role["prefill"]}
@@ -141,9 +141,14 @@ def test_a_client_cannot_send_prompts_elsewhere(
 
 def _pairs(picker: EndpointPicker, request: dict[str, Any]) -> bool:
     try:
-        return PREFILLER in pick(picker.grpc_port, request)
+        return PREFILLER in _pick(picker, request)
     except Exception:  # noqa: BLE001 - it does not know its pods yet
         return False
+
+
+def _pick(picker: EndpointPicker, request: dict[str, Any]) -> Mapping[str, str]:
+    with ExternalProcessor(f"{LOOPBACK}:{picker.grpc_port}") as processor:
+        return processor.ask(request).headers
 
 
 def _picker(cluster: Cluster, objects: list[Object], executable: Path) -> EndpointPicker:

@@ -1,116 +1,157 @@
-"""Ask an endpoint picker for a pod, as a gateway does: Envoy's external processing over gRPC.
+"""Asks an endpoint picker as a gateway does, by Envoy's external processing over gRPC.
 
-The few fields that are needed are written by hand: the generated modules want a newer protobuf than
-Pulumi's SDK allows. Field numbers: envoy/service/ext_proc/v3/external_processor.proto and
-envoy/config/core/v3/base.proto.
+The body mode is FULL_DUPLEX_STREAMED, the only one that pickers take: headers, then the body in
+pieces, and only then the answers to both.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import grpc
+from google.protobuf import struct_pb2
 
-from e2e.harness.processes import LOOPBACK
+from e2e.harness.ext_proc_messages import ProcessingRequest, ProcessingResponse
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
-#: Header by which a picker names the pod.
 DESTINATION = "x-gateway-destination-endpoint"
-
-# ProcessingRequest
-_REQUEST_HEADERS, _REQUEST_BODY = 2, 4
-# ProcessingResponse
-_HEADERS_RESPONSE, _IMMEDIATE_RESPONSE = 1, 7
+METADATA = "envoy.lb"
+PIECE = 100
+TIMEOUT = 20
 
 
-class PickRefusedError(Exception):
-    """The picker answered by itself, instead of naming a pod."""
+@dataclass(frozen=True)
+class Answer:
+    """What the picker makes of a request.
 
-
-def pick(
-    port: int, body: Mapping[str, Any], *, path: str = "/v1/completions", timeout: float = 10
-) -> dict[str, str]:
-    """Send one request of a client to a picker.
-
-    Args:
-        port: The picker's port for external processing, without TLS.
-        body: The client's JSON.
-        path: The client's path.
-        timeout: Seconds.
-
-    Returns:
-        The headers that the picker sets, names in lower case.
-
-    Raises:
-        PickRefusedError: If it names no pod.
+    Attributes:
+        endpoint: `address:port` that the request goes to, None if the picker answers by itself.
+        headers: What the picker adds to the request, names in lower case.
+        status: HTTP status that the picker answers by itself, None if the request goes on.
+        body: The body that goes on to the pod, or that of the picker's own answer.
+        returned: The pod's answer as the picker passes it on, None if none was given.
     """
-    headers = {":method": "POST", ":path": path, "content-type": "application/json"}
-    listed = b"".join(_field(1, _header(name, value)) for name, value in headers.items())
-    messages = [
-        _field(_REQUEST_HEADERS, _field(1, listed)),
-        _field(_REQUEST_BODY, _field(1, json.dumps(body).encode()) + _varint(2 << 3) + b"\x01"),
-    ]
-    with grpc.insecure_channel(f"{LOOPBACK}:{port}") as channel:
-        process: Any = channel.stream_stream(METHOD)
-        for answer in process(iter(messages), timeout=timeout):
-            fields = _fields(bytes(answer))
-            if _IMMEDIATE_RESPONSE in fields:
-                raise PickRefusedError(repr(fields[_IMMEDIATE_RESPONSE][0]))
-            if _HEADERS_RESPONSE in fields:
-                return dict(_set_headers(fields[_HEADERS_RESPONSE][0]))
-    raise PickRefusedError("the stream ended without an answer")
+
+    endpoint: str | None
+    headers: Mapping[str, str]
+    status: int | None
+    body: bytes
+    returned: bytes | None = None
 
 
-def _set_headers(response: bytes) -> Iterator[tuple[str, str]]:
-    for common in _fields(response).get(1, []):
-        for mutation in _fields(common).get(2, []):
-            for option in _fields(mutation).get(1, []):
-                for header in _fields(option).get(1, []):
-                    parts = _fields(header)
-                    value = parts.get(3) or parts.get(2) or [b""]
-                    yield parts[1][0].decode().lower(), value[0].decode()
+class ExternalProcessor:
+    """A gateway's connection to one picker; use it as a context manager."""
 
+    def __init__(self, target: str, authority: bytes | None = None) -> None:
+        """Connect on first use.
 
-def _header(name: str, value: str) -> bytes:
-    return _field(1, name.encode()) + _field(3, value.encode())
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
-
-
-def _fields(message: bytes) -> dict[int, list[bytes]]:
-    """The length-delimited fields of a message; others are passed over."""
-    found: dict[int, list[bytes]] = {}
-    at = 0
-    while at < len(message):
-        tag, at = _read_varint(message, at)
-        if tag & 7 == 2:
-            length, at = _read_varint(message, at)
-            found.setdefault(tag >> 3, []).append(message[at : at + length])
-            at += length
-        elif tag & 7 == 0:
-            _, at = _read_varint(message, at)
+        Args:
+            target: `host:port`.
+            authority: Certificate of the authority that vouches for the picker, as PEM; None for
+                plain gRPC.
+        """
+        if authority is None:
+            self._channel = grpc.insecure_channel(target)
         else:
-            at += 8 if tag & 7 == 1 else 4
-    return found
+            self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authority))
+        self._process: Any = self._channel.stream_stream(
+            METHOD,
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=ProcessingResponse.FromString,
+        )
+
+    def __enter__(self) -> ExternalProcessor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+
+    def ask(
+        self,
+        body: Mapping[str, Any] | bytes | None,
+        path: str = "/v1/completions",
+        *,
+        returned: bytes | None = None,
+    ) -> Answer:
+        """Send one request.
+
+        Args:
+            body: What becomes its JSON, or its bytes; None for a GET without one.
+            path: Its path.
+            returned: What the pod answers, if the picker shall see that, too.
+        """
+        sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
+        steps = _request(sent, path)
+        if returned is not None:
+            steps = [*steps, *_response(returned)]
+        return _answer(self._process(iter(steps), timeout=TIMEOUT), bodyless=body is None)
 
 
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = message[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return number, at
+def _request(body: bytes | None, path: str) -> list[Any]:
+    method = "GET" if body is None else "POST"
+    head = {":method": method, ":path": path, "content-type": "application/json"}
+    headers = {"headers": _headers(head), "end_of_stream": body is None}
+    steps = [ProcessingRequest(request_headers=headers)]
+    if body is not None:
+        steps += [ProcessingRequest(request_body=piece) for piece in _pieces(body)]
+    return steps
+
+
+def _response(body: bytes) -> list[Any]:
+    head = {":status": "200", "content-type": "application/json"}
+    steps = [ProcessingRequest(response_headers={"headers": _headers(head)})]
+    return steps + [ProcessingRequest(response_body=piece) for piece in _pieces(body)]
+
+
+def _headers(values: Mapping[str, str]) -> dict[str, Any]:
+    return {"headers": [{"key": k, "raw_value": v.encode()} for k, v in values.items()]}
+
+
+def _pieces(body: bytes) -> Iterator[dict[str, Any]]:
+    starts = range(0, max(len(body), 1), PIECE)
+    for start in starts:
+        last = start == starts[-1]
+        yield {"body": body[start : start + PIECE], "end_of_stream": last}
+
+
+def _answer(responses: Any, *, bodyless: bool) -> Answer:
+    headers: dict[str, str] = {}
+    onward, back = b"", b""
+    answered = False
+    for response in responses:
+        if response.HasField("immediate_response"):
+            own = response.immediate_response
+            return Answer(None, {}, own.status.code, own.body)
+        if response.HasField("request_headers"):
+            headers = _added(response)
+        elif response.HasField("request_body"):
+            assert headers, "headers are answered before the body"
+            onward += response.request_body.response.body_mutation.streamed_response.body
+        elif response.HasField("response_body"):
+            answered = True
+            back += response.response_body.response.body_mutation.streamed_response.body
+    assert headers, "the picker answered nothing"
+    assert bodyless or onward, "the picker kept the body"
+    return Answer(headers[DESTINATION], headers, None, onward, back if answered else None)
+
+
+def _added(response: Any) -> dict[str, str]:
+    """The headers; the metadata has to name the same endpoint, for gateways read either."""
+    mutation = response.request_headers.response.header_mutation
+    headers = {
+        option.header.key.lower(): (option.header.raw_value.decode() or option.header.value)
+        for option in mutation.set_headers
+    }
+    metadata = struct_pb2.Struct.FromString(response.dynamic_metadata)
+    said: Any = metadata[METADATA]
+    assert said[DESTINATION] == headers[DESTINATION], f"{metadata} and {headers}"
+    return headers

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from e2e.harness import Cluster, EndpointPicker, Object
+from e2e.harness.ext_proc import Answer, ExternalProcessor
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.routers import IMAGES, generated_picker, objects_of, routed
-from e2e.strategies.ext_proc import Answer, ExternalProcessor
-from e2e.strategies.model_server import MODEL, Load, ModelServer
+from e2e.strategies.engine import MODEL, Engine, Load
 
 PATIENCE = 60
 PLAIN: Object = {"tls": {"enabled": False}}
@@ -39,7 +39,7 @@ class Fleet:
     port is one that nothing on this machine listens on, and the generated pool follows it.
 
     Attributes:
-        servers: The stand-ins by the names of their pods.
+        engines: The stand-ins by the names of their pods.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, service: Change = same) -> None:
@@ -52,7 +52,7 @@ class Fleet:
         """
         self.cluster = cluster
         self.namespace = namespace
-        self.servers: dict[str, ModelServer] = {}
+        self.engines: dict[str, Engine] = {}
         (self._port,) = free_ports(1)
         self._service = service
         self._stack = ExitStack()
@@ -92,8 +92,8 @@ class Fleet:
             lambda: self.cluster.pods(self.namespace),
         )
         for pod in found:
-            server = ModelServer(pod["status"]["podIP"], self._port)
-            self.servers[pod["metadata"]["name"]] = self._stack.enter_context(server)
+            engine = Engine(pod["status"]["podIP"], self._port)
+            self.engines[pod["metadata"]["name"]] = self._stack.enter_context(engine)
 
     def _with_address(self, selector: str, count: int) -> list[Object]:
         found = self.cluster.pods(self.namespace, selector)
@@ -102,15 +102,15 @@ class Fleet:
 
     def load(self, loads: Mapping[str, Load] | None = None, default: Load | None = None) -> None:
         """Say how busy the pods are; those that are not named get the default."""
-        for name, server in self.servers.items():
-            server.load = (loads or {}).get(name, default or Load())
+        for name, engine in self.engines.items():
+            engine.load = (loads or {}).get(name, default or Load())
 
     def wait_scraped(self, pods: Sequence[str] = ()) -> None:
         """Wait until the picker acts on what the metrics of these pods, or of all, say now.
 
         It reads a pod's metrics again only once it has taken in those before.
         """
-        chosen = [self.servers[name] for name in pods or self.servers]
+        chosen = [self.engines[name] for name in pods or self.engines]
         before = [server.scrapes for server in chosen]
         self.cluster.wait(
             lambda: all(s.scrapes >= b + 3 for s, b in zip(chosen, before, strict=True)),
@@ -158,7 +158,7 @@ class Chooser:
     def __init__(self, fleet: Fleet, picker: EndpointPicker, processor: ExternalProcessor) -> None:
         self.processor = processor
         self.picker = picker
-        self._names = {server.endpoint: name for name, server in fleet.servers.items()}
+        self._names = {engine.endpoint: name for name, engine in fleet.engines.items()}
         self._numbers = itertools.count()
 
     def ask(self, prompt: str | None = None, model: str = MODEL) -> Answer:

@@ -10,8 +10,8 @@ import pytest
 
 from e2e.harness import Cluster, Object
 from e2e.routers import IMAGES
+from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
-from e2e.strategies.model_server import Load
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 LEADERS = ("svc-inference-0-0", "svc-inference-1-0")
@@ -27,7 +27,7 @@ def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
     """Two services of two replicas over two nodes each."""
     with Fleet(cluster, namespace, _two_nodes) as fleet:
         fleet.deploy("svc", "svc-2", pods=8)
-        assert fleet.servers.keys() == {*LEADERS, *OTHERS}
+        assert fleet.engines.keys() == {*LEADERS, *OTHERS}
         yield fleet
 
 
@@ -39,7 +39,7 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
         groups.wait_scraped(LEADERS)
         assert picker.picks(40).keys() == set(LEADERS)
         assert bodiless(picker, 40) == set(LEADERS)
-        assert not any(groups.servers[name].scrapes for name in OTHERS), "nobody asks the others"
+        assert not any(groups.engines[name].scrapes for name in OTHERS), "nobody asks the others"
 
         first, second = LEADERS
         _set_ready(groups, first, ready=False)

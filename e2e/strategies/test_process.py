@@ -46,7 +46,7 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
     authority = (certificates / "ca.crt").read_bytes()
     with fleet.run(version, objects, authority) as picker:
         fleet.wait_scraped()
-        assert picker.picks(30).keys() <= fleet.servers.keys()
+        assert picker.picks(30).keys() <= fleet.engines.keys()
 
 
 @pytest.mark.proves("what the library says of a wrong plugin is what the picker says when it exits")

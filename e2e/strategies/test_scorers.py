@@ -10,8 +10,8 @@ import yaml
 
 from e2e import inputs
 from e2e.routers import IMAGES, only
+from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
-from e2e.strategies.model_server import Load
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 HOT = "Everybody asks this today: " * 10
@@ -40,7 +40,7 @@ def test_a_heavy_queue_moves_a_prefix(fleet: Fleet, version: str) -> None:
         version, strategy="prefix-cache", scorers={"prefix-cache": 2, "queue": 3}
     ) as (picker):
         home = warmed(fleet, picker)
-        others = sorted(fleet.servers.keys() - {home})
+        others = sorted(fleet.engines.keys() - {home})
         fleet.load({home: Load(waiting=50), others[1]: Load(waiting=40)})
         fleet.wait_scraped()
         # 2 x 1 + 3 x 0 against 3 x 1, and 3 x 0.2 for the third.
@@ -71,7 +71,7 @@ def test_the_documents_own_configuration_is_taken_verbatim(fleet: Fleet, version
     assert list(only(objects, "ConfigMap")["data"].values()) == [text]
     with fleet.run(version, objects) as picker:
         home = warmed(fleet, picker)
-        others = sorted(fleet.servers.keys() - {home})
+        others = sorted(fleet.engines.keys() - {home})
         fleet.load({home: Load(kv_cache=0.9), others[1]: Load(kv_cache=0.2)})
         fleet.wait_scraped()
         assert picker.picks(8, HOT) == {home: 8}, "70 x 1 + 30 x 0.1 against 30 x 1"

@@ -9,8 +9,8 @@ import pytest
 
 from e2e.harness import Object
 from e2e.routers import IMAGES, only
+from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet, busy
-from e2e.strategies.model_server import Load
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 KV_FLAG = "--kv-cache-usage-percentage-metric"
@@ -25,7 +25,7 @@ STORY = "You are a helpful assistant of a large company. Answer briefly, in whol
 def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == fleet.servers.keys(), "new prompts go anywhere"
+        assert picker.picks(MANY).keys() == fleet.engines.keys(), "new prompts go anywhere"
         homes = {}
         for customer in ("A", "B", "C", "D"):
             prompt = f"Customer {customer}: {STORY * 3}"
@@ -56,21 +56,21 @@ def test_prefix_cache_keeps_a_chat_on_its_pod(fleet: Fleet, version: str) -> Non
 @VERSIONS
 def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
-        for order in itertools.permutations(sorted(fleet.servers)):
+        for order in itertools.permutations(sorted(fleet.engines)):
             # What else there is to know speaks for the others.
             fleet.load(busy(order, waiting=(1, 7, 30), running=(9, 1, 0), kv_cache=(0.9, 0.5, 0)))
             fleet.wait_scraped()
             assert picker.picks(8) == {order[0]: 8}
-        fleet.load(busy(sorted(fleet.servers), waiting=(2, 2, 3)))
+        fleet.load(busy(sorted(fleet.engines), waiting=(2, 2, 3)))
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == set(sorted(fleet.servers)[:2]), "equals share"
+        assert picker.picks(MANY).keys() == set(sorted(fleet.engines)[:2]), "equals share"
 
 
 @pytest.mark.proves("kv-cache-utilization: requests go to the pod with the most free KV cache")
 @VERSIONS
 def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="kv-cache-utilization") as picker:
-        for order in itertools.permutations(sorted(fleet.servers)):
+        for order in itertools.permutations(sorted(fleet.engines)):
             fleet.load(busy(order, kv_cache=(0.31, 0.34, 0.97), waiting=(9, 1, 0)))
             fleet.wait_scraped()
             assert picker.picks(8) == {order[0]: 8}
@@ -82,17 +82,17 @@ def test_without_the_metric_flag_the_kv_cache_is_not_seen(fleet: Fleet) -> None:
     args = _arguments(objects)
     (flag,) = [argument for argument in args if argument.startswith(KV_FLAG)]
     args.remove(flag)
-    fleet.load(busy(sorted(fleet.servers), kv_cache=(0.1, 0.5, 0.9)))
+    fleet.load(busy(sorted(fleet.engines), kv_cache=(0.1, 0.5, 0.9)))
     with fleet.run("1.2", objects) as picker:
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == fleet.servers.keys()
+        assert picker.picks(MANY).keys() == fleet.engines.keys()
 
 
 @pytest.mark.proves("lora-affinity: requests for an adapter go to the pod that has it loaded")
 @VERSIONS
 def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="lora-affinity") as picker:
-        for sql, chat, roomy in itertools.permutations(sorted(fleet.servers)):
+        for sql, chat, roomy in itertools.permutations(sorted(fleet.engines)):
             fleet.load(
                 {
                     sql: Load(adapters=("sql", "math"), waiting=30, kv_cache=0.9),

@@ -1,4 +1,4 @@
-"""A stand-in for vLLM in one pod: it serves the metrics that endpoint pickers read."""
+"""A stand-in for the engine in a pod: it serves the metrics of vLLM that pickers read."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Load:
         )
 
 
-class ModelServer:
-    """One server at a pod's address; use it as a context manager.
+class Engine:
+    """One stand-in at a pod's address; use it as a context manager.
 
     Attributes:
         endpoint: `address:port`, as pickers name it.
@@ -75,7 +75,7 @@ class ModelServer:
         self._http.owner = self
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,))
 
-    def __enter__(self) -> ModelServer:
+    def __enter__(self) -> Engine:
         self._thread.start()
         return self
 
@@ -92,7 +92,7 @@ class ModelServer:
 
 
 class _Http(ThreadingMixIn, HTTPServer):
-    owner: ModelServer
+    owner: Engine
     ending = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
