@@ -58,6 +58,8 @@ NOT_PROVED = """\
   replica's number keeps the objects apart.
 """
 
+STATES = ("proved", "not proved", "skipped", "left out")
+
 
 @dataclass
 class Claim:
@@ -68,6 +70,7 @@ class Claim:
         file: Test file.
         test: Test function.
         long: Whether only the long run proves it.
+        needs: Programs that no registry offers, without which its tests are skipped.
         cases: Node ids of its tests.
     """
 
@@ -75,6 +78,7 @@ class Claim:
     file: Path
     test: str
     long: bool
+    needs: str | None
     cases: set[str] = field(default_factory=set)
 
 
@@ -99,7 +103,9 @@ class Report:
             (text,) = marker.args
             test = item.nodeid.split("::")[1].partition("[")[0]
             is_long = item.get_closest_marker("long") is not None
-            claim = self.claims.setdefault((item.path, text), Claim(text, item.path, test, is_long))
+            claim = self.claims.setdefault(
+                (item.path, text), Claim(text, item.path, test, is_long, marker.kwargs.get("needs"))
+            )
             claim.cases.add(item.nodeid)
         files = set(Path(__file__).parent.rglob("test_*.py"))
         named = any("::" in argument for argument in self.config.args)
@@ -143,13 +149,15 @@ class Report:
     def _state(self, claim: Claim) -> str:
         if not claim.cases & self.selected:
             return "left out"
-        proved = all(self.outcomes.get(case) == "passed" for case in claim.cases & self.selected)
-        return "proved" if proved else "not proved"
+        outcomes = {self.outcomes.get(case) for case in claim.cases & self.selected}
+        if outcomes == {"passed"}:
+            return "proved"
+        return "skipped" if claim.needs and outcomes <= {"passed", "skipped"} else "not proved"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tell how many claims this run proved."""
         states = [self._state(claim) for claim in self.claims.values()]
-        counts = {state: states.count(state) for state in ("proved", "not proved", "left out")}
+        counts = {state: states.count(state) for state in STATES}
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         terminalreporter.write_line(f"claims of docs/verified.md: {told or 'none'}")
         for problem in self.problems:
@@ -175,12 +183,15 @@ def document(claims: list[Claim]) -> str:
         lines = [f"### {title[0].rstrip('.:')}\n"]
         lines.append(f"Repeat: `python -m pytest {file.relative_to(ROOT)}`\n")
         lines.append("| Proved | Test |\n|---|---|")
-        lines += [
-            f"| {claim.text}{' (long run)' if claim.long else ''} | `{claim.test}` |"
-            for claim in by_file[file]
-        ]
+        lines += [f"| {claim.text}{_when(claim)} | `{claim.test}` |" for claim in by_file[file]]
         parts.append("\n".join(lines) + "\n")
     return "\n".join([*parts, NOT_PROVED])
+
+
+def _when(claim: Claim) -> str:
+    told = ["long run"] if claim.long else []
+    told += [f"only where {claim.needs}, else skipped"] if claim.needs else []
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def add_options(parser: pytest.Parser) -> None:

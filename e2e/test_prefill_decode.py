@@ -26,6 +26,8 @@ from e2e.routers import objects_of, only
 
 PREFILLER = "x-prefiller-host-port"
 
+LLM_D = "llm-d-epp and llm-d-sidecar are on PATH"
+
 
 @pytest.fixture(scope="module")
 def programs() -> dict[str, Path]:
@@ -73,7 +75,9 @@ def served(
         yield objects, picker
 
 
-@pytest.mark.proves("llm-d's picker pairs a decode with a prefill pod, and the sidecar obeys")
+@pytest.mark.proves(
+    "llm-d's picker pairs a decode with a prefill pod, and the sidecar obeys", needs=LLM_D
+)
 def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
     cluster: Cluster,
     namespace: str,
@@ -118,7 +122,7 @@ def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
         assert len(chosen.requests) == 1
 
 
-@pytest.mark.proves("a protected sidecar sends prompts to pods of its pool only")
+@pytest.mark.proves("a protected sidecar sends prompts to pods of its pool only", needs=LLM_D)
 @pytest.mark.usefixtures("served")
 def test_a_client_cannot_send_prompts_elsewhere(
     cluster: Cluster,
