@@ -46,7 +46,7 @@ def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
                 yield from _amounts(where, value, stored.get(key) or {})
             elif key in stored:
                 yield from _differences(where, value, stored[key])
-            elif not _is_empty(value):
+            elif value is not None:
                 yield f"{where}: lost, was {value!r}"
     elif isinstance(sent, list) and isinstance(stored, list):
         if len(sent) != len(stored):
@@ -55,11 +55,6 @@ def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
             yield from _differences(f"{at}[{index}]", one, other)
     elif sent != stored and not _same_amount(at, sent, stored):
         yield f"{at}: {sent!r} became {stored!r}"
-
-
-def _is_empty(value: Any) -> bool:
-    # A typed writer (the LWS webhook, the server's own kinds) leaves out what is empty anyway.
-    return value is None or value in ("", [], {})
 
 
 def _amounts(at: str, sent: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator[str]:
