@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
 from fusioninfer_pulumi import findings
+from fusioninfer_pulumi.component.children import Children, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
@@ -28,7 +29,7 @@ class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
     Creates a Volcano PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
-    each role, and a Service in front of the pods that answer clients.
+    each role, patches that wait for them, and a Service in front of the pods that answer clients.
     """
 
     name: pulumi.Output[str]
@@ -82,12 +83,15 @@ class InferenceService(pulumi.ComponentResource):
             collected.append(self.plan)
         else:
             self._log_findings()
-        self._register(name, manifests, opts)
+        children = Children(self, name, self.plan, manifests, opts)
+        self.leader_worker_sets = children.sets
+        self.pod_group = children.pod_group
+        self.service = children.service
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         host, namespace, port = endpoint(self.plan)
         self.endpoint = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
-        self.status = self._status()
+        self.status = self._status(children)
         self.register_outputs(
             {
                 "name": self.name,
@@ -102,52 +106,15 @@ class InferenceService(pulumi.ComponentResource):
             if finding.severity is Severity.WARNING:
                 pulumi.log.warn(f"{finding.path}: {finding.message}", self)
 
-    def _register(
-        self,
-        name: str,
-        manifests: tuple[dict[str, Any], ...],
-        opts: pulumi.ResourceOptions | None,
-    ) -> None:
-        self.leader_worker_sets, self.pod_group, self.service = {}, None, None
-        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
-        given = pulumi.ResourceOptions(
-            parent=self,
-            depends_on=opts.depends_on if opts else None,
-            retain_on_delete=opts.retain_on_delete if opts else None,
-        )
-        for manifest in manifests:
-            kind, kubernetes_name = manifest["kind"], manifest["metadata"]["name"]
-            logical = name + kubernetes_name[len(self.plan.service) :]
-            if kind == "PodGroup":
-                self.pod_group = PodGroup(logical, manifest, given)
-            elif kind == "LeaderWorkerSet":
-                self.leader_worker_sets[kubernetes_name] = LeaderWorkerSet(
-                    logical, manifest, self._set_options(given)
-                )
-            else:
-                self.service = KubernetesObject(logical, manifest, given)
-
-    def _set_options(self, given: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-        own = pulumi.ResourceOptions(
-            # The scheduler ignores pods whose PodGroup does not exist yet.
-            depends_on=[self.pod_group] if self.pod_group is not None else None,
-            replace_on_changes=LeaderWorkerSet.IMMUTABLE,
-            # Names are fixed: the old object has to go before the new one comes.
-            delete_before_replace=True,
-        )
-        return pulumi.ResourceOptions.merge(given, own)
-
-    def _status(self) -> pulumi.Output[ServiceStatus]:
+    def _status(self, children: Children) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        live = {
-            name: {"metadata": item.metadata, "status": item.status}
-            for name, item in self.leader_worker_sets.items()
-        }
-        group = None
-        if self.pod_group is not None:
-            group = {"metadata": self.pod_group.metadata, "status": self.pod_group.status}
-        read = pulumi.Output.from_input(cast("Any", {"sets": live, "group": group}))
-        return read.apply(lambda seen: service_status(plan, seen["sets"], seen["group"]))
+
+        def computed(seen: Mapping[str, Any]) -> ServiceStatus:
+            waited = seen["waited"]
+            live = {name: newest(look, waited.get(name)) for name, look in seen["sets"].items()}
+            return service_status(plan, live, newest(seen["group"], seen["scheduled"]))
+
+        return children.live().apply(computed)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

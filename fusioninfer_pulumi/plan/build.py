@@ -12,6 +12,7 @@ from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
+from fusioninfer_pulumi.plan.rollout_rules import rollout_findings
 from fusioninfer_pulumi.plan.topology import (
     VOLCANO,
     entry_types,
@@ -66,7 +67,7 @@ def plan_service(
     routers = [role for role in args.roles if role.component_type is ComponentType.ROUTER]
     if not routers:
         findings += _entry_findings(args.roles, roles)
-    return ServicePlan(
+    plan = ServicePlan(
         service=service,
         namespace=args.namespace,
         labels=args.labels,
@@ -78,8 +79,12 @@ def plan_service(
         gang_scheduled=gang_scheduled,
         queue=scheduling.queue,
         priority_class=scheduling.priority_class_name,
-        findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])),
+        rollout=args.rollout,
+        wait=args.wait,
+        findings=(),
     )
+    findings += rollout_findings(plan)
+    return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:

@@ -17,6 +17,14 @@ from fusioninfer_pulumi.spec.role import (
     SubGroupPolicyArgs,
     SubGroupPolicyType,
 )
+from fusioninfer_pulumi.spec.rollout import (
+    RoleOrder,
+    RoleRolloutArgs,
+    RolloutArgs,
+    RolloutStrategy,
+    WaitArgs,
+    WaitLevel,
+)
 from fusioninfer_pulumi.spec.scheduling import GangMode, GangPolicyArgs, SchedulingStrategyArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -30,12 +38,18 @@ __all__ = [
     "NetworkConfigArgs",
     "RestartPolicy",
     "RoleArgs",
+    "RoleOrder",
+    "RoleRolloutArgs",
+    "RolloutArgs",
+    "RolloutStrategy",
     "SchedulingStrategyArgs",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",
     "SubGroupPolicyType",
     "SubdomainPolicy",
+    "WaitArgs",
+    "WaitLevel",
     "load",
     "loads",
 ]

@@ -34,6 +34,7 @@ _SERVING_ONLY = (
     "container",
     "port",
     "multinode",
+    "rollout",
     "restart_policy",
     "startup_policy",
     "network_config",
