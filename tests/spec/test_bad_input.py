@@ -17,7 +17,7 @@ GPU = f"{SERVING}.resources.limits[nvidia.com/gpu]"
 KEYS = (
     "componentType, container, endpointPicker, endpointPickerConfig, gateway, httproute, "
     "leaderTemplate, multinode, name, networkConfig, networkPolicy, pool, port, referenceGrants, "
-    "replicas, restartPolicy, scorers, startupPolicy, strategy, subGroupPolicy, template, "
+    "replicas, restartPolicy, rollout, scorers, startupPolicy, strategy, subGroupPolicy, template, "
     "workerTemplate"
 )
 ROUTER = {"name": "router", "componentType": "router"}
