@@ -11,6 +11,4 @@ from fusioninfer_pulumi import InferenceService, load
 for path in pulumi.Config().require("manifests").split(","):
     for args in load(path.strip()):
         service = InferenceService(str(args.name), args)
-        pulumi.export(
-            str(args.name), {"endpoint": service.endpoint, "status": service.status}
-        )
+        pulumi.export(str(args.name), {"endpoint": service.endpoint, "status": service.status})

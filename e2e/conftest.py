@@ -11,6 +11,13 @@ from e2e.harness import Cluster
 CLUSTER = pytest.StashKey[Cluster]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options that write what is otherwise compared."""
+    parser.addoption(
+        "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
+    )
+
+
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster with everything, without nodes: each test adds those that it needs."""

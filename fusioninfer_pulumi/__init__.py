@@ -6,18 +6,37 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.component import InferenceService, LeaderWorkerSet, PodGroup
+    from fusioninfer_pulumi.component import (
+        Gateway,
+        HTTPRoute,
+        InferencePool,
+        InferenceService,
+        LeaderWorkerSet,
+        PodGroup,
+    )
     from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
     from fusioninfer_pulumi.manifests.render import render
     from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
     from fusioninfer_pulumi.spec import (
         ComponentType,
+        EndpointPickerArgs,
+        FailureMode,
         GangMode,
         GangPolicyArgs,
+        GatewayArgs,
+        GatewayRefArgs,
+        HttpRouteArgs,
         InferenceServiceArgs,
+        KvEventsArgs,
+        KvRole,
+        KvTransferArgs,
         Launcher,
+        MetricsMode,
         MultinodeArgs,
         NetworkConfigArgs,
+        NetworkPolicyArgs,
+        PickerTlsArgs,
+        PoolArgs,
         RestartPolicy,
         RoleArgs,
         RoleOrder,
@@ -25,6 +44,8 @@ if TYPE_CHECKING:
         RolloutArgs,
         RolloutStrategy,
         SchedulingStrategyArgs,
+        SidecarArgs,
+        SidecarConnector,
         StartupPolicy,
         Strategy,
         SubdomainPolicy,
@@ -39,17 +60,32 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ComponentType",
+    "EndpointPickerArgs",
+    "FailureMode",
     "Finding",
     "GangMode",
     "GangPolicyArgs",
+    "Gateway",
+    "GatewayArgs",
+    "GatewayRefArgs",
+    "HTTPRoute",
+    "HttpRouteArgs",
+    "InferencePool",
     "InferenceService",
     "InferenceServiceArgs",
     "InvalidServiceError",
+    "KvEventsArgs",
+    "KvRole",
+    "KvTransferArgs",
     "Launcher",
     "LeaderWorkerSet",
+    "MetricsMode",
     "MultinodeArgs",
     "NetworkConfigArgs",
+    "NetworkPolicyArgs",
+    "PickerTlsArgs",
     "PodGroup",
+    "PoolArgs",
     "RestartPolicy",
     "RoleArgs",
     "RoleOrder",
@@ -59,6 +95,8 @@ __all__ = [
     "SchedulingStrategyArgs",
     "ServicePlan",
     "Severity",
+    "SidecarArgs",
+    "SidecarConnector",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",
@@ -76,7 +114,14 @@ __all__ = [
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `spec`.
 _ROOMS = {
-    "component": ("InferenceService", "LeaderWorkerSet", "PodGroup"),
+    "component": (
+        "Gateway",
+        "HTTPRoute",
+        "InferencePool",
+        "InferenceService",
+        "LeaderWorkerSet",
+        "PodGroup",
+    ),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "manifests": ("render",),
     "plan": ("ServicePlan", "plan_service", "plan_services"),

@@ -38,7 +38,16 @@ class Finding:
 
     def __str__(self) -> str:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
-        return f"{kind}{self.path}: {self.message}" if self.path else f"{kind}{self.message}"
+        return f"{kind}{one_line(self.path)}: {self.message}" if self.path else kind + self.message
+
+
+def one_line(text: str) -> str:
+    """A text of which a user's names and keys are part, without what breaks or colours a line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def error(path: str, message: str) -> Finding:

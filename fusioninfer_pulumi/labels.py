@@ -18,7 +18,19 @@ REPLICA_INDEX = f"{PREFIX}replica-index"
 # Hash of the role's pod templates; tells which pods are of which revision during a rollout.
 REVISION = f"{PREFIX}revision"
 
+# Selects the endpoint picker's pods, together with the component type, which no serving pod can
+# have. They carry neither the service's label, by which people select what serves, nor any of
+# LeaderWorkerSet's, which every selector of serving pods asks for.
+APP = "app"
+# On the picker's pod template: the picker reads its configuration once, when it starts.
+CONFIG_CHECKSUM = f"{PREFIX}config-checksum"
+
 OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, REVISION})
+
+# `prefill` or `decode` on the leaders of a service whose picker pairs them: read by llm-d's filters
+# `prefill-filter` and `decode-filter`, which a user's own configuration may name. What we generate
+# asks for the component type instead.
+LLM_D_ROLE = "llm-d.ai/role"
 
 # The only key by which the Volcano scheduler finds a pod's PodGroup (job_info.go, getJobID).
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -48,3 +60,7 @@ LWS_OWNED_LABELS = frozenset(
         "subgroup-key",
     )
 )
+
+# Read by Pulumi's Kubernetes provider: a Deployment whose standby pods never become Ready would
+# be awaited until the timeout.
+PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"

@@ -71,6 +71,37 @@ def gateway(service: str) -> str:
     return f"{service}-gateway"
 
 
+def sidecar(service: str) -> str:
+    """Name of the ServiceAccount, Role and RoleBinding of the decode pods' sidecars."""
+    return f"{service}-sidecar"
+
+
+def picker_network_policy(service: str) -> str:
+    """Name of the NetworkPolicy of the endpoint picker's pods."""
+    return endpoint_picker(service)
+
+
+def role_network_policy(service: str, role: str) -> str:
+    """Name of the NetworkPolicy of one role's pods."""
+    return f"{service}-{role}"
+
+
+def metrics_reviewer(namespace: str, service: str) -> str:
+    """Name of the ClusterRoleBinding that lets the endpoint picker check who reads its metrics.
+
+    Colons, which RBAC allows and other names do not, keep namespace and service apart.
+    """
+    return f"fusioninfer:{namespace}:{endpoint_picker(service)}"
+
+
+def reference_grant(namespace: str, owner: str) -> str:
+    """Name of a ReferenceGrant in another namespace, for a route or Gateway of ours.
+
+    A dot, which neither part can hold, keeps them apart.
+    """
+    return f"{namespace}.{owner}"
+
+
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
     """Longest LeaderWorkerSet name whose pods can be created.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,11 +31,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Project]]:
+def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Project]:
     """Makes projects on the cluster; what they hold goes with the test's namespace."""
     del namespace
 
     def make(name: str = "app", **more: Path) -> Project:
         return Project(tmp_path / f"{name}{next(_counter)}", cluster.kubeconfig, **more)
 
-    yield make
+    return make

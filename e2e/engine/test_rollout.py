@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the names of tests are sentences
 """Changes of a running service: how many replicas go down, in which order, and what stays."""
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Mak
 @pytest.mark.parametrize(("replicas", "gang"), [(3, False), (3, True), (20, False), (20, True)])
 @pytest.mark.proves("an image change never takes more than maxUnavailable replicas down")
 def test_an_image_change(
-    cluster: Cluster, namespace: str, project: Make, replicas: int, gang: bool
+    cluster: Cluster, namespace: str, project: Make, replicas: int, *, gang: bool
 ) -> None:
     cluster.add_nodes(6)
     stack = project()

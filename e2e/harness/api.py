@@ -270,7 +270,7 @@ class Client:
 def _json(body: Any) -> bytes:
     """Write JSON that is also YAML to the server, which reads server-side apply as such.
 
-    Surrogate pairs (`\\ud800\\udc00`) are none, and what YAML calls unprintable has to be escaped.
+    A surrogate pair is none, and what YAML calls unprintable has to be escaped.
     """
     text = json.dumps(body, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()

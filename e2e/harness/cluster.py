@@ -254,8 +254,8 @@ class Cluster(Client):
             evict: End their pods at once, as the pod garbage collector does after a minute.
         """
         gone = set(names)
-        for name in gone:
-            self.delete("v1/Node", name)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda name: self.delete("v1/Node", name), gone))
         if evict:
             for pod in self.list("v1/Pod"):
                 if pod["spec"].get("nodeName") in gone:

@@ -1,69 +1,65 @@
-"""DeepSeek-R1: prefill on 2 nodes, decode on 4, at least one of each or nothing."""
-
-from typing import Any
+"""DeepSeek-R1: prefill on 2 nodes, decode on 4, behind a router that pairs them."""
 
 import pulumi
 
 from fusioninfer_pulumi import (
     ComponentType,
     GangPolicyArgs,
+    GatewayArgs,
+    HttpRouteArgs,
     InferenceService,
     InferenceServiceArgs,
+    KvTransferArgs,
     MultinodeArgs,
     RoleArgs,
     SchedulingStrategyArgs,
+    Strategy,
 )
 
 config = pulumi.Config()
 image = config.require("image")
-decode_replicas = config.require_int("decodeReplicas")
+GPUS = 8
 
 
-def template(tensor_parallel: int) -> dict[str, Any]:
-    """Pods with 8 GPUs; a replica's tensor parallelism spans all of its nodes."""
-    return {
-        "spec": {
-            "containers": [
-                {
-                    "name": "vllm",
-                    "image": image,
-                    "args": [
-                        "--model=deepseek-ai/DeepSeek-R1",
-                        f"--tensor-parallel-size={tensor_parallel}",
-                        "--kv-transfer-config",
-                        '{"kv_connector":"NixlConnector","kv_role":"kv_both"}',
-                    ],
-                    "ports": [{"name": "http", "containerPort": 8000}],
-                    "resources": {"limits": {"nvidia.com/gpu": "8"}},
-                }
-            ]
-        }
+def serving(name: str, component_type: ComponentType, replicas: int, nodes: int) -> RoleArgs:
+    """A role whose tensor parallelism spans all nodes of a replica."""
+    vllm = {
+        "name": "vllm",
+        "image": image,
+        "args": ["--model=deepseek-ai/DeepSeek-R1", f"--tensor-parallel-size={nodes * GPUS}"],
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}},
     }
+    return RoleArgs(
+        name=name,
+        component_type=component_type,
+        replicas=replicas,
+        multinode=MultinodeArgs(node_count=nodes),
+        template={"spec": {"containers": [vllm]}},
+        # The KV cache goes over NIXL: arguments, environment and ports for both roles.
+        kv_transfer=KvTransferArgs(),
+    )
 
 
+router = RoleArgs(
+    name="router",
+    component_type=ComponentType.ROUTER,
+    strategy=Strategy.PD_DISAGGREGATION,
+    gateway=GatewayArgs(implementation="envoy-ai-gateway"),
+    httproute=HttpRouteArgs(hostnames=[config.require("hostname")]),
+)
+prefill = serving("prefill", ComponentType.PREFILLER, replicas=1, nodes=2)
+decode = serving(
+    "decode", ComponentType.DECODER, replicas=config.require_int("decodeReplicas"), nodes=4
+)
 service = InferenceService(
     "deepseek-r1-disagg",
     InferenceServiceArgs(
+        roles=[router, prefill, decode],
         scheduling_strategy=SchedulingStrategyArgs(
             # One prefill and one decode replica start together; more decode as room appears.
             gang_policy=GangPolicyArgs(min_role_replicas={"prefill": 1, "decode": 1}),
         ),
-        roles=[
-            RoleArgs(
-                name="prefill",
-                component_type=ComponentType.PREFILLER,
-                replicas=1,
-                multinode=MultinodeArgs(node_count=2),
-                template=template(tensor_parallel=16),
-            ),
-            RoleArgs(
-                name="decode",
-                component_type=ComponentType.DECODER,
-                replicas=decode_replicas,
-                multinode=MultinodeArgs(node_count=4),
-                template=template(tensor_parallel=32),
-            ),
-        ],
     ),
 )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi import __version__
-from fusioninfer_pulumi.plan.capacity import NodePool
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.plan.capacity import NodePool
 
 _MOST = 10**9
 _SOURCE = "a manifest file, `-` for standard input, or the folder of a Pulumi project"
@@ -28,7 +31,9 @@ def parser() -> argparse.ArgumentParser:
 
     plan = _command(commands, "plan", "show topology, gang, capacity and findings")
     plan.add_argument("source", metavar="SOURCE", help=_SOURCE)
-    plan.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    plan.add_argument(
+        "--output", choices=("text", "json", "mermaid"), default="text", help="default: text"
+    )
     room = plan.add_mutually_exclusive_group()
     room.add_argument(
         "--gpus",
@@ -50,7 +55,12 @@ def parser() -> argparse.ArgumentParser:
 
     diff = _command(commands, "diff", "show what changes between two sources, and what restarts")
     diff.add_argument("old", metavar="OLD", help=f"{_SOURCE}, or a file of rendered objects")
-    diff.add_argument("new", metavar="NEW", help="the same, as it will be")
+    diff.add_argument("new", metavar="NEW", nargs="?", help="the same, as it will be")
+    diff.add_argument(
+        "--base",
+        metavar="REF",
+        help="compare the only source in this git revision with the working tree",
+    )
     diff.add_argument(
         "--output", choices=("text", "markdown", "json"), default="text", help="default: text"
     )
@@ -79,6 +89,8 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _pools(text: str) -> tuple[NodePool, ...]:
+    from fusioninfer_pulumi.plan.capacity import NodePool  # noqa: PLC0415  # start-up time
+
     pools = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,6})x([0-9]{1,4})", part)

@@ -10,8 +10,7 @@ from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.source import Source, read_source
-from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.manifests import workloads
+from fusioninfer_pulumi.findings import Severity, error
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
 from fusioninfer_pulumi.plan.records import ServicePlan
@@ -45,6 +44,11 @@ def plan(options: argparse.Namespace) -> int:
 
         _print_json([plan_json(*row) for row in rows])
         return 0
+    if options.output == "mermaid":
+        from fusioninfer_pulumi.cli.mermaid import mermaid  # noqa: PLC0415  # start-up time
+
+        sys.stdout.write("\n".join(mermaid(item) for item, _, _ in rows))
+        return 0
     from fusioninfer_pulumi.cli.plan_text import print_plan  # noqa: PLC0415  # start-up time
 
     for number, row in enumerate(rows):
@@ -63,7 +67,10 @@ def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison  # noqa: PLC0415  # start-up time
 
-    sources = [_read(options, name, rendered=True) for name in (options.old, options.new)]
+    if (options.base is None) == (options.new is None):
+        sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
+        return 2
+    sources = _compared(options)
     objects = [source.rendered() for source in sources]
     if _refused(options, sources):
         return 2
@@ -76,6 +83,25 @@ def diff(options: argparse.Namespace) -> int:
         color = sys.stdout.isatty()
         sys.stdout.write(comparison.to_text(difference, color=color, width=None))
     return 1 if difference else 0
+
+
+def _compared(options: argparse.Namespace) -> list[Source]:
+    if options.base is None:
+        return [_read(options, name, rendered=True) for name in (options.old, options.new)]
+    from fusioninfer_pulumi.cli.revision import RevisionError, at_revision  # noqa: PLC0415
+
+    label = f"{options.base}:{options.old}"
+    try:
+        with at_revision(options.old, options.base) as path:
+            # What did not exist yet had no objects: everything is added.
+            old = Source(label, objects=[])
+            if path is not None:
+                old = _read(options, path, rendered=True).named(path, label)
+                old.rendered()
+    except RevisionError as problem:
+        old = Source(label)
+        old.add(label, [error("", str(problem))])
+    return [old, _read(options, options.old, rendered=True)]
 
 
 def _read(options: argparse.Namespace, name: str, *, rendered: bool = False) -> Source:
@@ -110,8 +136,6 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
             if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE)
             == item.service
         ]
-    if item.routers:
-        return list(workloads(item))
     from fusioninfer_pulumi.manifests import render as render_plan  # noqa: PLC0415  # a namesake
 
     return list(render_plan(item))

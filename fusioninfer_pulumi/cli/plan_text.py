@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusioninfer_pulumi.cli.plan_json import plain
+from fusioninfer_pulumi.cli.request_path import request_path, router_url
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.entry import endpoint
@@ -95,7 +96,11 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     kinds = Counter(str(item["kind"]) for item in objects)
     listed = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
-    if plan.roles and not plan.routers:
+    if plan.router is not None:
+        table.add_row("Requests", request_path(plan, plan.router))
+        table.add_row("Strategy", plan.router.picker.words)
+        table.add_row("Endpoint", router_url(plan, plan.router))
+    elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
     return table

@@ -49,6 +49,13 @@ class Source:
         """Tells whether anything of that severity was found."""
         return any(finding.severity is severity for _, finding in self.findings)
 
+    def named(self, read: str, label: str) -> Source:
+        """The same input under the name that the user gave, in place of the path that was read."""
+        self.label = self.label.replace(read, label)
+        self.labels = [item.replace(read, label) for item in self.labels]
+        self.findings = [(item.replace(read, label), found) for item, found in self.findings]
+        return self
+
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order; what cannot be built becomes a finding."""
         if self.objects is None:

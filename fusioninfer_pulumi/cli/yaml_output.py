@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,16 @@ class _Dumper(_Base):  # type: ignore[misc]  # the base class is chosen at run t
         """Objects share pod specs; a reader should not have to follow anchors."""
         del data
         return True
+
+
+# Text that some YAML reader takes for a number or a boolean (YAML 1.2, Go's YAML): PyYAML's own
+# rules do not quote it, and `kubectl apply` would read another value.
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?0o?[0-7_]+$"),
+    list("-+.0123456789"),
+)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]$"), list("yYnN"))
 
 
 def _text(dumper: Any, value: str) -> Any:

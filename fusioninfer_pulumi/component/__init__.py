@@ -1,7 +1,14 @@
 """The only room that knows Pulumi: the component, its typed children and its outputs."""
 
 from fusioninfer_pulumi.component.inference_service import TOKEN, InferenceService
-from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
+from fusioninfer_pulumi.component.resources import (
+    Gateway,
+    HTTPRoute,
+    InferencePool,
+    KubernetesObject,
+    LeaderWorkerSet,
+    PodGroup,
+)
 from fusioninfer_pulumi.component.status import (
     ComponentStatus,
     Condition,
@@ -13,6 +20,9 @@ __all__ = [
     "TOKEN",
     "ComponentStatus",
     "Condition",
+    "Gateway",
+    "HTTPRoute",
+    "InferencePool",
     "InferenceService",
     "KubernetesObject",
     "LeaderWorkerSet",

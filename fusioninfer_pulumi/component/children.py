@@ -1,137 +1,187 @@
-"""Registers the objects of a service: in which order, with which options, and what waits."""
+"""Registers a service's objects as typed children, each after those that it needs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
 from fusioninfer_pulumi.component import waits
+from fusioninfer_pulumi.component.live import live
 from fusioninfer_pulumi.component.render_mode import rendering
-from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
+from fusioninfer_pulumi.component.resources import (
+    Gateway,
+    HTTPRoute,
+    InferencePool,
+    KubernetesObject,
+    LeaderWorkerSet,
+    PodGroup,
+)
 from fusioninfer_pulumi.component.waits import Awaited, Patch
-from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.rollout import SetStep, rollout_plan
 from fusioninfer_pulumi.spec.rollout import WaitLevel
 
 Manifest = dict[str, Any]
 
-#: Key of the PodGroup's patch among those of the sets, which are never named so.
-_GANG = ""
+#: Kinds of the same service that have to exist before one of a kind is created. The pool never
+#: waits for the picker, which is Ready only once the pool exists.
+AFTER = {
+    # The scheduler ignores pods whose PodGroup does not exist yet.
+    "LeaderWorkerSet": ("PodGroup",),
+    "RoleBinding": ("ServiceAccount", "Role"),
+    "ClusterRoleBinding": ("ServiceAccount",),
+    "Deployment": (
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "InferencePool",
+    ),
+    "HTTPRoute": ("InferencePool", "Service", "Gateway"),
+    "HealthCheckPolicy": ("InferencePool",),
+    "GCPBackendPolicy": ("InferencePool",),
+}
+
+_TYPES: Mapping[str, type[KubernetesObject]] = {
+    "Gateway": Gateway,
+    "HTTPRoute": HTTPRoute,
+    "InferencePool": InferencePool,
+    "LeaderWorkerSet": LeaderWorkerSet,
+    "PodGroup": PodGroup,
+}
 
 
 class Children:
-    """The objects of one service.
-
-    Attributes:
-        sets: The LeaderWorkerSets by Kubernetes name, in the order of the plan.
-        pod_group: The PodGroup, None without a gang.
-        service: The Service in front of the serving pods.
-    """
+    """The children of one component, by kind, and the patches that wait for them."""
 
     def __init__(
         self,
         component: pulumi.Resource,
         name: str,
         plan: ServicePlan,
-        manifests: Sequence[Manifest],
-        opts: pulumi.ResourceOptions | None,
+        given: pulumi.ResourceOptions,
     ) -> None:
-        """Registers them.
+        """Registers nothing yet.
 
         Args:
             component: Their parent.
             name: Its logical name.
             plan: The service.
-            manifests: Its objects, in apply order.
-            opts: Options of the component.
+            given: Options of every child.
         """
-        self._name, self._plan = name, plan
+        self._registered: dict[str, list[Awaited]] = {}
+        self._name = name
+        self._plan = plan
+        self._given = given
         self._files = rendering(component)
         self._rollout = rollout_plan(plan, pulumi.runtime.settings.SETTINGS.parallel or None)
-        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
-        self._given = pulumi.ResourceOptions(
-            parent=component,
-            depends_on=opts.depends_on if opts else None,
-            retain_on_delete=opts.retain_on_delete if opts else None,
-        )
-        self.pod_group: PodGroup | None = None
-        self.service: KubernetesObject | None = None
+        self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
+
+    def add_all(self, manifests: Sequence[Manifest]) -> None:
+        """Registers all objects, and after the sets what waits for them.
+
+        Args:
+            manifests: The objects of the service, in apply order.
+        """
         sets = {each["metadata"]["name"]: each for each in manifests if _is_set(each)}
-        others = [each for each in manifests if not _is_set(each)]
-        self._group: Awaited | None = None
-        for manifest in others:
-            if manifest["kind"] == "PodGroup":
-                self.pod_group = PodGroup(
-                    self._logical(manifest), self._annotated(manifest), self._given
-                )
-                self._group = Awaited(self._logical(manifest), manifest, self.pod_group)
-        self._sets: dict[str, Awaited] = {}
+        first = next((at for at, each in enumerate(manifests) if _is_set(each)), 0)
+        for manifest in manifests[:first]:
+            self._add(manifest)
         for step in self._rollout.steps:
-            self._sets[step.name] = self._set(step, sets[step.name])
-        self.sets = {name: cast("LeaderWorkerSet", self._sets[name].resource) for name in sets}
+            self._add(sets[step.name], step)
         self._wait()
-        for manifest in others:
-            if manifest["kind"] != "PodGroup":
-                self.service = self._endpoint(manifest)
+        for manifest in manifests[first + len(sets) :]:
+            self._add(manifest)
 
-    def _logical(self, manifest: Manifest) -> str:
-        return self._name + str(manifest["metadata"]["name"])[len(self._plan.service) :]
+    def resources(self) -> list[KubernetesObject]:
+        """All objects, without the patches."""
+        return [each.resource for made in self._registered.values() for each in made]
 
-    def _set(self, step: SetStep, manifest: Manifest) -> Awaited:
-        # The scheduler ignores pods whose PodGroup does not exist yet.
-        first: list[pulumi.Resource] = [self.pod_group] if self.pod_group is not None else []
-        own = pulumi.ResourceOptions(
-            depends_on=[*first, *(self._sets[name].resource for name in step.after)],
-            replace_on_changes=LeaderWorkerSet.IMMUTABLE,
-            # Names are fixed: the old object has to go before the new one comes.
-            delete_before_replace=True,
-        )
-        options = pulumi.ResourceOptions.merge(
-            pulumi.ResourceOptions.merge(self._given, own), waits.set_options(step)
-        )
+    def by_name(self, kind: str) -> dict[str, KubernetesObject]:
+        """The objects of a kind by Kubernetes name, in apply order."""
+        made = {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
+        if kind != "LeaderWorkerSet":
+            return made
+        # Sets are registered in the order of the rollout.
+        return {
+            replica.name: made[replica.name]
+            for role in self._plan.roles
+            for replica in role.replicas
+        }
+
+    def waited(self) -> pulumi.Output[dict[str, dict[str, Any]]]:
+        """Objects as they were when a patch last waited for them, by Kubernetes name."""
+        if isinstance(self._patches, pulumi.Output):
+            return self._patches.apply(live)
+        return live(self._patches)
+
+    def _add(self, manifest: Manifest, step: SetStep | None = None) -> None:
+        kind = manifest["kind"]
         logical = self._logical(manifest)
-        resource = LeaderWorkerSet(logical, self._annotated(manifest, step), options)
-        return Awaited(logical, manifest, resource)
-
-    def _endpoint(self, manifest: Manifest) -> KubernetesObject:
-        """The Service; it waits for its endpoints where the update has to return serving."""
-        options = self._given
-        if self._plan.wait.level is WaitLevel.SERVING:
-            patches = self._patches
-            after: Any = (
-                patches.apply(lambda found: list(found.values()))
-                if isinstance(patches, pulumi.Output)
-                else list(patches.values())
-            )
-            timeout = self._plan.wait.timeout
-            timeouts = pulumi.CustomTimeouts(create=timeout, update=timeout)
-            options = pulumi.ResourceOptions.merge(
-                options, pulumi.ResourceOptions(depends_on=after, custom_timeouts=timeouts)
-            )
-        return KubernetesObject(self._logical(manifest), self._annotated(manifest), options)
+        made = _TYPES.get(kind, KubernetesObject)(
+            logical, self._annotated(manifest, step), self._options(kind, step)
+        )
+        self._registered.setdefault(kind, []).append(Awaited(logical, manifest, made))
 
     def _wait(self) -> None:
+        sets = {each.manifest["metadata"]["name"]: each for each in self._of("LeaderWorkerSet")}
+
         def register(files: bool) -> dict[str, Patch]:  # noqa: FBT001  # called by apply
             if files:
                 return {}
-            patches = waits.patch_sets(self._rollout, self._sets, self._given)
-            if self._group is not None and self._plan.wait.level is WaitLevel.SCHEDULED:
-                patches[_GANG] = waits.patch_pod_group(
-                    self._rollout, self._group, self._sets, self._given
-                )
+            patches = waits.patch_sets(self._rollout, sets, self._given)
+            if self._plan.wait.level is WaitLevel.SCHEDULED:
+                for group in self._of("PodGroup"):
+                    patches[self._plan.service] = waits.patch_pod_group(
+                        self._rollout, group, sets, self._given
+                    )
             return patches
 
-        self._patches: Any = (
-            self._files.apply(register)
-            if isinstance(self._files, pulumi.Output)
-            else register(self._files)
+        files = self._files
+        self._patches = (
+            files.apply(register) if isinstance(files, pulumi.Output) else register(files)
         )
 
-    def _annotated(self, manifest: Manifest, step: SetStep | None = None) -> Manifest:
+    def _logical(self, manifest: Mapping[str, Any]) -> str:
+        """Name of the component and what the object's name has after the service's."""
+        metadata = manifest["metadata"]
+        # Objects of the cluster or of other namespaces have our namespace before that.
+        own = re.split(r"[.:]", metadata["name"])[-1]
+        logical = self._name + own[len(self._plan.service) :]
+        if manifest["kind"] == "ReferenceGrant":
+            logical += f"-{metadata['namespace']}"
+        return logical
+
+    def _options(self, kind: str, step: SetStep | None) -> pulumi.ResourceOptions:
+        after = [each.resource for other in AFTER.get(kind, ()) for each in self._of(other)]
+        own = pulumi.ResourceOptions()
+        if step is not None:
+            made = self._of(kind)
+            by_name = {each.manifest["metadata"]["name"]: each.resource for each in made}
+            after += [by_name[name] for name in step.after]
+            own = waits.set_options(step)
+        elif kind in waits.AWAITED_BY_PROVIDER:
+            own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
+        own.depends_on = after or None
+        if kind == "Service" and self._plan.wait.level is WaitLevel.SERVING:
+            own.depends_on = self._after_patches(after)
+        if kind == "InferencePool" and self._plan.router is not None:
+            own.protect = self._plan.router.pool.protect
+            own.retain_on_delete = self._plan.router.pool.retain
+        return pulumi.ResourceOptions.merge(self._given, own)
+
+    def _after_patches(self, after: list[KubernetesObject]) -> Any:
+        if isinstance(self._patches, pulumi.Output):
+            return self._patches.apply(lambda found: [*after, *found.values()])
+        return [*after, *self._patches.values()]
+
+    def _annotated(self, manifest: Manifest, step: SetStep | None) -> Manifest:
         """The object as it is registered: files get nothing that only the engine reads."""
-        extra = waits.own_annotations(manifest["kind"], self._plan.wait.level, step)
+        extra = waits.own_annotations(manifest, self._plan, step)
         if not extra or self._files is True:
             return manifest
 
@@ -150,40 +200,9 @@ class Children:
             ),
         }
 
-    def live(self) -> pulumi.Output[dict[str, Any]]:
-        """Sets and PodGroup as they were when an update looked at them, and when it last waited."""
-
-        def seen(resource: KubernetesObject) -> dict[str, Any]:
-            return {"metadata": resource.metadata, "status": resource.status}
-
-        patches: Any = self._patches
-        waited = pulumi.Output.from_input(patches).apply(
-            lambda found: {name: seen(patch) for name, patch in found.items()}
-        )
-        group = seen(self.pod_group) if self.pod_group is not None else None
-        read: Any = {
-            "sets": {name: seen(each) for name, each in self.sets.items()},
-            "group": group,
-            "waited": waited,
-            "scheduled": waited.apply(lambda found: found.get(_GANG)),
-        }
-        return cast("pulumi.Output[dict[str, Any]]", pulumi.Output.from_input(read))
+    def _of(self, kind: str) -> list[Awaited]:
+        return self._registered.get(kind, [])
 
 
 def _is_set(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest["kind"] == "LeaderWorkerSet")
-
-
-def newest(*seen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Which of several looks at one object came last.
-
-    A resource that did not change keeps what it saw when it was made; the version of an object
-    grows with every write.
-    """
-
-    def version(look: Mapping[str, Any]) -> int:
-        text = str((look.get("metadata") or {}).get("resourceVersion") or "")
-        return int(text) if text.isdecimal() else -1
-
-    looks = [look for look in seen if look]
-    return max(looks, key=version) if looks else None

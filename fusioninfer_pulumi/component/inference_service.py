@@ -8,16 +8,25 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi import findings
-from fusioninfer_pulumi.component.children import Children, newest
+from fusioninfer_pulumi.component.children import Children
+from fusioninfer_pulumi.component.live import live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
-from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet, PodGroup
+from fusioninfer_pulumi.component.resources import (
+    Gateway,
+    HTTPRoute,
+    InferencePool,
+    KubernetesObject,
+    LeaderWorkerSet,
+    PodGroup,
+)
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
 from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.entry import endpoint
+from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.spec.document import examine_mapping
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -29,7 +38,8 @@ class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
     Creates a Volcano PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
-    each role, patches that wait for them, and a Service in front of the pods that answer clients.
+    each role, and what leads requests to the pods that answer them: a Service, or with a router
+    role an endpoint picker, an InferencePool, an HTTPRoute and, if asked for, a Gateway.
     """
 
     name: pulumi.Output[str]
@@ -39,7 +49,8 @@ class InferenceService(pulumi.ComponentResource):
     """Namespace of its objects."""
 
     endpoint: pulumi.Output[str]
-    """URL at which clients inside the cluster reach the model."""
+    """URL at which clients reach the model: with a router that of the route's host names and the
+    Gateway's listeners, empty while no address is known; else that of the Service."""
 
     status: pulumi.Output[ServiceStatus]
     """Conditions and components, as of the last update or refresh."""
@@ -54,7 +65,16 @@ class InferenceService(pulumi.ComponentResource):
     """The gang's PodGroup, None without a gang."""
 
     service: KubernetesObject | None
-    """The Service in front of the serving pods."""
+    """The Service in front of the serving pods, None with a router."""
+
+    inference_pool: InferencePool | None
+    """The pods that the endpoint picker chooses from, None without a router."""
+
+    http_route: HTTPRoute | None
+    """The route to the pool, None where none is asked for."""
+
+    gateway: Gateway | None
+    """The Gateway that belongs to the service, None where the route attaches to others."""
 
     def __init__(
         self,
@@ -83,15 +103,11 @@ class InferenceService(pulumi.ComponentResource):
             collected.append(self.plan)
         else:
             self._log_findings()
-        children = Children(self, name, self.plan, manifests, opts)
-        self.leader_worker_sets = children.sets
-        self.pod_group = children.pod_group
-        self.service = children.service
+        self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
-        host, namespace, port = endpoint(self.plan)
-        self.endpoint = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
-        self.status = self._status(children)
+        self.endpoint = self._endpoint()
+        self.status = self._status()
         self.register_outputs(
             {
                 "name": self.name,
@@ -106,15 +122,64 @@ class InferenceService(pulumi.ComponentResource):
             if finding.severity is Severity.WARNING:
                 pulumi.log.warn(f"{finding.path}: {finding.message}", self)
 
-    def _status(self, children: Children) -> pulumi.Output[ServiceStatus]:
+    def _register(
+        self,
+        name: str,
+        manifests: tuple[dict[str, Any], ...],
+        opts: pulumi.ResourceOptions | None,
+    ) -> None:
+        self.leader_worker_sets, self.pod_group, self.service = {}, None, None
+        self.inference_pool, self.http_route, self.gateway = None, None, None
+        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
+        given = pulumi.ResourceOptions(
+            parent=self,
+            depends_on=opts.depends_on if opts else None,
+            retain_on_delete=opts.retain_on_delete if opts else None,
+        )
+        self._children = Children(self, name, self.plan, given)
+        self._children.add_all(manifests)
+        for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
+            assert isinstance(made, LeaderWorkerSet)
+            self.leader_worker_sets[kubernetes_name] = made
+        for made in self._children.resources():
+            if isinstance(made, PodGroup):
+                self.pod_group = made
+            elif isinstance(made, InferencePool):
+                self.inference_pool = made
+            elif isinstance(made, HTTPRoute):
+                self.http_route = made
+            elif isinstance(made, Gateway):
+                self.gateway = made
+        if self.plan.router is None:
+            (self.service,) = self._children.by_name("Service").values()
+
+    def _endpoint(self) -> pulumi.Output[str]:
+        router = self.plan.router
+        if router is None:
+            host, namespace, port = endpoint(self.plan)
+            return pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+        found = router_endpoint(router, self.plan.namespace)
+        if found is None:
+            return pulumi.Output.from_input("")
+        if found.host is not None:
+            return pulumi.Output.from_input(found.host).apply(found.url)
+        if self.gateway is None:
+            return pulumi.Output.from_input("")
+        return self.gateway.status.apply(found.url_of_gateway)
+
+    def _status(self) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
+        objects: dict[str, KubernetesObject] = dict(self.leader_worker_sets)
+        if self.pod_group is not None:
+            # The service's own name, which no set has.
+            objects[plan.service] = self.pod_group
 
-        def computed(seen: Mapping[str, Any]) -> ServiceStatus:
-            waited = seen["waited"]
-            live = {name: newest(look, waited.get(name)) for name, look in seen["sets"].items()}
-            return service_status(plan, live, newest(seen["group"], seen["scheduled"]))
+        def computed(looks: list[dict[str, dict[str, Any]]]) -> ServiceStatus:
+            first, waited = looks
+            seen = {name: newest(look, waited.get(name)) for name, look in first.items()}
+            return service_status(plan, seen, seen.get(plan.service))
 
-        return children.live().apply(computed)
+        return pulumi.Output.all(live(objects), self._children.waited()).apply(computed)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,10 +12,24 @@ import pulumi
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.name_rules import Owners
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.routing.shared import Gateways
+
+
+@dataclass
+class _Seen:
+    """What the services made so far in one cluster own."""
+
+    owners: Owners = field(default_factory=Owners)
+    gateways: Gateways = field(default_factory=Gateways)
+
+    def add(self, plan: ServicePlan) -> list[Finding]:
+        self.gateways.add(plan)
+        return [*self.owners.add(plan), *self.gateways.findings(plan)]
+
 
 # By the stack that a program builds, so that nothing outlives it: and there by cluster, because
 # a name may stand once in each.
-_owners: WeakKeyDictionary[pulumi.Resource, dict[int, Owners]] = WeakKeyDictionary()
+_seen: WeakKeyDictionary[pulumi.Resource, dict[int, _Seen]] = WeakKeyDictionary()
 
 
 def namesake_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -> list[Finding]:
@@ -25,12 +40,13 @@ def namesake_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) ->
         opts: Options of its component, for the provider and so the cluster.
 
     Returns:
-        One finding for each role or earlier service that it collides with.
+        One finding for each role or earlier service that it collides with, and for each of their
+        Gateways that does not take its route.
     """
     stack = pulumi.runtime.get_root_resource()
     if stack is None:
-        return Owners().add(plan)
-    return _owners.setdefault(stack, {}).setdefault(_cluster(opts), Owners()).add(plan)
+        return _Seen().add(plan)
+    return _seen.setdefault(stack, {}).setdefault(_cluster(opts), _Seen()).add(plan)
 
 
 def _cluster(opts: pulumi.ResourceOptions | None) -> int:

@@ -63,3 +63,15 @@ class LeaderWorkerSet(KubernetesObject):
 
 class PodGroup(KubernetesObject):
     """A Volcano PodGroup (scheduling.volcano.sh/v1beta1)."""
+
+
+class InferencePool(KubernetesObject):
+    """The pods that a route leads to (inference.networking.k8s.io/v1)."""
+
+
+class HTTPRoute(KubernetesObject):
+    """An HTTPRoute (gateway.networking.k8s.io/v1)."""
+
+
+class Gateway(KubernetesObject):
+    """A Gateway (gateway.networking.k8s.io/v1)."""

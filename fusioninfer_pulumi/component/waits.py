@@ -15,7 +15,8 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.component.resources import KubernetesObject
+from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet
+from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.rollout import Rollout, SetStep
 from fusioninfer_pulumi.spec.rollout import RolloutStrategy, WaitLevel
 
@@ -25,6 +26,9 @@ WAIT_FOR = "pulumi.com/waitFor"
 SKIP_AWAIT = "pulumi.com/skipAwait"
 _FORCE = {"pulumi.com/patchForce": "true"}
 _SKIP = {SKIP_AWAIT: "true"}
+#: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
+AWAITED_BY_PROVIDER = ("Deployment", "Service")
+_TEMPLATE = ("spec.leaderWorkerTemplate",)
 AVAILABLE = "condition=Available"
 SCHEDULED = "jsonpath={.status.phase}=Running"
 
@@ -75,37 +79,51 @@ class Awaited:
     resource: KubernetesObject
 
 
+def timeouts(duration: str) -> pulumi.CustomTimeouts:
+    """How long a creation or an update may take."""
+    return pulumi.CustomTimeouts(create=duration, update=duration)
+
+
 def set_options(step: SetStep) -> pulumi.ResourceOptions:
     """What the engine has to know about the updates of a set."""
+    recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     return pulumi.ResourceOptions(
         custom_timeouts=pulumi.CustomTimeouts(update=step.rollout.timeout),
         # The template that the engine's state holds stays, whatever the program says.
         ignore_changes=["spec", f'metadata.labels["{labels.REVISION}"]'] if step.frozen else None,
-        replace_on_changes=["spec.leaderWorkerTemplate"]
-        if step.rollout.strategy is RolloutStrategy.RECREATE
-        else None,
+        replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
+        # Names are fixed: the old object has to go before the new one comes.
+        delete_before_replace=True,
     )
 
 
-def own_annotations(kind: str, level: WaitLevel, step: SetStep | None = None) -> dict[str, str]:
+def own_annotations(
+    manifest: Manifest, plan: ServicePlan, step: SetStep | None = None
+) -> dict[str, str]:
     """Annotations that keep the provider from waiting for an object when it should not.
 
     Args:
-        kind: Kind of the object.
-        level: What an update waits for.
+        manifest: The object.
+        plan: The service.
         step: Its place in the rollout, for a set.
 
     Returns:
         The annotations of the object itself, which patches do not share.
     """
+    kind, level = manifest["kind"], plan.wait.level
     if kind == "LeaderWorkerSet":
-        paced = step is None or step.rollout.strategy is not RolloutStrategy.ALL_AT_ONCE
-        return {} if paced else dict(_SKIP)
+        at_once = step is not None and step.rollout.strategy is RolloutStrategy.ALL_AT_ONCE
+        return dict(_SKIP) if at_once else {}
     if kind == "PodGroup":
         # It precedes the pods that it would wait for.
         return dict(_SKIP) if level is WaitLevel.SCHEDULED else {}
-    # The provider waits for the endpoints of a Service by itself, for ten minutes.
-    return {} if level is WaitLevel.SERVING else dict(_SKIP)
+    if kind == "Service":
+        # The provider would wait for its endpoints; that of a picker is as good as the picker.
+        awaited = level is WaitLevel.SERVING and plan.router is None
+        return {} if awaited else dict(_SKIP)
+    if kind == "Deployment":
+        return {} if level in (WaitLevel.AVAILABLE, WaitLevel.SERVING) else dict(_SKIP)
+    return {}
 
 
 def patch_sets(
@@ -137,7 +155,7 @@ def patch_sets(
             f"{target.logical}-wait",
             target.manifest,
             annotations,
-            _options(rollout, target, [target.resource, *barrier], given),
+            _options(rollout, target, [target.resource, *barrier], given, frozen=step.frozen),
         )
     return patches
 
@@ -174,13 +192,15 @@ def _options(
     target: Awaited,
     after: list[KubernetesObject],
     given: pulumi.ResourceOptions,
+    *,
+    frozen: bool = False,
 ) -> pulumi.ResourceOptions:
-    timeout = rollout.wait_timeout
     return pulumi.ResourceOptions.merge(
         given,
         pulumi.ResourceOptions(
             depends_on=after,
-            custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
+            custom_timeouts=timeouts(rollout.wait_timeout),
+            ignore_changes=[f'metadata.annotations["{labels.REVISION}"]'] if frozen else None,
             # What a patch added goes with its object, and has to be added to the next one.
             deleted_with=target.resource,
             replace_with=[target.resource],

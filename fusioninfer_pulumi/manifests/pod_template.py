@@ -17,8 +17,15 @@ from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.facts import RAY_PORT
 from fusioninfer_pulumi.engines.launch import Launch
+from fusioninfer_pulumi.manifests.disaggregation import (
+    wired_container,
+    wired_leader,
+    wired_spec,
+)
+from fusioninfer_pulumi.manifests.disaggregation_sidecar import with_sidecar
 from fusioninfer_pulumi.outputs import with_placeholders
 from fusioninfer_pulumi.plan.containers import serving_container
+from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import LEADER_ONLY
 from fusioninfer_pulumi.spec.role import Launcher
@@ -56,6 +63,8 @@ def role_templates(plan: ServicePlan, role: RolePlan) -> RoleTemplates:
         known yet, counts as a placeholder.
     """
     leader = _template(plan, role, role.leader_template, _leader_container(role))
+    if role.wiring is not None:
+        leader = _wired_leader(leader, role.wiring)
     worker = None
     if role.nodes > 1:
         worker = _template(plan, role, role.worker_template, _worker_container(role))
@@ -112,6 +121,9 @@ def _template(
             for given in template["spec"]["containers"]
         ],
     }
+    if role.wiring is not None:
+        given = next(e for e in template["spec"]["containers"] if e["name"] == container["name"])
+        spec = wired_spec(spec, given, role.wiring)
     if plan.scheduler_name:
         spec["schedulerName"] = plan.scheduler_name
     if plan.priority_class:
@@ -125,21 +137,39 @@ def _template(
     }
 
 
+def _wired_leader(template: Manifest, wiring: Wiring) -> Manifest:
+    metadata = template["metadata"]
+    spec = template["spec"]
+    return {
+        "metadata": {**metadata, "labels": {**(wiring.labels or {}), **metadata["labels"]}},
+        "spec": spec if wiring.sidecar is None else with_sidecar(spec, wiring.sidecar),
+    }
+
+
 def _leader_container(role: RolePlan) -> Manifest:
     given = serving_container(role.leader_template, role.args.container)
     container = _launched(given, role.leader_launch)
+    if role.wiring is not None:
+        spec = role.leader_template["spec"]
+        container = wired_container(container, role.wiring, spec)
+        container = wired_leader(
+            container, role.wiring, host_network=spec.get("hostNetwork") is True
+        )
     if role.launcher is Launcher.RAY:
-        ports = list(given.get("ports") or ())
+        ports = list(container.get("ports") or ())
         if all(port.get("containerPort") != RAY_PORT for port in ports):
-            ports.append({"name": "ray-head", "containerPort": RAY_PORT})
+            taken = any(port.get("name") == "ray-head" for port in ports)
+            name = {} if taken else {"name": "ray-head"}
+            ports.append({**name, "containerPort": RAY_PORT})
         container["ports"] = ports
     path = table.health_path(role.serving.command.engine)
     if path is not None and "readinessProbe" not in given:
-        # On the serving port: ray's port answers long before the model is loaded.
+        # On the engine's port: ray's port answers long before the model is loaded, and so does
+        # a sidecar.
         container["readinessProbe"] = {
             "httpGet": {
                 "path": path,
-                "port": role.serving.port,
+                "port": role.engine_port,
                 **({"scheme": "HTTPS"} if table.serves_https(role.serving.command) else {}),
             },
             "periodSeconds": 10,
@@ -152,6 +182,8 @@ def _worker_container(role: RolePlan) -> Manifest:
     name = role.args.container or role.serving.name
     given = serving_container(role.worker_template, name)
     container = _launched(given, role.worker_launch)
+    if role.wiring is not None:
+        container = wired_container(container, role.wiring, role.worker_template["spec"])
     return {key: value for key, value in container.items() if key not in LEADER_ONLY}
 
 

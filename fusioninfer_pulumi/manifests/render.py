@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fusioninfer_pulumi.findings import InvalidServiceError, error, errors, join
+from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.manifests.disaggregation_access import sidecar_access
 from fusioninfer_pulumi.manifests.leader_worker_set import leader_worker_sets
 from fusioninfer_pulumi.manifests.pod_group import pod_group
+from fusioninfer_pulumi.manifests.routing import routing
 from fusioninfer_pulumi.manifests.service import serving_service
 from fusioninfer_pulumi.plan.records import ServicePlan
 
@@ -19,26 +21,23 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
         plan: The service.
 
     Returns:
-        The objects in apply order: the PodGroup precedes the pods that name it.
+        The objects in apply order: the PodGroup precedes the pods that name it, and what serves
+        precedes what leads to it.
 
     Raises:
         InvalidServiceError: The plan holds errors.
     """
     refused = errors(plan.findings)
-    if plan.routers:
-        refused.append(
-            error(
-                join("roles"),
-                f"the objects of router role {plan.routers[0].name} cannot be built yet",
-            )
-        )
     if refused:
         raise InvalidServiceError(refused)
+    if plan.router is not None:
+        return (*workloads(plan), *routing(plan, plan.router))
     return (*workloads(plan), serving_service(plan))
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Builds what runs the pods: the PodGroup and the LeaderWorkerSets."""
+    """Builds what runs the pods: the PodGroup, the sidecars' rights and the LeaderWorkerSets."""
     if plan.gang is not None:
         yield pod_group(plan, plan.gang)
+    yield from sidecar_access(plan)
     yield from leader_worker_sets(plan)

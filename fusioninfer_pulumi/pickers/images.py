@@ -8,6 +8,7 @@ is recognised: upstream's three names are unambiguous, and a tag is a release. A
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.pickers.family import PickerFamily, Version
@@ -27,12 +28,23 @@ def family_of(image: str) -> PickerFamily | None:
     Args:
         image: Image reference, `registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1`.
     """
+    return _family(image, {row.image: row for row in FAMILIES.values()})
+
+
+def family_of_sidecar(image: str) -> PickerFamily | None:
+    """The family of a prefill/decode sidecar's image, None when its reference does not say it."""
+    return _family(
+        image, {row.sidecar_image: row for row in FAMILIES.values() if row.sidecar_image}
+    )
+
+
+def _family(image: str, images: Mapping[str, PickerFamily]) -> PickerFamily | None:
     name, version = _parts(image)
     if version is None:
         return None
-    for family in FAMILIES.values():
+    for newest, family in images.items():
         first, last = family.versions
-        if _parts(family.image)[0] == name and first <= version <= last:
+        if _parts(newest)[0] == name and first <= version <= last:
             return family
     return None
 

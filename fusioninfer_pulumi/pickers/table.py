@@ -1,10 +1,12 @@
 """The families, in one table; every difference between two pickers is a difference between rows.
 
 Facts: `facts/endpoint-picker.md`, verified in the source of each release (the other tables name the
-files) and by loading what we write with the picker of each family. llm-d v0.4 and v0.5 need cgo and
-were not run, v0.6 was built from an unreleased commit of the inference extension, and the inference
-extension's v1.0 and v1.1 read other parameters: they are not here, and neither is v1.6, which has
-no picker with plugins.
+files) and by loading what we write with the picker of each family (those of llm-d v0.7 and v0.8
+without the plugins that need llm-d-kv-cache).
+
+Not here: llm-d v0.4 and v0.5, which need cgo and were not run; v0.6, which was built from an
+unreleased commit of the inference extension; v1.0 and v1.1 of the inference extension, which read
+other parameters; and v1.6, which has no picker with plugins.
 """
 
 from __future__ import annotations

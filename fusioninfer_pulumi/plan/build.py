@@ -7,12 +7,16 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
 from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
+from fusioninfer_pulumi.plan.credentials import role_credentials
+from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.gang import gang_plan
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
 from fusioninfer_pulumi.plan.rollout_rules import rollout_findings
+from fusioninfer_pulumi.plan.routing.build import router_plan
+from fusioninfer_pulumi.plan.routing.shared import Gateways
 from fusioninfer_pulumi.plan.topology import (
     VOLCANO,
     entry_types,
@@ -51,11 +55,15 @@ def plan_service(
             )
         )
     roles: list[RolePlan] = []
+    known = [role for position, role in enumerate(args.roles) if position not in leave_out]
+    pairing = disaggregation_of(service, known)
     for position, role in enumerate(args.roles):
         if role.component_type is not ComponentType.ROUTER and position not in leave_out:
-            planned, found = role_plan(service, position, role)
+            planned, found = role_plan(service, position, role, pairing)
             roles.append(planned)
             findings += found
+            findings += role_credentials(position, role)
+    findings += agreement_findings(roles, pairing)
     scheduling = args.scheduling_strategy
     gang_scheduled = needs_gang(args.roles, scheduling)
     gang = gang_plan(service, roles, scheduling) if gang_scheduled else None
@@ -64,16 +72,27 @@ def plan_service(
     findings += scheduling_findings(
         roles, scheduling, args.annotations, scheduler, gang, gang_scheduled=gang_scheduled
     )
-    routers = [role for role in args.roles if role.component_type is ComponentType.ROUTER]
+    routers = [
+        position
+        for position, role in enumerate(args.roles)
+        if role.component_type is ComponentType.ROUTER
+    ]
+    router = None
     if not routers:
         findings += _entry_findings(args.roles, roles)
+    elif routers[0] not in leave_out:
+        router, found = router_plan(
+            service, args.namespace, routers[0], args.roles, roles, complete=not leave_out
+        )
+        findings += found
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
         labels=args.labels,
         annotations=args.annotations,
         roles=tuple(roles),
-        routers=tuple(routers),
+        routers=tuple(args.roles[position] for position in routers),
+        router=router,
         gang=gang,
         scheduler_name=scheduler,
         gang_scheduled=gang_scheduled,
@@ -101,9 +120,17 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Adds to each plan what it would share with an earlier one, or between its own roles."""
-    owners = Owners()
-    return [replace(plan, findings=(*owners.add(plan), *plan.findings)) for plan in plans]
+    """Adds to each plan what it would share with an earlier one, or between its own roles.
+
+    A route that attaches to the Gateway of one of the services is checked against its listeners.
+    """
+    owners, gateways = Owners(), Gateways()
+    for plan in plans:
+        gateways.add(plan)
+    return [
+        replace(plan, findings=(*owners.add(plan), *gateways.findings(plan), *plan.findings))
+        for plan in plans
+    ]
 
 
 def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.spec.document import Document
 
 _POD_TEMPLATE = re.compile(r"roles\[(\d+)\]\.(template|leaderTemplate|workerTemplate|container)\b")
+_ROUTER = re.compile(r"roles\[(\d+)\]\.(httproute|gateway|endpointPicker|networkPolicy)\b")
 
 
 def checked(
@@ -30,13 +31,10 @@ def checked(
         return plan, plan.findings
     if document.provisional is None:
         return None, document.findings
-    broken = {
-        int(match[1])
-        for finding in document.findings
-        if (match := _POD_TEMPLATE.match(finding.path))
-    }
-    left_out = broken | set(document.doubtful)
-    remains = plan_service(document.provisional, name, leave_out=left_out)
+    left_out = _matching(_POD_TEMPLATE, document) | set(document.doubtful)
+    # Nothing else of the service depends on its router.
+    routers = _matching(_ROUTER, document)
+    remains = plan_service(document.provisional, name, leave_out=left_out | routers)
     said = {finding.path for finding in document.findings}
     named = "metadata.name" not in said
 
@@ -50,3 +48,10 @@ def checked(
 
     found = [finding for finding in errors(remains.findings) if holds(finding)]
     return None, (*document.findings, *found)
+
+
+def _matching(pattern: re.Pattern[str], document: Document) -> set[int]:
+    """Indexes of the roles with a finding at such a path."""
+    return {
+        int(match[1]) for finding in document.findings if (match := pattern.match(finding.path))
+    }

@@ -23,8 +23,10 @@ def entry_type(plan: ServicePlan) -> ComponentType | None:
 
 
 def entry_port(plan: ServicePlan) -> int:
-    """Port of the first role that answers clients."""
-    return entry_roles(plan)[0].serving.port
+    """Port of the first role that answers clients, one that is not parked if there is any."""
+    roles = entry_roles(plan)
+    running = [role for role in roles if role.replicas]
+    return (running or roles)[0].serving.port
 
 
 def endpoint(plan: ServicePlan) -> tuple[str, Any, int]:

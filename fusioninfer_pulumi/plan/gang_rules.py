@@ -44,7 +44,8 @@ def scheduling_findings(
             at = join("roles", role.position, field)
             yield from _pod_scheduler(at, template, scheduling, scheduler)
             if gang_scheduled:
-                yield from _gang_pod(at, template)
+                alone = role.nodes == 1
+                yield from _gang_pod(at, template, role.requesting_leader if alone else template)
             elif scheduling.queue and scheduler:
                 yield from _pod_queue(at, template, scheduling.queue)
         if not role.args.sub_group_policy and _annotated(
@@ -96,7 +97,7 @@ def _pod_scheduler(
         if wanted is not None and own not in (None, wanted):
             yield error(
                 f"{at}.spec.{field}",
-                f'must be "{wanted}" like the service\'s, or absent; got "{own}"',
+                f'must be "{wanted}" like the service\'s, or absent; got {shown(own)}',
             )
 
 
@@ -109,7 +110,9 @@ def _pod_queue(at: str, template: Mapping[str, Any], queue: str) -> Iterator[Fin
         )
 
 
-def _gang_pod(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
+def _gang_pod(
+    at: str, template: Mapping[str, Any], requesting: Mapping[str, Any]
+) -> Iterator[Finding]:
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
         yield error(_annotation(at, key), "is set by fusioninfer-pulumi; remove it")
@@ -118,7 +121,7 @@ def _gang_pod(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
             _annotation(at, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table does not know it",
         )
-    if not any(pod_requests(template).values()):
+    if not any(pod_requests(requesting).values()):
         yield warning(
             f"{at}.spec.containers",
             "no container asks for any resource: Volcano counts such pods as placed and does not "

@@ -76,6 +76,9 @@ class Owners:
             if first != own and (first, owner) not in reported:
                 reported.add((first, owner))
                 found.append(error(at, _text(kind, name, first[1])))
+                if kind == "PodGroup":
+                    # Two services of one name: their equal roles collide for that reason alone.
+                    return found
         return found
 
 
@@ -98,8 +101,14 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
     yield "Service", names.serving_service(plan.service), "metadata.name", here
     if plan.routers:
         yield "Service", names.endpoint_picker(plan.service), "metadata.name", here
+    guarded = plan.router is not None and plan.router.args.network_policy is not None
+    if guarded:
+        yield "NetworkPolicy", names.picker_network_policy(plan.service), "metadata.name", here
     for role in plan.roles:
         at, owner = join("roles", role.position, "name"), f"role {role.name} of {here}"
+        if guarded:
+            policy = names.role_network_policy(plan.service, role.name)
+            yield "NetworkPolicy", policy, at, owner
         for replica in role.replicas:
             yield "LeaderWorkerSet", replica.name, at, owner
             yield "StatefulSet", replica.name, at, owner

@@ -9,6 +9,8 @@ from typing import Any
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.disaggregation.records import Wiring
+from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.spec.rollout import RolloutArgs, WaitArgs
 
@@ -58,6 +60,7 @@ class RolePlan:
         launcher: How the pods of a replica find each other, None for single pods.
         leader_launch: Command of the serving container on leaders, None to leave it as written.
         worker_launch: The same on workers.
+        wiring: What pods get that hand their KV cache over, None for all others.
     """
 
     position: int
@@ -70,6 +73,7 @@ class RolePlan:
     launcher: Launcher | None
     leader_launch: Launch | None
     worker_launch: Launch | None
+    wiring: Wiring | None = None
 
     @property
     def name(self) -> str:
@@ -82,6 +86,11 @@ class RolePlan:
         return self.args.component_type
 
     @property
+    def engine_port(self) -> int:
+        """Port that the engine listens on, behind a sidecar where there is one."""
+        return self.wiring.engine_port if self.wiring is not None else self.serving.port
+
+    @property
     def leader_template(self) -> Mapping[str, Any]:
         """Pod template of the leaders, as the user wrote it."""
         return self.args.leader_template or self.args.template or {}
@@ -90,6 +99,16 @@ class RolePlan:
     def worker_template(self) -> Mapping[str, Any]:
         """Pod template of the workers, as the user wrote it."""
         return self.args.worker_template or self.args.template or {}
+
+    @property
+    def requesting_leader(self) -> Mapping[str, Any]:
+        """Pod template of the leaders as far as requests go: with those of a sidecar."""
+        template = self.leader_template
+        if self.wiring is None or self.wiring.sidecar is None:
+            return template
+        beside = {"restartPolicy": "Always", "resources": self.wiring.sidecar.resources}
+        spec = template["spec"]
+        return {"spec": {**spec, "initContainers": [*(spec.get("initContainers") or ()), beside]}}
 
     @property
     def total_pods(self) -> int:
@@ -168,6 +187,7 @@ class ServicePlan:
         annotations: The user's annotations of every object.
         roles: Roles that run pods, in the order of the spec.
         routers: Router roles.
+        router: The router, None without a router role or where it could not be planned.
         gang: The gang; None where pods are scheduled one by one or none exist.
         scheduler_name: Scheduler of the pods, None for the pod templates' own.
         gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
@@ -184,6 +204,7 @@ class ServicePlan:
     annotations: Mapping[str, Any]
     roles: tuple[RolePlan, ...]
     routers: tuple[RoleArgs, ...]
+    router: RouterPlan | None
     gang: GangPlan | None
     scheduler_name: str | None
     gang_scheduled: bool

@@ -13,6 +13,8 @@ from fusioninfer_pulumi.engines.parallelism import check_parallelism
 from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.outputs import contains_output, output_paths
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
+from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
+from fusioninfer_pulumi.plan.disaggregation.role import wired
 from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
@@ -22,13 +24,19 @@ from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 
-def role_plan(service: str, position: int, args: RoleArgs) -> tuple[RolePlan, list[Finding]]:
+def role_plan(
+    service: str,
+    position: int,
+    args: RoleArgs,
+    disaggregation: Disaggregation | None = None,
+) -> tuple[RolePlan, list[Finding]]:
     """Plans a role that runs pods.
 
     Args:
         service: Name of the service.
         position: Index of the role in the spec.
         args: The role, valid by the spec's rules.
+        disaggregation: The service's pairing of prefill with decode, None without.
 
     Returns:
         The plan, and what is to be said about the role by itself.
@@ -40,13 +48,16 @@ def role_plan(service: str, position: int, args: RoleArgs) -> tuple[RolePlan, li
     container = serving_container(leader_template, args.container)
     worker = serving_container(worker_template or leader_template, _worker_name(args, container))
     nodes = nodes_per_replica(args)
-    command = read_command(container)
-    launcher = _launcher(args, command) if nodes > 1 else None
+    launcher = _launcher(args, read_command(container)) if nodes > 1 else None
     at = _container_path(position, leader_field, leader_template, container)
     worker_at = _container_path(position, worker_field, worker_template, worker)
+    command_at = f"{at}.{_command_field(container)}"
 
-    findings = list(_output_findings(at, container, command, launcher))
-    leader_launch, worker_launch = None, None
+    findings = list(_output_findings(at, container, read_command(container), launcher))
+    wire = wired(position, args, leader_template, (container, worker), command_at, disaggregation)
+    container, worker = wire.leader, wire.worker
+    command = read_command(container)
+    leader_launch, worker_launch = wire.leader_edit, wire.worker_edit
     if launcher in (Launcher.RAY, Launcher.MULTIPROCESSING) and not findings:
         own = args.worker_template is not None
         try:
@@ -64,12 +75,14 @@ def role_plan(service: str, position: int, args: RoleArgs) -> tuple[RolePlan, li
                     worker, launcher.value, nodes, retry=_recreates_early(args)
                 )
         except launch.LaunchError as problem:
-            findings.append(error(f"{at}.{_command_field(container)}", str(problem)))
+            findings.append(error(command_at, str(problem)))
     plan = RolePlan(
         position=position,
         args=args,
         serving=ServingContainer(
-            container["name"], serving_port(container, command, args.port), command
+            container["name"],
+            wire.wiring.pool_port if wire.wiring else serving_port(container, command, args.port),
+            command,
         ),
         replicas=tuple(
             ReplicaPlan(
@@ -85,8 +98,10 @@ def role_plan(service: str, position: int, args: RoleArgs) -> tuple[RolePlan, li
         launcher=launcher,
         leader_launch=leader_launch,
         worker_launch=worker_launch,
+        wiring=wire.wiring,
     )
-    findings += _engine_findings(plan, f"{at}.{_command_field(container)}")
+    findings += wire.findings
+    findings += _engine_findings(plan, command_at)
     findings += _advice(plan, worker, worker_at)
     return plan, findings
 
@@ -152,6 +167,12 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
     if plan.launcher is not None:
         notes += table.launcher_notes(command, plan.launcher.value, plan.nodes)
     notes += table.connector_notes(command)
+    if plan.leader_launch is None and command.program_in_args and command.image.engine == "vllm":
+        yield warning(
+            at,
+            "vLLM's image starts the engine by itself and gets these words as its arguments: move "
+            f'"{" ".join(command.program)}" to command',
+        )
     for note in notes:
         yield Finding(Severity(note.severity), at, note.message)
 

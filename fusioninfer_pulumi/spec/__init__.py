@@ -3,6 +3,13 @@
 Knows no Kubernetes kind but the pod template, and neither Pulumi nor a plan.
 """
 
+from fusioninfer_pulumi.spec.kv_transfer import (
+    KvEventsArgs,
+    KvRole,
+    KvTransferArgs,
+    SidecarArgs,
+    SidecarConnector,
+)
 from fusioninfer_pulumi.spec.load import load, loads
 from fusioninfer_pulumi.spec.role import (
     ComponentType,
@@ -25,17 +32,40 @@ from fusioninfer_pulumi.spec.rollout import (
     WaitArgs,
     WaitLevel,
 )
+from fusioninfer_pulumi.spec.router import (
+    EndpointPickerArgs,
+    FailureMode,
+    GatewayArgs,
+    GatewayRefArgs,
+    HttpRouteArgs,
+    MetricsMode,
+    NetworkPolicyArgs,
+    PickerTlsArgs,
+    PoolArgs,
+)
 from fusioninfer_pulumi.spec.scheduling import GangMode, GangPolicyArgs, SchedulingStrategyArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 __all__ = [
     "ComponentType",
+    "EndpointPickerArgs",
+    "FailureMode",
     "GangMode",
     "GangPolicyArgs",
+    "GatewayArgs",
+    "GatewayRefArgs",
+    "HttpRouteArgs",
     "InferenceServiceArgs",
+    "KvEventsArgs",
+    "KvRole",
+    "KvTransferArgs",
     "Launcher",
+    "MetricsMode",
     "MultinodeArgs",
     "NetworkConfigArgs",
+    "NetworkPolicyArgs",
+    "PickerTlsArgs",
+    "PoolArgs",
     "RestartPolicy",
     "RoleArgs",
     "RoleOrder",
@@ -43,6 +73,8 @@ __all__ = [
     "RolloutArgs",
     "RolloutStrategy",
     "SchedulingStrategyArgs",
+    "SidecarArgs",
+    "SidecarConnector",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",

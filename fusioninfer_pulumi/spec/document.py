@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fusioninfer_pulumi.findings import Finding, error, errors, shown
+from fusioninfer_pulumi.findings import Finding, error, errors, one_line, shown
 from fusioninfer_pulumi.spec.messages import findings_of, path
 from fusioninfer_pulumi.spec.rules import service_problems
 from fusioninfer_pulumi.spec.service import (
@@ -127,7 +127,7 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 
 def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
     problems = service_problems(args.roles, args.scheduling_strategy, args.labels)
-    return [error(path(rule.location), rule.message) for rule in problems]
+    return [error(path(rule.location), one_line(rule.message)) for rule in problems]
 
 
 def _salvage(
@@ -167,7 +167,11 @@ def _leave_out(rest: Any, location: Sequence[str | int], *, missing: bool) -> No
         except (KeyError, IndexError, TypeError):
             return
     if isinstance(holder, list) and isinstance(last, int):
-        holder[last] = {"name": f"role-{last}", "componentType": "worker"}
+        if parents[-1] == "roles":
+            holder[last] = {"name": f"role-{last}", "componentType": "worker"}
+        else:
+            # Without one of its items a list says something else.
+            _leave_out(rest, parents, missing=False)
     elif isinstance(holder, dict):
         if last == "name":
             holder["name"] = f"unnamed-{location[2]}" if len(location) > 3 else "unnamed"

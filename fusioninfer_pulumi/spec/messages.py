@@ -10,11 +10,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_snake
 from pydantic_core import ErrorDetails
 
-from fusioninfer_pulumi.findings import LIFT, Finding, error, join, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, error, join, one_line, shown
 from fusioninfer_pulumi.outputs import is_output
 
 _TYPES = {
     "int_type": "an integer",
+    "float_type": "a number",
     "int_from_float": "an integer",
     "string_type": "a string",
     "bool_type": "true or false",
@@ -37,7 +38,7 @@ def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding
         The findings, in the order of the fields; paths are relative to `spec`.
     """
     details = problem.errors(include_url=False)
-    return [error(path(item["loc"]), _message(item, root)) for item in details]
+    return [error(path(item["loc"]), one_line(_message(item, root))) for item in details]
 
 
 def path(location: Sequence[str | int]) -> str:

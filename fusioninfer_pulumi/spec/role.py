@@ -15,6 +15,7 @@ from fusioninfer_pulumi.spec.base import (
     PositiveCount,
     SpecModel,
 )
+from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.spec.router import (
     EndpointPickerArgs,
@@ -157,11 +158,18 @@ class RoleArgs(SpecModel):
     sub_group_policy: SubGroupPolicyArgs | None = None
     """LeaderWorkerSet's subgroups, for topology-aware placement inside a replica."""
 
+    kv_transfer: KvTransferArgs | None = None
+    """Prefillers and decoders only: how the KV cache goes from one to the other, with the
+    arguments and environment that the engine needs for it."""
+
+    kv_events: KvEventsArgs | None = None
+    """What the engine tells the endpoint picker about its KV cache; by default nothing."""
+
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
     `pd-disaggregation` where prefill and decode are separate roles."""
 
-    scorers: dict[str, float] | None = None
+    scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
     """Routers only: weights of several scorers in place of the strategy's one: `prefix-cache`,
     `kv-cache`, `queue`, `load`, `running`, `lora`, as far as the picker has them."""
 

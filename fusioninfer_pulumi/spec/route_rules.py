@@ -64,7 +64,7 @@ def httproute_problems(at: Location, route: HttpRouteArgs) -> Iterator[Problem]:
         yield from _keys(here, parent, _PARENT_KEYS)
         yield from _named(here, parent)
     for index, host in enumerate(route.hostnames or ()):
-        if isinstance(host, str):
+        if not is_output(host):
             yield from _host((*at, "hostnames", index), host)
     for index, rule in enumerate(route.rules or ()):
         yield from _rule((*at, "rules", index), rule)
@@ -119,10 +119,27 @@ def _listeners(at: Location, listeners: Sequence[Mapping[str, Any]]) -> Iterator
             yield Problem((*here, "port"), _wanted(port, "an integer from 1 to 65535"), port)
         if not isinstance(listener.get("protocol"), str):
             yield Problem((*here, "protocol"), _wanted(listener.get("protocol"), "a string"))
-        if isinstance(listener.get("hostname"), str):
-            yield from _host((*here, "hostname"), listener["hostname"])
-        for key in ("tls", "allowedRoutes"):
-            yield from _mapping((*here, key), listener.get(key))
+        host = listener.get("hostname")
+        if host is not None and not is_output(host):
+            yield from _host((*here, "hostname"), host)
+        yield from _tls((*here, "tls"), listener.get("tls"))
+        yield from _allowed_routes((*here, "allowedRoutes"), listener.get("allowedRoutes"))
+
+
+def _tls(at: Location, tls: Any) -> Iterator[Problem]:
+    yield from _mapping(at, tls)
+    if isinstance(tls, Mapping):
+        for here, item in _mappings((*at, "certificateRefs"), tls.get("certificateRefs")):
+            yield from (item,) if isinstance(item, Problem) else _named(here, item)
+
+
+def _allowed_routes(at: Location, allowed: Any) -> Iterator[Problem]:
+    yield from _mapping(at, allowed)
+    if isinstance(allowed, Mapping):
+        yield from _mapping((*at, "namespaces"), allowed.get("namespaces"))
+        for _, item in _mappings((*at, "kinds"), allowed.get("kinds")):
+            if isinstance(item, Problem):
+                yield item
 
 
 def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Problem]:
@@ -140,21 +157,34 @@ def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Problem]:
                     value,
                 )
     for key in ("backendRefs", "filters", "matches"):
-        listed = rule.get(key)
-        if listed is not None and not isinstance(listed, list):
-            yield Problem((*at, key), _wanted(listed, "a list"), listed)
-            continue
-        for index, item in enumerate(listed or ()):
-            here = (*at, key, index)
-            if not isinstance(item, Mapping):
-                yield Problem(here, _wanted(item, "a mapping"), item)
+        for here, item in _mappings((*at, key), rule.get(key)):
+            if isinstance(item, Problem):
+                yield item
             elif key == "backendRefs":
                 yield from _keys(here, item, _BACKEND_KEYS)
                 yield from _named(here, item)
+            elif isinstance(item.get("requestMirror"), Mapping):
+                mirrored = (*here, "requestMirror", "backendRef")
+                backend = item["requestMirror"].get("backendRef")
+                if isinstance(backend, Mapping):
+                    yield from _named(mirrored, backend)
+                else:
+                    yield Problem(mirrored, _wanted(backend, "a mapping"), backend)
 
 
-def _host(at: Location, host: str) -> Iterator[Problem]:
-    if len(host) > 253 or _HOST.fullmatch(host) is None:
+def _mappings(at: Location, listed: Any) -> Iterator[tuple[Location, Mapping[str, Any] | Problem]]:
+    """The items of a list that has to hold mappings; what is none comes as a problem."""
+    if listed is not None and not isinstance(listed, list):
+        yield at, Problem(at, _wanted(listed, "a list"), listed)
+        return
+    for index, item in enumerate(listed or ()):
+        here = (*at, index)
+        wrong = not isinstance(item, Mapping)
+        yield here, Problem(here, _wanted(item, "a mapping"), item) if wrong else item
+
+
+def _host(at: Location, host: Any) -> Iterator[Problem]:
+    if not isinstance(host, str) or len(host) > 253 or _HOST.fullmatch(host) is None:
         yield Problem(
             at,
             "must be a host name such as api.example.com or *.example.com, without scheme and "

@@ -153,7 +153,7 @@ class EndpointPickerArgs(SpecModel):
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
     cache before a prefill pod computes it; by default 0, every prompt."""
 
-    tls: PickerTlsArgs = PickerTlsArgs()
+    tls: PickerTlsArgs = Field(default_factory=PickerTlsArgs)
     """TLS between the gateway and the picker."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.spec.container import resource_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
@@ -44,8 +45,6 @@ def router_problems(at: Location, role: RoleArgs) -> Iterator[Problem]:
                 yield Problem(
                     (*at, key), "endpointPickerConfig stands in its place; give one or the other"
                 )
-    if role.scorers is not None and not role.scorers:
-        yield Problem((*at, "scorers"), "must name at least one scorer, or be left out")
     if role.endpoint_picker is not None:
         yield from _picker((*at, "endpointPicker"), role.endpoint_picker, role)
     if role.httproute is not None:
@@ -90,14 +89,18 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Problem]:
         for key, why in _ELSEWHERE.items():
             if key in container:
                 yield Problem((*at, "spec", "containers", index, key), why)
-    spec = template.get("spec", {})
-    if spec is None or isinstance(spec, Mapping):
-        whole = {**template, "spec": _with_picker(spec or {})}
-    else:
-        whole = dict(template)
+    metadata = template.get("metadata")
+    own = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if isinstance(own, Mapping) and labels.APP in own:
+        yield Problem(
+            (*at, "metadata", "labels", labels.APP), "is set by fusioninfer-pulumi; remove it"
+        )
+    spec = {} if template.get("spec") is None else template["spec"]
+    whole = {**template, "spec": _with_picker(spec) if isinstance(spec, Mapping) else spec}
     for problem in pod_template_problems(at, whole, None):
         # What only our stand-in for the generated container has is no problem of the user's.
-        if "containers" in problem.location and "containers" not in (spec or {}):
+        ours = isinstance(spec, Mapping) and "containers" not in spec
+        if ours and "containers" in problem.location:
             continue
         yield problem
 

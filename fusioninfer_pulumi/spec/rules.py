@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.spec.kv_rules import kv_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, SubGroupPolicyType
@@ -39,6 +40,8 @@ _SERVING_ONLY = (
     "startup_policy",
     "network_config",
     "sub_group_policy",
+    "kv_transfer",
+    "kv_events",
 )
 
 
@@ -101,6 +104,7 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
         return
     yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
     yield from _templates(at, role)
+    yield from kv_problems(at, role)
     nodes = node_count(role)
     if role.sub_group_policy:
         size = role.sub_group_policy.sub_group_size

@@ -56,6 +56,16 @@ _Loader.add_implicit_resolver(
 )
 
 
+_SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+def _joined_surrogates(text: str) -> str:
+    """JSON writes characters beyond the basic plane as pairs of escapes, which YAML knows not."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
+
+
 def documents(text: str) -> Iterator[Any]:
     """Yields each document of a YAML text as plain Python values; empty ones are left out.
 
@@ -70,6 +80,7 @@ def documents(text: str) -> Iterator[Any]:
         raise UnreadableError(TOO_LARGE)
     loader = None
     try:
+        text = _joined_surrogates(text)
         _measure(text)
         loader = _Loader(text)
         while loader.check_node():

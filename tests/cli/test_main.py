@@ -38,7 +38,7 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
         (["frobnicate"], "invalid choice: 'frobnicate'"),
         (["render"], "the following arguments are required: SOURCE"),
         (["check"], "the following arguments are required: SOURCE"),
-        (["diff", STORY_1], "the following arguments are required: NEW"),
+        (["diff"], "the following arguments are required: OLD"),
         (["render", STORY_1, STORY_4], "unrecognized arguments"),
         (["render", STORY_1, "--output", "toml"], "invalid choice: 'toml'"),
         (["plan", STORY_1, "--output", "yaml"], "invalid choice: 'yaml'"),

@@ -233,13 +233,6 @@ def test_plan_errors_are_refused_too(engine: Any) -> None:
         )
 
 
-def test_a_router_is_a_clear_error(engine: Any) -> None:
-    router = {"name": "router", "componentType": "router", "strategy": "prefix-cache"}
-    lines = refusal(engine, {"roles": [*CAMEL["roles"], router]})
-    assert len(lines) == 1
-    assert "router" in lines[0]
-
-
 STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "roles[0].replicas": lambda role, output: {**role, "replicas": output},
     "roles[0].name": lambda role, output: {**role, "name": output},

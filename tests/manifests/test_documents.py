@@ -4,7 +4,6 @@ Each deviation is a function that changes what the document shows; `docs/deviati
 heading of the same name for each, with the reason.
 """
 
-# ruff: noqa: ARG001 - all deviations have one signature
 from __future__ import annotations
 
 import copy

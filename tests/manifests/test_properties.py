@@ -223,7 +223,7 @@ def test_the_objects_depend_on_nothing_but_what_the_manifest_says(manifest: Mani
 
 
 @given(services())
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_the_objects_survive_json_and_yaml(manifest: Manifest) -> None:
     _, objects = built(manifest)
     assert json.loads(json.dumps(objects, allow_nan=False)) == objects

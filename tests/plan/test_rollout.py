@@ -203,8 +203,10 @@ def test_a_percentage_is_rounded_down_but_at_least_one(
     [
         (
             service(role(replicas=2), rollout={"partition": 3}),
-            "warning: rollout.partition: 3 is above the replicas of inference (2): none of them "
-            "is ever updated",
+            (
+                "warning: rollout.partition: 3 is above the replicas of inference (2): none of "
+                "them is ever updated"
+            ),
         ),
         (
             service(role(replicas=2, rollout={"partition": 2})),
@@ -212,8 +214,10 @@ def test_a_percentage_is_rounded_down_but_at_least_one(
         ),
         (
             service(role(replicas=2, rollout={"maxUnavailable": "100%"})),
-            "warning: roles[0].rollout.maxUnavailable: 100% lets an update take all 2 replicas "
-            "of inference down at once",
+            (
+                "warning: roles[0].rollout.maxUnavailable: 100% lets an update take all 2 replicas "
+                "of inference down at once"
+            ),
         ),
         (
             service(role(rollout={"maxUnavailable": 1, "strategy": "Recreate"})),
@@ -221,8 +225,10 @@ def test_a_percentage_is_rounded_down_but_at_least_one(
         ),
         (
             service(wait={"level": "Scheduled"}),
-            "warning: wait.level: Scheduled waits for nothing here: the pods are no gang; use "
-            "Available or None",
+            (
+                "warning: wait.level: Scheduled waits for nothing here: the pods are no gang; use "
+                "Available or None"
+            ),
         ),
         (
             service(rollout={"roleOrder": "Sequential"}),

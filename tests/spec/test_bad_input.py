@@ -8,23 +8,22 @@ import pytest
 from samples import container, nodes, prefill_decode, problems, role, service, template
 
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.spec import load, loads
+from fusioninfer_pulumi.spec import RoleArgs, load, loads
 
 NAME = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
 GPU = f"{SERVING}.resources.limits[nvidia.com/gpu]"
-KEYS = (
-    "componentType, container, endpointPicker, endpointPickerConfig, gateway, httproute, "
-    "leaderTemplate, multinode, name, networkConfig, networkPolicy, pool, port, referenceGrants, "
-    "replicas, restartPolicy, rollout, scorers, startupPolicy, strategy, subGroupPolicy, template, "
-    "workerTemplate"
-)
+KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fields.items()))
 ROUTER = {"name": "router", "componentType": "router"}
 
 
 def without(manifest: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in manifest.items() if name != key}
+
+
+def pod_template(name: str) -> dict[str, Any]:
+    return template(container(name))
 
 
 def pod(*containers: Any, metadata: Any = None, **spec: Any) -> dict[str, Any]:
@@ -586,6 +585,15 @@ def test_all_problems_of_a_service_are_found_at_once() -> None:
             "not allowed: epp, epp-config, gateway, httproute, pool"
         ),
     ]
+
+
+def test_a_problem_is_one_line_whatever_the_names_hold() -> None:
+    odd = service(role(container="sglang", template=pod_template("a\nb\x1b[31m")))
+    assert problems(odd) == [
+        (f'{SERVING}.name: must be a DNS label (a-z 0-9 -, at most 63), got "a\\nb\\u001b[31m"'),
+        "roles[0].container: no container of that name in template; allowed: a\\nb\\x1b[31m",
+    ]
+    assert problems(service(role(**{"a\nb": 1})))[0].startswith("roles[0].a\\nb: unknown key")
 
 
 def test_a_guess_about_a_broken_field_is_never_reported() -> None:

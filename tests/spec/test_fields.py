@@ -38,7 +38,7 @@ def snake(value: Any) -> Any:
 
 
 @given(services())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None:
     spoken = snake({"metadata": manifest["metadata"], "spec": manifest["spec"]})
     (args,) = load(manifest)
@@ -48,7 +48,7 @@ def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None
 
 
 @given(services())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_manifest_written_as_yaml_is_read_as_it_was(manifest: dict[str, Any]) -> None:
     assert loads(yaml.safe_dump(manifest, allow_unicode=True)) == load(manifest)
 
@@ -247,10 +247,10 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
 
 
 @given(services(), st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=20)
 def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: int) -> None:
     chance = random.Random(seed)
-    for _ in range(12):
+    for _ in range(8):
         broken = mutilated(manifest, chance)
         try:
             (args,) = load(broken)

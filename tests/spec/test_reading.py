@@ -100,7 +100,7 @@ ABSURD = {
     "characters": ("x" * (16 * 1024 * 1024 + 1), "larger than 16 MiB"),
     "second document": (TEXT + "---\n" + "[" * 1_000_000, TOO_DEEP),
 }  # fmt: skip
-MEGABYTES = 600
+MEGABYTES = 300
 
 
 def test_absurd_texts_are_refused_in_bounded_time_and_memory() -> None:
@@ -108,7 +108,7 @@ def test_absurd_texts_are_refused_in_bounded_time_and_memory() -> None:
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, __file__],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -117,6 +117,7 @@ def test_absurd_texts_are_refused_in_bounded_time_and_memory() -> None:
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     peak = said.pop("megabytes")
+    assert said.pop("endless file") == "/dev/zero: larger than 16 MiB"
     assert said == {name: expected for name, (_, expected) in ABSURD.items()}
     assert peak < MEGABYTES
     assert time.perf_counter() - start < 30
@@ -126,6 +127,9 @@ def _main() -> None:
     limit = 4 * MEGABYTES * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     said: dict[str, Any] = {name: refusal(text) for name, (text, _) in ABSURD.items()}
+    with pytest.raises(InvalidServiceError) as caught:
+        load("/dev/zero")
+    said["endless file"] = str(caught.value)
     said["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     sys.stdout.write(json.dumps(said))
 
@@ -134,11 +138,6 @@ def test_an_alias_bomb_inside_of_a_template_is_refused_before_anything_walks_it(
     start = time.perf_counter()
     assert "every alias written out" in refusal(TEXT + BOMB.replace("a0:", "x:", 1))
     assert time.perf_counter() - start < 2
-
-
-def test_a_file_that_does_not_end_is_refused() -> None:
-    with pytest.raises(InvalidServiceError, match=r"^/dev/zero: larger than 16 MiB$"):
-        load("/dev/zero")
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -133,6 +133,14 @@ def _gather(
         role.gangs.add(GANG_ON if has else GANG_OFF)
 
 
+def apps_reason(edit: Edit) -> str:
+    """Says why the pods of a Deployment or the like restart."""
+    roots = template_paths(edit.key)
+    changes = [change for change in edit.change.fields if below(change.path, roots)]
+    refused = f"{edit.refused} changed" if edit.refused else ""
+    return ", ".join(filter(None, (refused, restart_reason(changes))))
+
+
 def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
     reasons = []
     if role.restarts:
@@ -159,11 +167,6 @@ def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
 
 
 def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
-    roots = template_paths(edit.key)
-    changes = [change for change in edit.change.fields if below(change.path, roots)]
-    reason = restart_reason(changes)
-    if edit.refused:
-        reason = f"{edit.refused} changed"
     return RoleEffect(
         service=service[1],
         namespace=service[0],
@@ -175,7 +178,7 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
         added=(),
         removed=(),
         kept=(),
-        reason=reason,
+        reason=apps_reason(edit),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
-from fusioninfer_pulumi.cli.diff.effects import scaling
+from fusioninfer_pulumi.cli.diff.effects import apps_reason, scaling
 from fusioninfer_pulumi.cli.diff.identity import Identity
 from fusioninfer_pulumi.cli.diff.plain import at
-from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below, restart_reason
+from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below
 from fusioninfer_pulumi.cli.diff.records import RoleEffect
 from fusioninfer_pulumi.cli.diff.spans import compressed
 from fusioninfer_pulumi.cli.diff.workloads import (
@@ -17,7 +17,6 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     is_pod_group,
     is_set,
     role_of,
-    template_paths,
 )
 
 # Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
@@ -147,12 +146,9 @@ def _restarts(roles: Sequence[RoleEffect]) -> Iterator[str]:
 def _apps_restarts(edits: Sequence[Edit]) -> Iterator[str]:
     for edit in edits:
         if edit.restarts and is_apps_workload(edit.key):
-            roots = template_paths(edit.key)
-            changes = [each for each in edit.change.fields if below(each.path, roots)]
-            reason = restart_reason(changes) or f"{edit.refused} changed"
             picker = is_picker(edit.key, edit.new or {})
             what = "endpoint picker" if picker else edit.key.kind
-            yield f"{reason}: {what} {edit.key.name} restarts"
+            yield f"{apps_reason(edit)}: {what} {edit.key.name} restarts"
 
 
 def _scale(effect: RoleEffect, edits: Sequence[Edit], *, quiet: bool) -> Iterator[str]:

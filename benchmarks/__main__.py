@@ -1,0 +1,96 @@
+"""Prints what the library costs: `python -m benchmarks [--check] [--quick]`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks import building, component, inputs, starting
+
+_YARDSTICK = "import pydantic, yaml"
+_SERVICES = {"single-node replicas": inputs.single_node, "gang of 4-node replicas": inputs.gang}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured ratio.
+
+    Attributes:
+        what: What was measured, and against what.
+        detail: The absolute numbers, which hold for this machine and hour only.
+        ratio: The ratio.
+        goal: What we want it to be at most, None where it only tells where time goes.
+        bound: Where `--check` fails: well above what a busy machine shows.
+    """
+
+    what: str
+    detail: str
+    ratio: float
+    goal: float | None = None
+    bound: float | None = None
+
+
+def of_component(replicas: int, runs: int) -> Iterator[Result]:
+    """The component against bare resources."""
+    for name, service in _SERVICES.items():
+        ours, theirs, ratio = component.ratio(service(replicas), runs)
+        what = f"component / bare resources, {replicas:,} {name}"
+        yield Result(what, f"{ours:.2f} s / {theirs:.2f} s", ratio, goal=1.2, bound=1.5)
+
+
+def of_building(sizes: tuple[int, ...], runs: int) -> Iterator[Result]:
+    """Planning and building against JSON."""
+    for replicas in sizes:
+        for name, service in _SERVICES.items():
+            ours, theirs = building.costs(service(replicas), runs)
+            what = f"plan + build / JSON, {replicas:,} {name}"
+            detail = f"{ours.seconds * 1000:.0f} ms / {theirs.seconds * 1000:.0f} ms"
+            yield Result(f"{what}: time", detail, ours.seconds / theirs.seconds, 2, 3)
+            detail = f"{ours.bytes / 2**20:.1f} MiB / {theirs.bytes / 2**20:.1f} MiB"
+            yield Result(f"{what}: peak memory", detail, ours.bytes / theirs.bytes, 2, 3)
+
+
+def of_starting(runs: int) -> Iterator[Result]:
+    """Processes against the import of pydantic and PyYAML."""
+    medians = starting.medians(runs)
+    base = medians[_YARDSTICK]
+    for name, seconds in medians.items():
+        if name == _YARDSTICK:
+            continue
+        ours = name.startswith("fusioninfer-pulumi ")
+        detail = f"{seconds * 1000:.0f} ms / {base * 1000:.0f} ms"
+        goal, bound = (2, 7) if ours else (None, None)
+        yield Result(f"{name} / {_YARDSTICK}", detail, seconds / base, goal, bound)
+
+
+def results(*, quick: bool) -> Iterator[Result]:
+    """Everything; `quick` only shows that it runs."""
+    yield from of_building((20,) if quick else (1_000, 10_000), 1 if quick else 5)
+    yield from of_component(20 if quick else 1_000, 1 if quick else 5)
+    yield from of_starting(1 if quick else 11)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the ratios; with `--check`, fails where one is above its bound."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail above generous bounds")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see it run")
+    options = parser.parse_args(arguments)
+    # What the measured services are warned about is no result.
+    logging.disable(logging.WARNING)
+    missed = 0
+    for result in results(quick=options.quick):
+        goal = "" if result.goal is None else f"goal {result.goal:g}"
+        print(f"{result.ratio:6.2f}  {goal:8}  {result.what}  ({result.detail})", flush=True)
+        missed += result.bound is not None and result.ratio > result.bound
+    if options.check and missed:
+        print(f"{missed} above the bound")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

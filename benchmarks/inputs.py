@@ -1,0 +1,37 @@
+"""The services that are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusioninfer_pulumi import InferenceServiceArgs
+
+
+def single_node(replicas: int) -> InferenceServiceArgs:
+    """So many replicas of one GPU each: no gang."""
+    return _service({"name": "inference", "componentType": "worker", **_pods(replicas, 1, 1)})
+
+
+def gang(replicas: int) -> InferenceServiceArgs:
+    """One prefill replica and so many decode replicas of four nodes: one PodGroup for all."""
+    return _service(
+        {"name": "prefill", "componentType": "prefiller", **_pods(1, 2, 16)},
+        {"name": "decode", "componentType": "decoder", **_pods(replicas, 4, 32)},
+    )
+
+
+def _service(*roles: dict[str, Any]) -> InferenceServiceArgs:
+    return InferenceServiceArgs.model_validate({"name": "bench", "roles": list(roles)})
+
+
+def _pods(replicas: int, nodes: int, tensor_parallel: int) -> dict[str, Any]:
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model=m", f"--tensor-parallel-size={tensor_parallel}"],
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "env": [{"name": f"SETTING_{index}", "value": str(index)} for index in range(4)],
+        "resources": {"limits": {"nvidia.com/gpu": str(tensor_parallel // nodes)}},
+    }
+    template = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [container]}}
+    return {"replicas": replicas, "multinode": {"nodeCount": nodes}, "template": template}

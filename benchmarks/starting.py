@@ -1,0 +1,52 @@
+"""What it costs to start: processor time of whole processes, which take turns."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_ROOT = Path(__file__).parent.parent
+_STORY_1 = _ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
+_MAIN = ("-m", "fusioninfer_pulumi.cli.main")
+
+#: The yardstick, what pydantic itself needs to define and use one model, and we.
+PROCESSES: Mapping[str, Sequence[str]] = {
+    "import pydantic, yaml": ("-c", "import pydantic, yaml"),
+    "one pydantic model, yaml": (
+        "-c",
+        "import pydantic, yaml\nclass M(pydantic.BaseModel):\n  a: int\nM(a=1)",
+    ),
+    "import fusioninfer_pulumi": ("-c", "import fusioninfer_pulumi"),
+    "fusioninfer-pulumi check": (*_MAIN, "check", str(_STORY_1)),
+    "fusioninfer-pulumi render": (*_MAIN, "render", str(_STORY_1)),
+    "import pulumi": ("-c", "import pulumi"),
+}
+
+
+def medians(runs: int) -> dict[str, float]:
+    """Runs every process in turn, so that all share the machine's moods.
+
+    Args:
+        runs: Runs of each.
+
+    Returns:
+        Median seconds of processor time, user and system, by what was run.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in PROCESSES}
+    for _ in range(runs):
+        for name, arguments in PROCESSES.items():
+            taken[name].append(_seconds([sys.executable, *arguments]))
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def _seconds(command: Sequence[str]) -> float:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=_ROOT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return used.ru_utime + used.ru_stime

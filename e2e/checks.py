@@ -1,0 +1,218 @@
+"""What the tests demand of real objects. Each raises AssertionError with all that is wrong.
+
+They are functions, so that the negative control can show that they notice a broken builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from e2e.harness import Object
+from fusioninfer_pulumi import quantity
+from fusioninfer_pulumi.plan import ReplicaPlan, RolePlan, ServicePlan
+
+AMOUNTS = ("limits", "requests", "minResources", "overhead")
+"""Mappings of quantities: the server may write one amount differently (`1.5Gi` as `1536Mi`)."""
+
+SERVER_METADATA = frozenset(
+    {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
+)
+
+SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+
+Pods = Sequence[Object]
+
+
+def stored_is_what_was_sent(sent: Object, stored: Object) -> None:
+    """Demand that a stored object is what was sent plus defaults: nothing lost, nothing changed."""
+    wrong = list(_differences("", sent, stored))
+    metadata = stored["metadata"]
+    wrong += [
+        f"metadata.{key}: added as {metadata[key]!r}"
+        for key in metadata.keys() - sent["metadata"].keys() - SERVER_METADATA
+    ]
+    for key in ("labels", "annotations"):
+        for name in (metadata.get(key) or {}).keys() - (sent["metadata"].get(key) or {}).keys():
+            wrong.append(f"metadata.{key}[{name}]: added")
+    _demand(not wrong, f"{sent['kind']} {sent['metadata']['name']} is stored differently", wrong)
+
+
+def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
+    if isinstance(sent, Mapping) and isinstance(stored, Mapping):
+        for key, value in sent.items():
+            where = f"{at}.{key}"
+            if key in AMOUNTS and isinstance(value, Mapping):
+                yield from _amounts(where, value, stored.get(key) or {})
+            elif key in stored:
+                yield from _differences(where, value, stored[key])
+            elif not _is_empty(value):
+                yield f"{where}: lost, was {value!r}"
+    elif isinstance(sent, list) and isinstance(stored, list):
+        if len(sent) != len(stored):
+            yield f"{at}: {len(sent)} items became {len(stored)}"
+        for index, (one, other) in enumerate(zip(sent, stored, strict=False)):
+            yield from _differences(f"{at}[{index}]", one, other)
+    elif sent != stored and not _same_amount(at, sent, stored):
+        yield f"{at}: {sent!r} became {stored!r}"
+
+
+def _is_empty(value: Any) -> bool:
+    # A typed writer (the LWS webhook, the server's own kinds) leaves out what is empty anyway.
+    return value is None or value in ("", [], {})
+
+
+def _amounts(at: str, sent: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator[str]:
+    if sent.keys() != stored.keys():
+        yield f"{at}: {sorted(sent)} became {sorted(stored)}"
+    for name in sent.keys() & stored.keys():
+        if quantity.parse(sent[name]) != quantity.parse(stored[name]):
+            yield f"{at}[{name}]: {sent[name]!r} became {stored[name]!r}"
+
+
+def _same_amount(at: str, sent: Any, stored: Any) -> bool:
+    if not at.endswith(".sizeLimit"):
+        return False
+    return quantity.parse(sent) == quantity.parse(stored)
+
+
+def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
+    """Demand exactly the pods of the plan, each with the names, labels and commands it says."""
+    wanted = {
+        name: (role, replica, worker)
+        for role in plan.roles
+        for replica in role.replicas
+        for worker, name in enumerate(pod_names(replica, role.nodes))
+    }
+    found = {pod["metadata"]["name"]: pod for pod in pods}
+    wrong = [f"missing: {name}" for name in sorted(wanted.keys() - found.keys())]
+    wrong += [f"not planned: {name}" for name in sorted(found.keys() - wanted.keys())]
+    for name in sorted(wanted.keys() & found.keys()):
+        facts = _pod_facts(plan, namespace, *wanted[name])
+        wrong += [
+            f"{name}: {what} is {actual!r}, planned {planned!r}"
+            for what, actual, planned in facts(found[name])
+            if actual != planned
+        ]
+    _demand(not wrong, f"pods of {plan.service} are not as planned", wrong)
+
+
+def pod_names(replica: ReplicaPlan, nodes: int) -> list[str]:
+    """The pods of one replica, the leader first, spelled out here a second time on purpose."""
+    return [f"{replica.name}-0", *(f"{replica.name}-0-{worker}" for worker in range(1, nodes))]
+
+
+def _pod_facts(
+    plan: ServicePlan, namespace: str, role: RolePlan, replica: ReplicaPlan, worker: int
+) -> Any:
+    launch = role.worker_launch if worker else role.leader_launch
+    template = role.worker_template if worker else role.leader_template
+    given = {each["name"]: each for each in template["spec"]["containers"]}
+    gpus = role.worker_accelerators if worker else role.leader_accelerators
+
+    def facts(pod: Object) -> Iterator[tuple[str, Any, Any]]:
+        labels, spec = pod["metadata"]["labels"], pod["spec"]
+        annotations = pod["metadata"].get("annotations", {})
+        yield "label service", labels.get("fusioninfer.io/service"), plan.service
+        yield "label role", labels.get("fusioninfer.io/role-name"), role.name
+        yield "label replica", labels.get("fusioninfer.io/replica-index"), str(replica.index)
+        kind = labels.get("fusioninfer.io/component-type")
+        yield "label component", kind, role.component_type.value
+        yield "label set", labels.get("leaderworkerset.sigs.k8s.io/name"), replica.name
+        index = labels.get("leaderworkerset.sigs.k8s.io/worker-index")
+        yield "label worker-index", index, str(worker)
+        own = (template.get("metadata") or {}).get("labels") or {}
+        yield "user's labels", {key: labels.get(key) for key in own}, dict(own)
+
+        group = plan.service if plan.gang_scheduled else None
+        yield "PodGroup", annotations.get("scheduling.k8s.io/group-name"), group
+        task = replica.task if plan.gang_scheduled else None
+        yield "task", annotations.get("volcano.sh/task-spec"), task
+        own = (template.get("metadata") or {}).get("annotations") or {}
+        yield "user's annotations", {key: annotations.get(key) for key in own}, dict(own)
+        scheduler = plan.scheduler_name or spec.get("schedulerName")
+        yield "scheduler", spec.get("schedulerName"), scheduler
+
+        names = [container["name"] for container in spec["containers"]]
+        yield "containers", names, list(given)
+        serving = next(c for c in spec["containers"] if c["name"] == role.serving.name)
+        written = launch or given[role.serving.name]
+        yield "command", serving.get("command", []), list(_value(written, "command"))
+        yield "args", serving.get("args", []), list(_value(written, "args"))
+        if worker:
+            kept = sorted(k for k in ("ports", "readinessProbe", "lifecycle") if k in serving)
+            yield "what only a leader has", kept, []
+        yield "accelerators", _accelerators(spec), gpus
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            env = [(each["name"], each.get("value")) for each in container["env"][:4]]
+            yield (
+                f"env of {container['name']}",
+                env[0],
+                (
+                    "LWS_LEADER_ADDRESS",
+                    f"{replica.name}-0.{_subdomain(role, replica)}.{namespace}",
+                ),
+            )
+            told = dict(env)
+            yield "env LWS_GROUP_SIZE", told.get("LWS_GROUP_SIZE"), str(role.nodes)
+            yield "env LWS_WORKER_INDEX", told.get("LWS_WORKER_INDEX"), str(worker)
+        if not worker:
+            address = f"{spec['hostname']}.{spec['subdomain']}"
+            yield "own address", address, f"{replica.name}-0.{_subdomain(role, replica)}"
+
+    return facts
+
+
+def _value(written: Any, key: str) -> Any:
+    return (written.get(key) if isinstance(written, Mapping) else getattr(written, key)) or ()
+
+
+def _accelerators(spec: Object) -> int:
+    limits = [c.get("resources", {}).get("limits", {}) for c in spec["containers"]]
+    return sum(int(limit.get("nvidia.com/gpu", 0)) for limit in limits)
+
+
+def _subdomain(role: RolePlan, replica: ReplicaPlan) -> str:
+    network = role.args.network_config
+    unique = network is not None and network.subdomain_policy.value == "UniquePerReplica"
+    return f"{replica.name}-0" if unique else replica.name
+
+
+def leaders_precede_workers(pods: Pods, stateful_sets: Sequence[Object]) -> None:
+    """Demand that every worker was made after its leader, by whose StatefulSet it is owned."""
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
+    wrong = []
+    for pod in pods:
+        leader = (
+            pod["metadata"].get("annotations", {}).get("leaderworkerset.sigs.k8s.io/leader-name")
+        )
+        if leader is None:
+            continue
+        (group,) = (each for each in stateful_sets if each["metadata"]["name"] == leader)
+        owner = group["metadata"]["ownerReferences"][0]
+        if owner["uid"] != by_name[leader]["metadata"]["uid"]:
+            wrong.append(f"{pod['metadata']['name']}: its group is owned by {owner['name']}")
+        made = [p["metadata"]["creationTimestamp"] for p in (by_name[leader], pod)]
+        if made != sorted(made):
+            wrong.append(f"{pod['metadata']['name']}: made before its leader, {made}")
+    _demand(not wrong, "workers and leaders are out of order", wrong)
+
+
+def selector_finds(service: Object, pods: Pods, wanted: Sequence[str]) -> None:
+    """Demand that a Service selects exactly these pods, on a port that they serve."""
+    selector = service["spec"]["selector"].items()
+    found = [pod for pod in pods if selector <= pod["metadata"]["labels"].items()]
+    names = sorted(pod["metadata"]["name"] for pod in found)
+    wrong = [f"missing: {name}" for name in sorted(set(wanted) - set(names))]
+    wrong += [f"too many: {name}" for name in sorted(set(names) - set(wanted))]
+    (port,) = service["spec"]["ports"]
+    for pod in found:
+        ports = [p for c in pod["spec"]["containers"] for p in c.get("ports", ())]
+        if ports and port["targetPort"] not in [each["containerPort"] for each in ports]:
+            wrong.append(f"{pod['metadata']['name']}: has no port {port['targetPort']}")
+    _demand(not wrong, f"Service {service['metadata']['name']} selects other pods", wrong)
+
+
+def _demand(holds: bool, what: str, wrong: Sequence[str]) -> None:  # noqa: FBT001
+    if not holds:
+        raise AssertionError(f"{what}:\n  " + "\n  ".join(wrong[:20]))

@@ -1,0 +1,122 @@
+"""What is put on the cluster: the documents' inputs, the examples, and random valid services."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from e2e.harness import Object
+from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.manifests import render, workloads
+from fusioninfer_pulumi.plan import ServicePlan, plan_services
+from fusioninfer_pulumi.spec import load
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = {
+    path.stem: path for path in sorted((ROOT / "tests" / "fixtures" / "inputs").glob("*.yaml"))
+}
+"""Every whole input of the two FusionInfer documents."""
+EXAMPLES = ("qwen-monolithic", "deepseek-disagg")
+
+
+def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
+    """The plan of one service; InvalidServiceError if the spec refuses it."""
+    (plan,) = plan_services(load(source))
+    return plan
+
+
+def objects_of(plan: ServicePlan) -> list[Object]:
+    """Every object of a service, in apply order; InvalidServiceError if its plan holds errors."""
+    try:
+        return list(render(plan))
+    except InvalidServiceError as refused:
+        if "cannot be built yet" not in str(refused):
+            raise
+        return list(workloads(plan))
+
+
+def with_namespace(objects: list[Object], namespace: str) -> list[Object]:
+    """The same objects in another namespace."""
+    return [{**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in objects]
+
+
+@functools.cache
+def example_objects(name: str) -> list[Object]:
+    """What the command line renders from a Pulumi program of `examples/`."""
+    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render", "--output", "json"]
+    done = subprocess.run(
+        [*command, str(ROOT / "examples" / name)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=ROOT,
+    )
+    items: list[Object] = json.loads(done.stdout)["items"]
+    return items
+
+
+def service(
+    name: str,
+    *roles: Object,
+    minimum: Mapping[str, int] | None = None,
+    **scheduling: Any,
+) -> Object:
+    """A service of some roles; `minimum` chooses the gang that may run in part."""
+    policy = {} if minimum is None else {"gangPolicy": {"minRoleReplicas": dict(minimum)}}
+    strategy = {**policy, **scheduling}
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name},
+        "spec": {"roles": list(roles), **({"schedulingStrategy": strategy} if strategy else {})},
+    }
+
+
+def role(
+    name: str,
+    component_type: str,
+    replicas: int = 1,
+    nodes: int = 1,
+    gpus: int = 8,
+    **more: Any,
+) -> Object:
+    """A role whose pods ask for so many accelerators each; they run a command of their own."""
+    resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {"requests": {"cpu": "1"}}
+    container = {
+        "name": "engine",
+        "image": "registry.example.com/engine:1",
+        "command": ["/app/serve"],
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "resources": resources,
+    }
+    multinode = {"multinode": {"nodeCount": nodes, "launcher": "none"}} if nodes > 1 else {}
+    return {
+        "name": name,
+        "componentType": component_type,
+        "replicas": replicas,
+        **multinode,
+        "template": {"spec": {"containers": [container]}},
+        **more,
+    }
+
+
+def prefill_decode(
+    name: str = "svc",
+    *,
+    prefill: int = 1,
+    decode: int = 2,
+    minimum: Mapping[str, int] | None = None,
+) -> Object:
+    """Story 4 without its engine: prefill over 2 nodes, decode over 4, 8 accelerators a pod."""
+    return service(
+        name,
+        role("prefill", "prefiller", prefill, 2),
+        role("decode", "decoder", decode, 4),
+        minimum=minimum,
+    )

@@ -1,0 +1,115 @@
+"""A service on the cluster that is changed while it runs, as the component would change it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from e2e import inputs
+from e2e.harness import ApiError, Cluster, Object
+from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.plan import ServicePlan
+
+PATIENCE = 60
+SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+Change = Callable[[list[Object]], list[Object]]
+
+
+class LiveService:
+    """One service in a namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str, manifest: Object) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.manifest = manifest
+        self._applied: list[Object] = []
+
+    @property
+    def plan(self) -> ServicePlan:
+        """The plan of the service as it was applied last."""
+        return inputs.plan_of(self.manifest)
+
+    def apply(self, manifest: Object | None = None, change: Change = list) -> None:
+        """Apply all objects in order, then delete those that are no longer wanted.
+
+        This is the order of Pulumi: a lowered PodGroup precedes the deletion of a replica.
+        """
+        self.manifest = manifest or self.manifest
+        objects = change(inputs.with_namespace(inputs.objects_of(self.plan), self.namespace))
+        self.cluster.apply(objects)
+        kept = {_key(each) for each in objects}
+        for each in reversed(self._applied):
+            if _key(each) not in kept:
+                self.cluster.delete(*_key(each), self.namespace)
+        self._applied = objects
+
+    def delete(self) -> None:
+        """Delete all objects, the PodGroup last."""
+        for each in reversed(self._applied):
+            self.cluster.delete(*_key(each), self.namespace)
+        self._applied = []
+
+    def pods(self) -> list[Object]:
+        """The pods of the service that are not being deleted."""
+        pods = self.cluster.pods(self.namespace, f"fusioninfer.io/service={self.plan.service}")
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def bound(self) -> dict[str, int]:
+        """Bound pods of each `{role}-{replica}` that has any pod."""
+        counts = Counter({task_of(pod): 0 for pod in self.pods()})
+        counts.update(task_of(pod) for pod in self.pods() if pod["spec"].get("nodeName"))
+        return dict(counts)
+
+    def identities(self, *tasks: str) -> dict[str, str]:
+        """The pods of some replicas, or of all, and who they are: a restarted pod is another."""
+        return {
+            pod["metadata"]["name"]: pod["metadata"]["uid"]
+            for pod in self.pods()
+            if not tasks or task_of(pod) in tasks
+        }
+
+    def becomes(self, wanted: Mapping[str, int]) -> None:
+        """Wait until these pods exist and so many of them are bound; demand that it stays so."""
+        self.cluster.wait(
+            lambda: self.bound() == wanted and len(self.pods()) == self.plan.total_pods,
+            PATIENCE,
+            lambda: (self.bound(), self.pod_group()),
+        )
+        self.stays(wanted)
+
+    def stays(self, wanted: Mapping[str, int]) -> None:
+        """Demand that so many pods are bound after several scheduling cycles, too."""
+        self.cluster.settle(5)
+        found = self.bound()
+        assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
+
+    def pod_group(self) -> Object | None:
+        """The live PodGroup."""
+        return self._read("PodGroup", self.plan.service)
+
+    def sets(self) -> dict[str, Object | None]:
+        """The live LeaderWorkerSets of all planned replicas."""
+        names = [replica.name for role in self.plan.roles for replica in role.replicas]
+        return {name: self._read("LeaderWorkerSet", name) for name in names}
+
+    def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
+        """What the library says about the live objects."""
+        return service_status(self.plan, self.sets(), self.pod_group(), failures)
+
+    def _read(self, kind: str, name: str) -> Object | None:
+        try:
+            return self.cluster.get(kind, name, self.namespace)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+
+def task_of(pod: Object) -> str:
+    """`{role}-{replica}` of a pod."""
+    labels = pod["metadata"]["labels"]
+    return f"{labels['fusioninfer.io/role-name']}-{labels['fusioninfer.io/replica-index']}"
+
+
+def _key(each: Object) -> tuple[str, str]:
+    return f"{each['apiVersion']}/{each['kind']}", each["metadata"]["name"]

@@ -1,0 +1,94 @@
+"""Services with a router, for the tests of what leads requests to their pods."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from e2e.harness import Cluster, EndpointPicker, Object
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan import plan_service
+from fusioninfer_pulumi.spec import load
+
+#: Kinds of which this cluster has no definition: those of Istio and of GKE.
+FOREIGN_KINDS = ("DestinationRule", "HealthCheckPolicy", "GCPBackendPolicy")
+
+IMAGES = {
+    "1.2": "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1",
+    "1.5": "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
+}
+
+#: Set by the harness to ports and files of its own.
+_HARNESS_FLAGS = (
+    "--pool-name",
+    "--pool-namespace",
+    "--config-file",
+    "--grpc-port",
+    "--grpc-health-port",
+    "--metrics-port",
+)
+
+
+def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
+    """A service of two single-node replicas behind a router."""
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "m"],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "roles": [
+                {"name": "router", "componentType": "router", **copy.deepcopy(router)},
+                {
+                    "name": "inference",
+                    "componentType": "worker",
+                    "replicas": 2,
+                    "template": {"spec": {"containers": [container]}},
+                },
+            ]
+        },
+    }
+
+
+def objects_of(manifest: Object) -> list[Object]:
+    """All objects of a manifest, in apply order."""
+    (args,) = load(manifest)
+    return list(render(plan_service(args)))
+
+
+def only(objects: Sequence[Object], kind: str) -> Object:
+    """The one object of a kind."""
+    (found,) = [each for each in objects if each["kind"] == kind]
+    return found
+
+
+def generated_picker(cluster: Cluster, version: str, objects: Sequence[Object]) -> EndpointPicker:
+    """The real picker with everything that was generated: configuration, flags, account.
+
+    Ports and the path of the configuration are the harness's own; all other flags are those of the
+    Deployment, and the token is that of the generated ServiceAccount.
+    """
+    deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == IMAGES[version]
+    (config,) = only(objects, "ConfigMap")["data"].values()
+    return EndpointPicker(
+        cluster,
+        version=version,
+        namespace=pool["metadata"]["namespace"],
+        pool=pool["metadata"]["name"],
+        account=spec["serviceAccountName"],
+        config=config,
+        arguments=[
+            argument
+            for argument in container["args"]
+            if argument.partition("=")[0] not in _HARNESS_FLAGS
+        ],
+    )

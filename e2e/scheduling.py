@@ -1,0 +1,252 @@
+"""Put many services on the cluster at once, each on nodes of its own, and read what was bound.
+
+The capacity model speaks of pods that all exist when the first of them is bound, and a replica that
+is bound is never given back. So the pods and the nodes come first and the PodGroup, without which
+Volcano passes a pod over, comes last: one write that starts the whole gang.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from e2e import checks, inputs
+from e2e.harness import Cluster, Object
+from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.plan.capacity import Capacity, NodePool
+from fusioninfer_pulumi.plan.capacity_table import capacity_on
+
+CASE = "e2e.fusioninfer.io/case"
+THREADS = 8
+MOST_PODS = 14
+
+
+@dataclass(frozen=True)
+class Case:
+    """A service and the only nodes that it may use.
+
+    Attributes:
+        title: What is shown when it fails.
+        service: The service, as a user writes it.
+        pools: Its nodes.
+    """
+
+    title: str
+    service: Object
+    pools: tuple[NodePool, ...]
+
+    @functools.cached_property
+    def plan(self) -> ServicePlan:
+        """The service's plan."""
+        return inputs.plan_of(self.service)
+
+    @functools.cached_property
+    def model(self) -> Capacity:
+        """What the library says will run."""
+        return capacity_on(self.plan, self.pools)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the scheduler really bound.
+
+    Attributes:
+        case: The service and its nodes.
+        plan: The plan of the service under the name that it had on the cluster.
+        pods: Bound pods of each replica, by `{role}-{replica}`.
+        pod_group: The PodGroup at the end, None without a gang.
+    """
+
+    case: Case
+    plan: ServicePlan
+    pods: dict[str, int]
+    pod_group: Object | None
+
+    @property
+    def running(self) -> dict[str, int]:
+        """Replicas of each role with all their pods bound."""
+        return {
+            role.name: sum(self.pods[replica.task] == role.nodes for replica in role.replicas)
+            for role in self.plan.roles
+        }
+
+    @property
+    def torn(self) -> list[str]:
+        """Replicas with some of their pods bound and others not."""
+        return [
+            f"{replica.task}: {self.pods[replica.task]}/{role.nodes}"
+            for role in self.plan.roles
+            for replica in role.replicas
+            if self.pods[replica.task] not in (0, role.nodes)
+        ]
+
+
+Change = Callable[[list[Object]], list[Object]]
+
+
+def run(cluster: Cluster, cases: Sequence[Case], change: Change = list) -> list[Bound]:
+    """Schedule all cases side by side, wait until nothing more is bound, and clear up.
+
+    Args:
+        cluster: Where.
+        cases: The services; each gets a name of its own.
+        change: Breaks the objects of a service, for the negative control.
+    """
+    namespace = cluster.new_namespace("cases")
+    named = {f"case-{index}": case for index, case in enumerate(cases)}
+    try:
+        return _run(cluster, namespace, named, change)
+    finally:
+        cluster.delete_namespace(namespace)
+        nodes = [node["metadata"]["name"] for node in cluster.list("v1/Node", selector=CASE)]
+        cluster.remove_nodes(nodes, evict=False)
+
+
+def _run(cluster: Cluster, namespace: str, cases: dict[str, Case], change: Change) -> list[Bound]:
+    plans = {name: inputs.plan_of(on_own_nodes(case.service, name)) for name, case in cases.items()}
+
+    def prepare(name: str) -> list[Object]:
+        objects = change(inputs.with_namespace(inputs.objects_of(plans[name]), namespace))
+        cluster.apply([each for each in objects if each["kind"] != "PodGroup"])
+        for nodes in cases[name].pools:
+            cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
+        return [each for each in objects if each["kind"] == "PodGroup"]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        groups = [group for found in pool.map(prepare, cases) for group in found]
+        total = sum(plan.total_pods for plan in plans.values())
+        _wait_for_pods(cluster, namespace, total)
+        cluster.settle(5)  # the scheduler's own view has to have all pods and nodes, too
+        list(pool.map(lambda group: cluster.apply([group]), groups))
+    wait_until_nothing_changes(cluster)
+    bound = Counter(p["metadata"]["labels"].get(checks.SET_NAME) for p in cluster.bound(namespace))
+    stored = {each["metadata"]["name"]: each for each in cluster.list("PodGroup", namespace)}
+    return [
+        Bound(
+            case,
+            plans[name],
+            {
+                replica.task: bound[replica.name]
+                for role in plans[name].roles
+                for replica in role.replicas
+            },
+            stored.get(name),
+        )
+        for name, case in cases.items()
+    ]
+
+
+def _wait_for_pods(cluster: Cluster, namespace: str, wanted: int) -> None:
+    def all_there() -> bool:
+        time.sleep(0.5)  # the list is long, and reading it keeps those waiting who make the pods
+        return len(cluster.pods(namespace)) >= wanted
+
+    cluster.wait(all_there, 300, lambda: f"{len(cluster.pods(namespace))} of {wanted} pods")
+
+
+def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
+    """Wait for so many scheduling cycles in a row that bind nothing."""
+
+    def bound() -> set[str]:
+        return {p["metadata"]["uid"] for p in cluster.list("v1/Pod") if p["spec"].get("nodeName")}
+
+    before: set[str] | None = None
+    for _ in range(60):
+        cluster.settle(cycles)
+        now = bound()
+        if now == before:
+            return
+        before = now
+    raise AssertionError("pods are bound without end")
+
+
+def on_own_nodes(service: Object, name: str) -> Object:
+    """The service under another name, with a node selector for the nodes of its case."""
+    narrowed = copy.deepcopy(service)
+    narrowed["metadata"]["name"] = name
+    for role in narrowed["spec"]["roles"]:
+        for key in ("template", "leaderTemplate", "workerTemplate"):
+            if key in role:
+                role[key]["spec"]["nodeSelector"] = {CASE: name}
+    return narrowed
+
+
+def random_cases(seed: int, count: int, *, mixed: bool) -> list[Case]:
+    """Services of one to three roles, and nodes with room for about as much as they need.
+
+    Args:
+        seed: The same seed gives the same cases.
+        count: How many.
+        mixed: Pods of different sizes, also inside a replica; else one size, and nodes that hold
+            one or several of them, or one and a rest.
+    """
+    dice = random.Random(seed)
+    cases: list[Case] = []
+    while len(cases) < count:
+        service = _random_service(dice, mixed=mixed)
+        plan = inputs.plan_of(service)
+        if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= MOST_PODS:
+            continue
+        pools = _random_pools(dice, plan)
+        nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)
+        title = f"{seed}/{len(cases)} {_shape(service)} on {nodes or 'nothing'}"
+        cases.append(Case(title, service, pools))
+    return cases
+
+
+def _random_service(dice: random.Random, *, mixed: bool) -> Object:
+    kinds = dice.choice((["worker"], ["prefiller", "decoder"], ["prefiller", "decoder", "worker"]))
+    names = dice.sample(("a", "b", "decode", "prefill", "z", "a-0", "spare"), len(kinds))
+    size = dice.choice((1, 2, 4, 8))
+    roles = []
+    for name, kind in zip(names, kinds, strict=True):
+        nodes = dice.choice((1, 1, 2, 3, 4) if len(kinds) > 1 else (2, 3, 4))
+        gpus = dice.choice((1, 2, 4, 8)) if mixed else size
+        role = inputs.role(name, kind, dice.choice((1, 1, 2, 2, 3, 4)), nodes, gpus)
+        if mixed and nodes > 1 and dice.random() < 0.3:
+            template = role.pop("template")
+            worker = copy.deepcopy(template)
+            resources = {"limits": {"nvidia.com/gpu": str(dice.choice((1, 2, 4, 8)))}}
+            worker["spec"]["containers"][0]["resources"] = resources
+            role |= {"leaderTemplate": template, "workerTemplate": worker}
+        roles.append(role)
+    minimum = None
+    if dice.random() < 0.75:
+        minimum = {
+            role["name"]: dice.randint(0, role["replicas"]) for role in roles if dice.random() < 0.8
+        }
+        if not any(minimum.get(role["name"], role["replicas"]) for role in roles):
+            minimum = None
+    return inputs.service("svc", *roles, minimum=minimum)
+
+
+def _random_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...]:
+    """Room for between the gang's minimum (or a bit less) and everything (or a bit more)."""
+    assert plan.gang is not None
+    largest = max(role.accelerators_per_pod for role in plan.roles)
+    low, high = plan.gang.min_accelerators - largest, plan.total_accelerators + largest
+    wanted = dice.randint(max(0, low), high)
+    pools: list[NodePool] = []
+    while wanted >= largest:
+        room = largest * dice.choice((1, 1, 1, 2, 3)) + dice.choice((0, 0, largest - 1))
+        count = dice.randint(1, max(1, wanted // room))
+        pools.append(NodePool(count, room))
+        wanted -= count * (room // largest) * largest
+    return tuple(pools)
+
+
+def _shape(service: Object) -> str:
+    roles = [
+        f"{r['name']} {r['replicas']}x{r.get('multinode', {}).get('nodeCount', 1)}"
+        for r in service["spec"]["roles"]
+    ]
+    strategy = service["spec"].get("schedulingStrategy", {})
+    minimum = strategy.get("gangPolicy", {}).get("minRoleReplicas")
+    return f"{', '.join(roles)}; minimum {minimum or 'all'}"

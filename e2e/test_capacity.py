@@ -1,0 +1,100 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""The capacity table is what Volcano binds."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e import inputs, scheduling
+from e2e.harness import Cluster
+from e2e.scheduling import Bound, Case
+from fusioninfer_pulumi.plan.capacity import pools_for_gpus
+from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
+
+TOPOLOGIES, TOPOLOGIES_LONG = 40, 300
+MIXED, MIXED_LONG = 16, 100
+BATCH = 50
+"""Cases that are on the cluster at once."""
+
+STORY = inputs.prefill_decode()
+PARTIAL = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
+MEASURED = {
+    # accelerators: bound pods of prefill-0, decode-0, decode-1
+    "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
+    "partial": {80: (2, 4, 4), 64: (2, 4, 0), 48: (2, 4, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
+}
+
+
+def is_as_the_model_says(bound: Bound) -> None:
+    """Demand what the model claims: equality where it is exact, else never more than its bound."""
+    model = bound.case.model
+    assert not bound.torn, f"{bound.case.title}: torn replicas {bound.torn}"
+    if model.exact:
+        assert bound.running == model.running, f"{bound.case.title}: model {model}"
+    for role, count in bound.running.items():
+        assert count <= model.running[role], f"{bound.case.title}: better than {model}"
+
+
+def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
+    bound = [
+        each
+        for start in range(0, len(cases), BATCH)
+        for each in scheduling.run(cluster, cases[start : start + BATCH])
+    ]
+    wrong = []
+    for each in bound:
+        try:
+            is_as_the_model_says(each)
+        except AssertionError as error:
+            wrong.append(f"{error.args[0]}; bound {each.pods}")
+    assert not wrong, "\n".join(wrong)
+    return bound
+
+
+@pytest.mark.proves("both PodGroup forms bind what the README's table says at 80, 64, 48, 32 and "
+                    "16 accelerators, and the model says the same")  # fmt: skip
+def test_both_forms_bind_the_measured_table(cluster: Cluster) -> None:
+    services = {"literal": STORY, "partial": PARTIAL}
+    cases = {
+        (form, gpus): Case(f"{form} {gpus}", services[form], pools_for_gpus(gpus, 8))
+        for form, row in MEASURED.items()
+        for gpus in row
+    }
+    found = scheduling.run(cluster, list(cases.values()))
+    table: dict[str, dict[int, tuple[int, ...]]] = {form: {} for form in MEASURED}
+    for (form, gpus), bound in zip(cases, found, strict=True):
+        table[form][gpus] = tuple(bound.pods.values())
+        is_as_the_model_says(bound)
+        (said,) = capacity_for_gpus(bound.case.plan, [gpus])
+        assert bound.running == said.running
+        assert bound.pod_group is not None
+        waits = bound.pod_group["status"]["phase"] == "Inqueue"
+        assert waits == (said.status == "Blocked")
+    assert table == MEASURED
+
+
+@pytest.mark.proves(f"the capacity model equals the scheduler on {TOPOLOGIES} random topologies "
+                    "with pods of one size")  # fmt: skip
+def test_random_topologies_of_one_pod_size_run_as_the_model_says(cluster: Cluster) -> None:
+    bound = assert_as_modelled(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
+    assert all(each.case.model.exact for each in bound)
+    # Not forty times the same: every kind of outcome is among them.
+    assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
+
+
+@pytest.mark.proves(
+    f"the scheduler is never better than the model's bound on {MIXED} random topologies with pods "
+    "of mixed sizes, and equal where the model claims to be exact"
+)
+def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster) -> None:
+    bound = assert_as_modelled(cluster, scheduling.random_cases(2, MIXED, mixed=True))
+    assert {each.case.model.exact for each in bound} == {True, False}
+
+
+@pytest.mark.long
+@pytest.mark.proves(f"the same on {TOPOLOGIES_LONG} topologies of one size and {MIXED_LONG} mixed")
+@pytest.mark.parametrize("part", range(4))
+def test_many_random_topologies_run_as_the_model_says(cluster: Cluster, part: int) -> None:
+    cases = scheduling.random_cases(100 + part, TOPOLOGIES_LONG // 4, mixed=False)
+    cases += scheduling.random_cases(200 + part, MIXED_LONG // 4, mixed=True)
+    assert_as_modelled(cluster, cases)

@@ -1,0 +1,194 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""What becomes of a running gang when nodes come and go and its size is edited.
+
+`docs/live-behaviour.md` tells the same in words; keep the two together.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.harness import Cluster
+from e2e.inputs import prefill_decode
+from e2e.live import LiveService, task_of
+
+FULL = {"prefill-0": 2, "decode-0": 4, "decode-1": 4}
+MINIMUM = {"prefill": 1, "decode": 1}
+LITERAL = prefill_decode()
+PARTIAL = prefill_decode(minimum=MINIMUM)
+
+
+def node_of(service: LiveService, task: str) -> str:
+    return str(next(p for p in service.pods() if task_of(p) == task)["spec"]["nodeName"])
+
+
+def started(cluster: Cluster, namespace: str, manifest: dict, nodes: int = 10) -> LiveService:
+    service = LiveService(cluster, namespace, manifest)
+    cluster.add_nodes(nodes)
+    service.apply()
+    service.becomes(FULL)
+    return service
+
+
+@pytest.mark.proves("literal gang: after a lost node nothing of the lost replica comes back before "
+                    "the whole gang fits again; the other replicas run on")  # fmt: skip
+def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = started(cluster, namespace, LITERAL)
+    others = service.identities("prefill-0", "decode-0")
+    lost = service.identities("decode-1")
+
+    cluster.remove_nodes([node_of(service, "decode-1")])
+
+    # LeaderWorkerSet makes the whole replica anew; its four pods would not all fit.
+    service.becomes({**FULL, "decode-1": 0})
+    assert service.identities("prefill-0", "decode-0") == others
+    assert not set(service.identities("decode-1").values()) & set(lost.values())
+
+    # Nor does another replica that restarts meanwhile get its own nodes back.
+    cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
+    service.becomes({"prefill-0": 0, "decode-0": 4, "decode-1": 0})
+
+    cluster.add_nodes(1)
+    service.becomes(FULL)
+    assert service.identities("decode-0").items() <= others.items()
+
+
+@pytest.mark.proves("partial gang: a lost replica comes back as a whole when its node does; the "
+                    "other replicas run on")  # fmt: skip
+@pytest.mark.parametrize("task", ["decode-1", "decode-0", "prefill-0"])
+def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
+    cluster: Cluster, namespace: str, task: str
+) -> None:
+    service = started(cluster, namespace, PARTIAL)
+    others = service.identities(*FULL.keys() - {task})
+
+    cluster.remove_nodes([node_of(service, task)])
+    service.becomes({**FULL, task: 0})
+
+    cluster.add_nodes(1)
+    service.becomes(FULL)
+    assert service.identities(*FULL.keys() - {task}) == others
+
+
+@pytest.mark.proves("partial gang: a replica beyond the minimum that loses its nodes leaves room "
+                    "for one of the minimum")  # fmt: skip
+def test_a_partial_gang_blocked_in_prefill_is_served_by_a_deleted_decode_replica(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = started(cluster, namespace, PARTIAL)
+    cluster.remove_nodes([node_of(service, "prefill-0")])
+    service.becomes({**FULL, "prefill-0": 0})
+
+    service.apply(prefill_decode(decode=1, minimum=MINIMUM))
+
+    service.becomes({"prefill-0": 2, "decode-0": 4})
+
+
+@pytest.mark.proves("partial gang: scaling up and down by a replica leaves the PodGroup and the "
+                    "other replicas alone")  # fmt: skip
+def test_a_partial_gang_is_scaled_without_touching_anything_else(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = started(cluster, namespace, PARTIAL)
+    others = service.identities()
+    group = service.pod_group()
+
+    service.apply(prefill_decode(decode=3, minimum=MINIMUM))
+    service.becomes({**FULL, "decode-2": 0})
+    cluster.add_nodes(4)
+    service.becomes({**FULL, "decode-2": 4})
+    assert service.identities(*FULL) == others
+
+    service.apply(PARTIAL)
+    service.becomes(FULL)
+    assert service.identities() == others
+    assert group is not None
+    assert (service.pod_group() or {})["spec"] == group["spec"]
+
+
+@pytest.mark.proves("literal gang: scaling up with room starts the new replica and restarts none")
+def test_a_literal_gang_grows_when_there_is_room(cluster: Cluster, namespace: str) -> None:
+    service = started(cluster, namespace, LITERAL, nodes=14)
+    others = service.identities()
+    service.apply(prefill_decode(decode=3))
+    service.becomes({**FULL, "decode-2": 4})
+    assert service.identities(*FULL) == others
+
+
+@pytest.mark.proves("literal gang: one that grew without room holds back the replacements of "
+                    "running replicas, and gives them back when it is lowered again")  # fmt: skip
+def test_a_literal_gang_that_grew_without_room_holds_back_replacements(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = started(cluster, namespace, LITERAL)
+    service.apply(prefill_decode(decode=3))
+    service.becomes({**FULL, "decode-2": 0})
+
+    # Every node of the replica is there, and still its pods are not bound again.
+    (leader,) = (p for p in service.pods() if p["metadata"]["name"] == "svc-prefill-0-0")
+    cluster.delete("v1/Pod", leader["metadata"]["name"], namespace, now=True)
+    service.becomes({**FULL, "prefill-0": 0, "decode-2": 0})
+
+    service.apply(LITERAL)
+    service.becomes(FULL)
+
+
+@pytest.mark.proves("literal gang: a lowered PodGroup that precedes the deletion of a replica is "
+                    "harmless")  # fmt: skip
+def test_a_lowered_pod_group_before_the_deletion_of_a_replica_is_harmless(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = started(cluster, namespace, LITERAL)
+    kept = service.identities("prefill-0", "decode-0")
+    lowered = LiveService(cluster, namespace, prefill_decode(decode=1))
+
+    lowered.apply()  # knows nothing of decode-1, and so deletes nothing
+
+    lowered.stays(FULL)
+    assert service.identities("prefill-0", "decode-0") == kept
+    service.apply(prefill_decode(decode=1))
+    service.becomes({"prefill-0": 2, "decode-0": 4})
+    assert service.identities() == kept
+
+
+@pytest.mark.proves("partial gang: raising the minimum without room stops nothing that runs; "
+                    "lowering it starts what then fits")  # fmt: skip
+def test_the_minimum_is_raised_and_lowered_while_the_service_runs(
+    cluster: Cluster, namespace: str
+) -> None:
+    both = {"prefill": 1, "decode": 2}
+    service = LiveService(cluster, namespace, prefill_decode(minimum=both))
+    cluster.add_nodes(8)
+    service.apply()
+    service.becomes(dict.fromkeys(FULL, 0))
+
+    service.apply(PARTIAL)
+    service.becomes({**FULL, "decode-1": 0})
+    running = service.identities("prefill-0", "decode-0")
+
+    service.apply(prefill_decode(minimum=both))
+    service.stays({**FULL, "decode-1": 0})
+    assert service.identities("prefill-0", "decode-0") == running
+
+    cluster.add_nodes(2)
+    service.becomes(FULL)
+    assert service.identities("prefill-0", "decode-0") == running
+
+
+@pytest.mark.proves("a raised minimum that does not fit holds back the replacements of running "
+                    "replicas")  # fmt: skip
+def test_a_raised_minimum_without_room_holds_back_replacements(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = LiveService(cluster, namespace, PARTIAL)
+    cluster.add_nodes(8)
+    service.apply()
+    service.becomes({**FULL, "decode-1": 0})
+    service.apply(prefill_decode(minimum={"prefill": 1, "decode": 2}))
+    service.stays({**FULL, "decode-1": 0})
+
+    cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
+
+    service.becomes({**FULL, "prefill-0": 0, "decode-1": 0})

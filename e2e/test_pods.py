@@ -1,0 +1,145 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""LeaderWorkerSet makes the pods that the plan says, and the Service finds those that serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e import checks, inputs
+from e2e.harness import Cluster, Object
+from fusioninfer_pulumi.plan import ServicePlan
+
+STORIES = {
+    "fusioninfer-story-1-monolithic": ["qwen-inference-inference-0-0"],
+    "fusioninfer-story-2-disaggregated": [
+        f"qwen-inference-service-decode-{replica}-0" for replica in range(4)
+    ],
+    "fusioninfer-story-3-multinode": [
+        f"deepseek-r1-inference-inference-{replica}-0" for replica in range(2)
+    ],
+    "fusioninfer-story-4-disaggregated-multinode": [
+        f"deepseek-r1-disagg-decode-{replica}-0" for replica in range(2)
+    ],
+}
+"""The documents' stories, and the pods that clients are to reach."""
+
+ROUTED = sorted(inputs.DOCUMENTS.keys() - STORIES.keys())
+
+VARIANTS: dict[str, Object] = {
+    "shared-subdomain": {"networkConfig": {"subdomainPolicy": "Shared"}},
+    "unique-subdomain": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
+    "two-templates": {
+        "template": None,
+        "leaderTemplate": {
+            "metadata": {"labels": {"app": "leader"}, "annotations": {"note": "first"}},
+            "spec": {
+                "containers": [
+                    {"name": "engine", "image": "a:1", "command": ["/lead"],
+                     "ports": [{"containerPort": 9000, "name": "http"}],
+                     "resources": {"limits": {"nvidia.com/gpu": "4"}}},
+                    {"name": "proxy", "image": "b:1"},
+                ],
+                "initContainers": [{"name": "fetch", "image": "c:1"}],
+            },
+        },
+        "workerTemplate": {
+            "metadata": {"labels": {"app": "worker"}},
+            "spec": {"containers": [
+                {"name": "engine", "image": "a:1", "command": ["/work"],
+                 "resources": {"limits": {"nvidia.com/gpu": "8"}}},
+            ]},
+        },
+    },
+    "subgroups": {"subGroupPolicy": {"subGroupSize": 2}},
+}  # fmt: skip
+"""What the stories leave out, on a role of two replicas of four nodes each."""
+
+
+def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
+    """All pods of the service, once there are as many as planned."""
+    selector = f"fusioninfer.io/service={plan.service}"
+
+    def found() -> list[Object]:
+        pods = cluster.pods(namespace, selector)
+        return pods if len(pods) >= plan.total_pods else []
+
+    return cluster.wait(found, 90, lambda: [p["metadata"]["name"] for p in cluster.pods(namespace)])
+
+
+def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
+    pods = pods_of(cluster, plan, namespace)
+    checks.pods_are_as_planned(plan, namespace, pods)
+    checks.leaders_precede_workers(pods, cluster.list("apps/v1/StatefulSet", namespace))
+    for replica in (each for role in plan.roles for each in role.replicas):
+        # LWS_LEADER_ADDRESS is a name under this headless Service, which it has to have.
+        (address,) = {
+            container["env"][0]["value"]
+            for pod in pods
+            if pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] == replica.name
+            for container in pod["spec"]["containers"]
+        }
+        headless = cluster.get("v1/Service", address.split(".")[1], namespace)
+        assert headless["spec"]["clusterIP"] == "None"
+        assert headless["spec"]["publishNotReadyAddresses"] is True
+
+
+@pytest.fixture(scope="module")
+def stories(cluster: Cluster) -> Iterator[dict[str, ServicePlan]]:
+    """All stories side by side in the namespace `stories`, so that selectors could err."""
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stories"}})
+    cluster.wait(lambda: cluster.exists("v1/ServiceAccount", "default", "stories"))
+    plans = {name: inputs.plan_of(inputs.DOCUMENTS[name]) for name in STORIES}
+    for plan in plans.values():
+        cluster.apply(inputs.with_namespace(inputs.objects_of(plan), "stories"))
+    yield plans
+    cluster.delete_namespace("stories")
+
+
+@pytest.mark.proves("LeaderWorkerSet makes exactly the planned pods of each story: names, labels, "
+                    "annotations, environment, commands, order")  # fmt: skip
+@pytest.mark.parametrize("story", STORIES)
+def test_the_pods_of_a_story_are_those_of_its_plan(
+    cluster: Cluster, stories: dict[str, ServicePlan], story: str
+) -> None:
+    assert_pods(cluster, stories[story], "stories")
+
+
+@pytest.mark.proves("the Service selects the serving leaders of its own service and no other pod, "
+                    "with all stories in one namespace")  # fmt: skip
+@pytest.mark.parametrize(("story", "serving"), STORIES.items())
+def test_the_service_selects_the_serving_leaders_only(
+    cluster: Cluster, stories: dict[str, ServicePlan], story: str, serving: list[str]
+) -> None:
+    for plan in stories.values():
+        pods_of(cluster, plan, "stories")
+    service = cluster.get("v1/Service", stories[story].service, "stories")
+    checks.selector_finds(service, cluster.pods("stories"), serving)
+
+
+@pytest.mark.proves("LeaderWorkerSet makes exactly the planned pods of each input of the routing "
+                    "document")  # fmt: skip
+@pytest.mark.parametrize("name", ROUTED)
+def test_the_workloads_behind_a_router_are_those_of_the_plan(
+    cluster: Cluster, namespace: str, name: str
+) -> None:
+    plan = inputs.plan_of(inputs.DOCUMENTS[name])
+    sent = ("PodGroup", "LeaderWorkerSet")
+    objects = [each for each in inputs.objects_of(plan) if each["kind"] in sent]
+    cluster.apply(inputs.with_namespace(objects, namespace))
+    assert_pods(cluster, plan, namespace)
+
+
+@pytest.mark.proves("the same with own leader and worker templates, subdomains and subgroups")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_of_a_role_become_the_planned_pods(
+    cluster: Cluster, namespace: str, variant: str
+) -> None:
+    fields = {**inputs.role("inference", "worker", 2, 4), **VARIANTS[variant]}
+    role = {key: value for key, value in fields.items() if value is not None}
+    plan = inputs.plan_of(inputs.service("svc", role))
+    stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    assert_pods(cluster, plan, namespace)
+    leaders = ["svc-inference-0-0", "svc-inference-1-0"]
+    checks.selector_finds(stored[-1], cluster.pods(namespace), leaders)

@@ -1,0 +1,135 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""The status says of the live objects what a person would say."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from e2e.harness.stages import BEHAVIOUR, DELAY, SLOW, UNPULLABLE
+from e2e.live import LiveService
+from e2e.transcripts import FOLDER, Life
+
+MINIMUM = {"prefill": 1, "decode": 1}
+DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
+
+
+def behaving(manifest: Object, role: int, **annotations: str) -> Object:
+    """The service with other pods in one role: a rollout, after which they behave so."""
+    changed = copy.deepcopy(manifest)
+    told = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
+    changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": told}
+    return changed
+
+
+def test_the_keys_of_behaving_are_those_of_the_stages() -> None:
+    changed = behaving(inputs.service("svc", inputs.role("a", "worker")), 0, behaviour="", delay="")
+    annotations = changed["spec"]["roles"][0]["template"]["metadata"]["annotations"]
+    assert set(annotations) == {BEHAVIOUR, DELAY}
+
+
+def update(service: LiveService, manifest: Object, *names: str) -> None:
+    """Roll out some of the LeaderWorkerSets, as the component does one by one."""
+    service.manifest = manifest
+    objects = inputs.with_namespace(inputs.objects_of(service.plan), service.namespace)
+    service.cluster.apply([each for each in objects if each["metadata"]["name"] in names])
+
+
+def finish(life: Life, request: pytest.FixtureRequest, name: str) -> None:
+    if request.config.getoption("--write-transcripts"):
+        life.write(FOLDER / f"{name}.yaml")
+
+
+@pytest.mark.proves("the status of a gang from creation over blocked, partial, full, rolling, "
+                    "failed and a lost node to deletion says what a person would say")  # fmt: skip
+def test_the_life_of_a_gang(
+    cluster: Cluster, namespace: str, request: pytest.FixtureRequest
+) -> None:
+    service = LiveService(cluster, namespace, DISAGGREGATED)
+    life = Life(service)
+
+    life.stage("nothing was created yet", "Unknown InferenceServiceCreating",
+               {"prefill": "Unknown 0/1", "decode": "Unknown 0/2"})  # fmt: skip
+    answers = cluster.apply(inputs.with_namespace(inputs.objects_of(service.plan), namespace))
+    service.apply()
+    life.stage("just created", "False InferenceServiceProcessing",
+               {"prefill": "Pending 0/1", "decode": "Pending 0/2"}, stored=answers)  # fmt: skip
+    service.becomes({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
+    blocked = life.stage("no nodes: the gang is blocked", "False GangNotScheduled",
+                         {"prefill": "Pending 0/1", "decode": "Pending 0/2"})  # fmt: skip
+    told = next(c["message"] for c in blocked["conditions"] if c["type"] == "Active")
+    assert "gang unschedulable" in told
+
+    cluster.add_nodes(8)
+    life.stage("room for one decode replica of two", "True Partial",
+               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
+    cluster.add_nodes(2)
+    life.stage("room for all", "True InferenceServiceAvailable",
+               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+
+    slow = behaving(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
+    update(service, slow, "svc-decode-1")
+    life.stage("the first of two decode replicas rolls", "True Partial",
+               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
+    life.stage("the first is through", "True InferenceServiceAvailable",
+               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+
+    broken = behaving(DISAGGREGATED, 1, behaviour=UNPULLABLE)
+    update(service, broken, "svc-decode-1")
+    life.stage("a rollout whose image cannot be pulled", "True Partial",
+               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
+    life.stage("the same, and somebody knows it", "True Partial",
+               {"prefill": "Running 1/1", "decode": "Failed 1/2"},
+               failures={"svc-decode-1": "not ready within 10m"})  # fmt: skip
+
+    service.apply(DISAGGREGATED)
+    life.stage("rolled back", "True InferenceServiceAvailable",
+               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+    prefill = next(p for p in service.pods() if p["metadata"]["name"] == "svc-prefill-0-0")
+    cluster.remove_nodes([prefill["spec"]["nodeName"]])
+    life.stage("the only prefill replica lost a node", "False InferenceServiceProcessing",
+               {"prefill": "Deploying 0/1", "decode": "Running 2/2"})  # fmt: skip
+    cluster.add_nodes(1)
+    life.stage("another node came", "True InferenceServiceAvailable",
+               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+
+    service.delete()
+    life.stage("deleted", "Unknown InferenceServiceCreating",
+               {"prefill": "Unknown 0/1", "decode": "Unknown 0/2"})  # fmt: skip
+    finish(life, request, "gang")
+
+
+@pytest.mark.proves("the status of independent replicas says what a person would say")
+def test_the_life_of_independent_replicas(
+    cluster: Cluster, namespace: str, request: pytest.FixtureRequest
+) -> None:
+    plain = inputs.service("svc", inputs.role("inference", "worker", 3, gpus=8))
+    service = LiveService(cluster, namespace, behaving(plain, 0, behaviour=SLOW, delay="4s"))
+    life = Life(service)
+    service.apply()
+    processing = "False InferenceServiceProcessing"
+    life.stage("no nodes", processing, {"inference": "Deploying 0/3"})
+    cluster.add_nodes(1)
+    life.stage("the first replica is up", "True Partial", {"inference": "Deploying 1/3"})
+    cluster.add_nodes(2)
+    available = "True InferenceServiceAvailable"
+    life.stage("all are up", available, {"inference": "Running 3/3"})
+
+    broken = behaving(plain, 0, behaviour=UNPULLABLE)
+    update(service, broken, "svc-inference-2")
+    life.stage("a rollout hangs at its first replica", "True Partial",
+               {"inference": "Deploying 2/3"})  # fmt: skip
+    update(service, broken, "svc-inference-1", "svc-inference-0")
+    life.stage("somebody rolled it out everywhere", processing, {"inference": "Deploying 0/3"})
+    life.stage("and knows that it failed", processing, {"inference": "Failed 0/3"},
+               failures={f"svc-inference-{i}": "ImagePullBackOff" for i in range(3)})  # fmt: skip
+
+    service.apply(plain)
+    life.stage("a good image again", available, {"inference": "Running 3/3"})
+    parked = inputs.service("svc", inputs.role("inference", "worker", 0, gpus=8))
+    service.apply(parked)
+    life.stage("parked", "False Parked", {"inference": "Running 0/0"})
+    finish(life, request, "independent")

@@ -1,0 +1,77 @@
+"""A service's topology as a Mermaid flowchart, for markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.cli.plan_json import plain
+from fusioninfer_pulumi.plan.entry import entry_roles
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+
+# More replicas than this are drawn as one box: the chart is for people.
+_DRAWN = 4
+
+
+def mermaid(plan: ServicePlan) -> str:
+    """Draws one service.
+
+    Args:
+        plan: The service.
+
+    Returns:
+        A Mermaid flowchart, without the markdown fence.
+    """
+    return "\n".join(["flowchart LR", *(f"  {line}" for line in _lines(plan))]) + "\n"
+
+
+def _lines(plan: ServicePlan) -> Iterator[str]:
+    yield 'client(["clients"])'
+    entry = yield from _entry(plan)
+    title = f"{plan.service} in {plain(plan.namespace)}: {plan.total_pods} pods, "
+    yield f'subgraph service["{_text(title)}{plan.total_accelerators} GPUs"]'
+    for number, role in enumerate(plan.roles):
+        yield from _role(number, role)
+    yield "end"
+    for number, role in enumerate(plan.roles):
+        if role.name in entry and role.replicas:
+            yield f"entry --> role{number}"
+    if plan.gang is not None:
+        minimum = f"{plan.gang.min_member} pods, {plan.gang.min_accelerators} GPUs start together"
+        yield f'gang{{{{"PodGroup {_text(plan.gang.pod_group)}<br/>{minimum}"}}}} -.- service'
+
+
+def _entry(plan: ServicePlan) -> Generator[str, None, set[str]]:
+    """Yields what stands between clients and pods, and returns the roles that are reached."""
+    router = plan.router
+    if router is None:
+        reached = entry_roles(plan)
+        port = reached[0].serving.port if reached else ""
+        yield f'client --> entry["Service {names.serving_service(plan.service)}<br/>port {port}"]'
+        return {role.name for role in reached}
+    pool = f"InferencePool {router.pool.name}<br/>port {router.pool.port}"
+    if router.route is not None:
+        yield f'client --> route["HTTPRoute {_text(router.route.name)}"] --> entry["{pool}"]'
+    else:
+        yield f'client --> entry["{pool}"]'
+    picker = f"{router.picker.name}<br/>{_text(router.picker.words)}"
+    yield f'entry -. asks .-> picker["{picker}"]'
+    return set(router.pool.roles)
+
+
+def _role(number: int, role: RolePlan) -> Iterator[str]:
+    count = f"{len(role.replicas)} replicas" if role.replicas else "parked"
+    yield f'subgraph role{number}["{role.name} ({role.component_type.value}): {count}"]'
+    size = f"{role.nodes} x {role.accelerators_per_pod} GPUs"
+    if len(role.replicas) <= _DRAWN:
+        for replica in role.replicas:
+            yield f'r{number}_{replica.index}["{replica.name}<br/>{size}"]'
+    else:
+        first, last = role.replicas[0], role.replicas[-1]
+        yield f'r{number}_all["{first.name} … {last.name}<br/>each {size}"]'
+    yield "end"
+
+
+def _text(text: object) -> str:
+    """Text inside of a Mermaid label."""
+    return str(text).replace('"', "#quot;").replace("<", "#lt;")

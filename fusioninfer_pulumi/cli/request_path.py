@@ -1,0 +1,51 @@
+"""The way of a request through a service's router, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusioninfer_pulumi.cli.plan_json import plain
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.plan.routing.gateway import same
+from fusioninfer_pulumi.plan.routing.records import ParentPlan, RouterPlan
+
+
+def request_path(plan: ServicePlan, router: RouterPlan) -> str:
+    """The stations of a request: host -> Gateway -> route -> pool -> picker -> pods."""
+    return " -> ".join(_stations(plan, router))
+
+
+def router_url(plan: ServicePlan, router: RouterPlan) -> str:
+    """Where clients send requests, as far as a plan can tell."""
+    found = router_endpoint(router, plan.namespace)
+    if found is None:
+        return "not known: the Gateway is not ours, and the route has no host name"
+    if found.host is None:
+        return f"{found.url('<address>')} (the Gateway's, once it has one)"
+    return found.url(str(plain(found.host)))
+
+
+def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
+    if router.route is not None:
+        hosts = [str(plain(host)) for host in router.route.hostnames or ()]
+        yield ", ".join(hosts) or "any host"
+        gateways = [_gateway(parent, plan.namespace) for parent in router.parents]
+        yield f"Gateway {', '.join(gateways)}" if gateways else "no Gateway"
+        yield f"HTTPRoute {router.route.name}"
+    else:
+        yield "no route"
+    yield f"InferencePool {router.pool.name}"
+    yield f"picker {router.picker.name} ({router.picker.family.name})"
+    # Of a replica's pods only the leader serves.
+    counts = [
+        f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
+    ]
+    yield f"{' + '.join(counts)} pods, port {router.pool.port}"
+
+
+def _gateway(parent: ParentPlan, own: Any) -> str:
+    namespace = "" if same(parent.namespace, own) else f"{plain(parent.namespace)}/"
+    section = "" if parent.section is None else f" ({parent.section})"
+    return f"{namespace}{parent.name}{section}"

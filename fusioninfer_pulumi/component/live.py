@@ -1,0 +1,60 @@
+"""Reads many objects as one Output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi.component.resources import KubernetesObject
+
+
+def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[dict[str, dict[str, Any]]]:
+    """Combines what the cluster says of objects, as `pulumi.Output.all` would.
+
+    That one makes an Output of every structure inside of every value: for the metadata and status
+    of 1,000 objects it takes as long as registering them.
+
+    Args:
+        objects: The objects by name.
+
+    Returns:
+        `metadata` and `status` of each by name: known when all are, secret when one is.
+    """
+    outputs = [output for each in objects.values() for output in (each.metadata, each.status)]
+
+    async def resources() -> set[pulumi.Resource]:
+        return {resource for output in outputs for resource in await output.resources()}
+
+    async def values() -> dict[str, dict[str, Any]]:
+        return {
+            name: {
+                "metadata": await each.metadata.future(with_unknowns=True),
+                "status": await each.status.future(with_unknowns=True),
+            }
+            for name, each in objects.items()
+        }
+
+    async def known() -> bool:
+        return all([await output.is_known() for output in outputs])
+
+    async def secret() -> bool:
+        return any([await output.is_secret() for output in outputs])
+
+    return pulumi.Output(resources(), values(), known(), secret())
+
+
+def newest(*seen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Which of several looks at one object came last.
+
+    A resource that did not change keeps what it saw when it was made; the version of an object
+    grows with every write.
+    """
+
+    def version(look: Mapping[str, Any]) -> int:
+        text = str((look.get("metadata") or {}).get("resourceVersion") or "")
+        return int(text) if text.isdecimal() else -1
+
+    looks = [look for look in seen if look]
+    return max(looks, key=version) if looks else None

@@ -1,0 +1,35 @@
+"""The InferencePool (inference.networking.k8s.io/v1): the pods that a route leads to."""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
+from fusioninfer_pulumi.pickers.flags import GRPC_PORT
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.routing.records import RouterPlan
+
+GROUP = "inference.networking.k8s.io"
+KIND = "InferencePool"
+
+
+def inference_pool(plan: ServicePlan, router: RouterPlan) -> Manifest:
+    """Builds the InferencePool."""
+    pool = router.pool
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": KIND,
+        "metadata": router_metadata(plan, router, pool.name),
+        "spec": {
+            "selector": {"matchLabels": dict(pool.selector)},
+            "targetPorts": [{"number": pool.port}],
+            "endpointPickerRef": {
+                "name": router.picker.name,
+                "port": {"number": GRPC_PORT},
+                "failureMode": pool.failure_mode.value,
+            },
+        },
+    }
+
+
+def pool_target(router: RouterPlan) -> Manifest:
+    """The pool as policies name what they are for."""
+    return {"group": GROUP, "kind": KIND, "name": router.pool.name}

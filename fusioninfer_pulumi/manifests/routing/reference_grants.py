@@ -1,0 +1,38 @@
+"""ReferenceGrants (gateway.networking.k8s.io/v1beta1) in other namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.routing.records import GrantPlan, RouterPlan
+
+_GROUP = "gateway.networking.k8s.io"
+
+
+def reference_grants(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
+    """Builds one ReferenceGrant for each namespace that the route or the Gateway refers to."""
+    together: dict[tuple[str, str], list[GrantPlan]] = {}
+    for grant in router.grants:
+        together.setdefault((grant.namespace, grant.name), []).append(grant)
+    for (namespace, name), grants in together.items():
+        targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in grants}
+        yield {
+            "apiVersion": f"{_GROUP}/v1beta1",
+            "kind": "ReferenceGrant",
+            "metadata": {**router_metadata(plan, router, name), "namespace": namespace},
+            "spec": {
+                "from": [
+                    {
+                        "group": _GROUP,
+                        "kind": grants[0].from_kind,
+                        "namespace": plan.namespace,
+                    }
+                ],
+                "to": [
+                    {"group": group, "kind": kind, "name": target}
+                    for group, kind, target in sorted(targets)
+                ],
+            },
+        }

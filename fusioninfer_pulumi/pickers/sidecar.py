@@ -1,0 +1,196 @@
+"""What is known about each release of the prefill/decode sidecar: its protocols and its flags.
+
+Read in `pkg/sidecar/proxy/options.go` and `proxy.go` of llm-d-inference-scheduler v0.7.1 and v0.8.0
+and of llm-d-router v0.9.0 and v0.10.0. An unknown flag ends it with status 2; an invalid value ends
+it with status 0 and a line in its log, so neither may get there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.pickers.family import Family, PickerFamily
+from fusioninfer_pulumi.pickers.images import family_of_sidecar
+from fusioninfer_pulumi.pickers.table import FAMILIES
+
+#: Names of containers and repositories by which a sidecar of the user's own is known, also of
+#: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
+KNOWN_IMAGES = frozenset(
+    {
+        "llm-d-routing-sidecar",
+        "llm-d-router-disagg-sidecar",
+        "llm-d-inference-scheduler-disagg-sidecar",
+    }
+)
+KNOWN_NAMES = frozenset(
+    {
+        "routing-proxy",
+        "routing-sidecar",
+        "llm-d-routing-sidecar",
+        "pd-sidecar",
+        "disagg-sidecar",
+    }
+)
+
+#: The path that answers 200 as soon as it listens; whether the engine serves it does not know.
+HEALTH_PATH = "/health"
+#: Numeric user of its image (`Dockerfile.sidecar`, distroless nonroot).
+USER = 65532
+
+# The engine's connector, as vLLM names it, and the protocol that fits it.
+_PROTOCOLS = {
+    "NixlConnector": "nixlv2",
+    "SharedStorageConnector": "shared-storage",
+    "MooncakeConnector": "mooncake",
+    "OffloadingConnector": "offloading",
+}
+
+_LOGGING = "zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding"
+_COMMON = f"""
+    port vllm-port data-parallel-size kv-connector ec-connector secure-proxy cert-path
+    enable-ssrf-protection enable-prefiller-sampling pool-group enable-tls
+    tls-insecure-skip-verify inference-pool {_LOGGING}
+"""
+_UP_TO_0_9 = """
+    connector prefiller-use-tls decoder-use-tls prefiller-tls-insecure-skip-verify
+    decoder-tls-insecure-skip-verify
+"""
+# `kubeconfig` is controller-runtime's, which these two bind as well.
+_UP_TO_0_8 = "inference-pool-namespace inference-pool-name kubeconfig"
+_SINCE_0_9 = """
+    mooncake-bootstrap-port decode-chunk-size tracing prefill-max-retries prefill-retry-backoff
+    configuration configuration-file moriio-write-mode moriio-decode-notify-port
+    moriio-local-pod-ip moriio-decode-handshake-port moriio-parallel-dispatch
+    moriio-prefill-handshake-port moriio-prefill-notify-port moriio-tp-size moriio-dp-size
+    moriio-remote-hosts moriio-dp-size-local moriio-decode-hosts
+"""
+_SINCE_0_10 = """
+    model-server-port p2p-connector-port enable-p2p-pull metrics-port
+    moriio-parallel-decode-wait-timeout
+"""
+
+# Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
+_OURS = {
+    "port": "follows from the pool's port; remove it",
+    "vllm-port": "stands in kvTransfer.enginePort; remove it here",
+    "model-server-port": "stands in kvTransfer.enginePort; remove it here",
+    "kv-connector": "stands in kvTransfer.sidecar.connector; remove it here",
+    "connector": "stands in kvTransfer.sidecar.connector; remove it here",
+    "enable-ssrf-protection": "stands in kvTransfer.sidecar.ssrfProtection; remove it here",
+    "inference-pool": "follows from the service's pool; remove it",
+    "enable-tls": "follows from the engines' own arguments; remove it",
+}
+
+
+@dataclass(frozen=True)
+class SidecarRelease:
+    """One release of the sidecar.
+
+    Attributes:
+        port_flag: Flag with the engine's port; its default has changed, so it is always given.
+        connectors: Protocols that `--kv-connector` takes.
+        flags: Flags that it accepts.
+    """
+
+    port_flag: str
+    connectors: tuple[str, ...]
+    flags: frozenset[str]
+
+
+_BASIC = ("nixlv2", "shared-storage", "sglang")
+_RELEASES = {
+    Family.LLM_D_0_7: SidecarRelease(
+        "vllm-port", _BASIC, frozenset(f"{_COMMON} {_UP_TO_0_9} {_UP_TO_0_8}".split())
+    ),
+    Family.LLM_D_0_8: SidecarRelease(
+        "vllm-port",
+        _BASIC,
+        frozenset(f"{_COMMON} {_UP_TO_0_9} {_UP_TO_0_8} max-idle-conns-per-host".split()),
+    ),
+    Family.LLM_D_0_9: SidecarRelease(
+        "vllm-port",
+        (*_BASIC, "mooncake"),
+        frozenset(f"{_COMMON} {_UP_TO_0_9} {_SINCE_0_9} max-idle-conns-per-host".split()),
+    ),
+    Family.LLM_D_0_10: SidecarRelease(
+        "model-server-port",
+        (*_BASIC, "mooncake", "offloading"),
+        frozenset(f"{_COMMON} {_SINCE_0_9} {_SINCE_0_10} max-idle-conns-per-host".split()),
+    ),
+}
+
+
+def sidecar_release(family: PickerFamily) -> SidecarRelease | None:
+    """The release of a family's sidecar, None where the family has none."""
+    return _RELEASES.get(family.family)
+
+
+def sidecar_family(image: Any, stated: str | None, picker: PickerFamily) -> PickerFamily | Finding:
+    """The family whose flags a sidecar reads.
+
+    Args:
+        image: The sidecar's image, None for the default one; may be an Output.
+        stated: Family that the user names.
+        picker: Family of the endpoint picker.
+
+    Returns:
+        The family, or what is wrong, with the field (`family`) as its path.
+    """
+    able = [name for name, row in FAMILIES.items() if row.family in _RELEASES]
+    if stated is not None:
+        if stated not in able:
+            return error("family", f"must be one of {', '.join(able)}, got {shown(stated)}")
+        return FAMILIES[stated]
+    known = None if image is None or is_output(image) else family_of_sidecar(image)
+    return known or picker
+
+
+def is_unknown(image: Any) -> bool:
+    """Tells whether an image may know flags that its family's releases do not."""
+    return is_output(image) or family_of_sidecar(image) is None
+
+
+def protocol(names: Sequence[str]) -> str | None:
+    """The protocol for an engine's connectors, the outermost first; None when there is none."""
+    return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
+
+
+def check_sidecar_args(
+    args: Sequence[str], family: PickerFamily, *, own_image: bool
+) -> Iterator[Finding]:
+    """What speaks against a user's own flags.
+
+    Args:
+        args: The flags.
+        family: The sidecar's family.
+        own_image: Whether the image may know more flags than the family's releases.
+
+    Yields:
+        Findings with paths relative to the flags (`[0]`).
+    """
+    release = _RELEASES[family.family]
+    say = warning if own_image else error
+    for index, argument in enumerate(args):
+        name = argument.partition("=")[0].lstrip("-")
+        if not argument.startswith("-"):
+            yield error(f"[{index}]", f"must be a flag such as --name=value, got {shown(argument)}")
+        elif name in _OURS:
+            yield error(f"[{index}]", f"--{name} {_OURS[name]}")
+        elif name not in release.flags:
+            yield say(
+                f"[{index}]",
+                f"the sidecar of {family.name} has no flag --{name} and would not start",
+            )
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """Tells whether a container is a prefill/decode sidecar, by its name or its image."""
+    image = container.get("image")
+    name = ""
+    if isinstance(image, str):
+        name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return container.get("name") in KNOWN_NAMES or name in KNOWN_IMAGES

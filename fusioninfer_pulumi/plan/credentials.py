@@ -1,0 +1,102 @@
+"""Credentials written into a pod template, where everybody who may read pods reads them.
+
+Nothing is said of an Output: whether its value is a secret cannot be told here. No message repeats
+a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, join, warning
+from fusioninfer_pulumi.spec.role import RoleArgs
+
+# Variables that hold a credential whatever it looks like: those of model hubs and clouds, and the
+# endings that such names have by habit.
+_VARIABLE = re.compile(
+    r"(HF|HUGGING_?FACE(_?HUB)?|GITHUB)(_HUB)?(_API)?_TOKEN"
+    r"|MODELSCOPE_SDK_TOKEN|AWS_SESSION_TOKEN|AZURE_STORAGE_(KEY|SAS_TOKEN|CONNECTION_STRING)"
+    r"|(\w+_)?(API|AUTH|ACCESS|BEARER)_TOKEN"
+    r"|(\w+_)?(API|SECRET|SECRET_ACCESS|PRIVATE)_KEY"
+    r"|(\w+_)?(PASSWORD|PASSWD|CLIENT_ADVICE)",
+    re.IGNORECASE,
+)
+# What credentials look like, wherever they stand: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
+_LOOK = re.compile(
+    r"\b(hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
+    r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_FLAG = re.compile(r"--(api-key|admin-api-key|hf-token)(=(?P<value>.*))?", re.DOTALL)
+_ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}"
+
+
+def role_credentials(position: int, role: RoleArgs) -> Iterator[Finding]:
+    """Checks the templates of a role that runs pods; see `credential_findings`."""
+    templates = {
+        "template": role.template,
+        "leaderTemplate": role.leader_template,
+        "workerTemplate": role.worker_template,
+    }
+    for field, template in templates.items():
+        if template is not None:
+            yield from credential_findings(join("roles", position, field), template)
+
+
+def credential_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Finds literal credentials among the variables and arguments of a template's containers.
+
+    Args:
+        at: Field that holds the template.
+        template: The template, or a part of one.
+
+    Yields:
+        One warning each; what refers to a variable is no literal.
+    """
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            here = f"{at}.spec.{key}[{index}]"
+            yield from _variables(here, container)
+            yield from _arguments(here, container)
+
+
+def _variables(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for index, variable in enumerate(container.get("env") or ()):
+        name, value = str(variable.get("name")), variable.get("value")
+        if not _is_literal(value):
+            continue
+        if _VARIABLE.fullmatch(name) or _LOOK.search(value):
+            yield warning(
+                f"{at}.env[{index}].value",
+                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"{_ADVICE}",
+            )
+
+
+def _arguments(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in ("command", "args"):
+        words = container.get(key)
+        for index, word in enumerate(words if isinstance(words, (list, tuple)) else ()):
+            if not isinstance(word, str):
+                continue
+            match = _FLAG.fullmatch(word)
+            value: Any = None
+            if match is not None:
+                following = words[index + 1] if index + 1 < len(words) else None
+                value = following if match["value"] is None else match["value"]
+            name = f"--{match[1]}" if match is not None else "one of its words"
+            if _is_literal(value) or (match is None and _LOOK.search(word)):
+                # The value behind a flag is said at the flag.
+                if match is None and index and _FLAG.fullmatch(str(words[index - 1])):
+                    continue
+                yield warning(
+                    f"{at}.{key}[{index}]",
+                    f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                    f"take it from a variable, $(NAME), and {_ADVICE}",
+                )
+
+
+def _is_literal(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and "$" not in value

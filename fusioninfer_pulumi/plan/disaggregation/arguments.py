@@ -1,0 +1,161 @@
+"""Which flags the engines of a role get, and what speaks against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
+from fusioninfer_pulumi.engines.kv_connectors import (
+    KV_EVENTS_FLAG,
+    KV_TRANSFER_FLAG,
+    NIXL,
+    KvSetup,
+    kv_events_json,
+    kv_setup,
+    kv_transfer_json,
+    served_model,
+    sglang_setup,
+)
+from fusioninfer_pulumi.engines.kv_settings import Setting
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.spec.kv_transfer import KvRole, KvTransferArgs
+from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
+
+#: Variable with the pod's address, which the kubelet puts into arguments.
+POD_IP_ENV = "POD_IP"
+_STATED = ("connector", "role", "extra_config")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How a role's engines hand their KV cache over.
+
+    Attributes:
+        settings: Flags that every pod's engine gets for it.
+        setup: What the engine then does, None where it is not known.
+    """
+
+    settings: tuple[Setting, ...] = ()
+    setup: KvSetup | None = None
+
+
+def transfer(
+    position: int, args: RoleArgs, command: EngineCommand, at: str, *, needed: bool
+) -> tuple[Transfer, list[Finding]]:
+    """Decides on the flags for the KV cache's way.
+
+    Args:
+        position: Index of the role in the spec.
+        args: The role.
+        command: The engine's command line as written.
+        at: Field that holds it.
+        needed: Whether a picker pairs the pods, so that they have to hand their cache over.
+
+    Returns:
+        The flags, and what is to be said.
+    """
+    given = args.kv_transfer
+    field = join("roles", position, "kvTransfer")
+    setup = kv_setup(command)
+    if isinstance(setup, str):
+        return Transfer(), [error(at, f"{KV_TRANSFER_FLAG} {setup}")] if needed or given else []
+    if setup is not None:
+        twice = [] if given is None else list(_twice(given, field))
+        return Transfer((), setup), twice
+    if given is not None:
+        return _generated(args.component_type, given, command, field)
+    if not needed:
+        return Transfer(), []
+    if command.engine is None or not command.readable:
+        return Transfer(), [
+            warning(
+                at,
+                "whether the engine hands its KV cache over cannot be read here: it needs "
+                f"{KV_TRANSFER_FLAG} (vLLM) or --disaggregation-mode (SGLang)",
+            )
+        ]
+    flag = KV_TRANSFER_FLAG if command.engine == "vllm" else "--disaggregation-mode"
+    return Transfer(), [
+        error(
+            at,
+            f"{flag} is missing, without which no KV cache goes from prefill to decode: add it, "
+            f"or let kvTransfer: {{}} generate it for {NIXL}",
+        )
+    ]
+
+
+def _twice(given: KvTransferArgs, field: str) -> Iterator[Finding]:
+    for name in _STATED:
+        if getattr(given, name) is not None:
+            alias = KvTransferArgs.model_fields[name].alias or name
+            yield error(
+                f"{field}.{alias}", "the engine's arguments state it already; remove one of them"
+            )
+
+
+def _generated(
+    component_type: ComponentType, given: KvTransferArgs, command: EngineCommand, field: str
+) -> tuple[Transfer, list[Finding]]:
+    if command.engine is None:
+        return Transfer(), [
+            error(
+                field,
+                "generates arguments of vLLM or SGLang, but the container's command and image name "
+                "neither; write the arguments yourself",
+            )
+        ]
+    if command.engine == "sglang":
+        for name in ("role", "extra_config"):
+            if getattr(given, name) is not None:
+                alias = KvTransferArgs.model_fields[name].alias or name
+                return Transfer(), [error(f"{field}.{alias}", "is vLLM's; SGLang has no such")]
+        mode = "prefill" if component_type is ComponentType.PREFILLER else "decode"
+        flags, setup = sglang_setup(mode, given.connector)
+        return Transfer(tuple(Setting(*each) for each in flags), setup), []
+    connector, role = given.connector or NIXL, given.role or KvRole.BOTH
+    value = kv_transfer_json(connector, role.value, given.extra_config)
+    # Read back, so that what is known of a connector is known of a generated one too.
+    made = kv_setup(EngineCommand("vllm", None, (), (KV_TRANSFER_FLAG, value), None, readable=True))
+    assert isinstance(made, KvSetup), "what is generated can be read"
+    return Transfer((Setting(KV_TRANSFER_FLAG, value),), made), []
+
+
+def events(
+    position: int, args: RoleArgs, command: EngineCommand, port: int
+) -> tuple[list[Setting], list[Finding]]:
+    """Decides on the flag for the KV cache's events, which only the leader's engine publishes.
+
+    Args:
+        position: Index of the role in the spec.
+        args: The role.
+        command: The engine's command line as written.
+        port: Port by which the picker knows the pod.
+
+    Returns:
+        The flag, and what is to be said.
+    """
+    given = args.kv_events
+    if given is None:
+        return [], []
+    field = join("roles", position, "kvEvents")
+    if command.engine is None:
+        return [], [error(field, "needs an engine that is known: vLLM or SGLang")]
+    if has_flag(split_joined_flags(command.arguments), KV_EVENTS_FLAG):
+        return [], [error(field, f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one")]
+    topic = given.topic
+    if topic is None:
+        model = served_model(command)
+        if model is None or "$" in model:
+            return [], [
+                error(f"{field}.topic", "is required: the model's name cannot be read here")
+            ]
+        topic = f"kv@$({POD_IP_ENV}):{port}@{model}"
+    said = []
+    if topic.count("@") != 2:
+        said.append(
+            info(f"{field}.topic", "llm-d's pickers read kv@POD@MODEL, and ignore the pod here")
+        )
+    value = kv_events_json(command.engine, given.endpoint, topic)
+    return [Setting(KV_EVENTS_FLAG, value)], said

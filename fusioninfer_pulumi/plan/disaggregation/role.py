@@ -1,0 +1,247 @@
+"""Wires one role: the flags of its engines, and what its pods get beside their template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.facts import RAY_PORT
+from fusioninfer_pulumi.engines.kv_connectors import NIXL_HOST_ENV, NIXL_PORT_ENV, KvSetup
+from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_settings
+from fusioninfer_pulumi.engines.launch import Launch
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.plan.containers import serving_port
+from fusioninfer_pulumi.plan.disaggregation.arguments import POD_IP_ENV, events, transfer
+from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation, Wiring
+from fusioninfer_pulumi.plan.disaggregation.sidecar import own_sidecar, sidecar_plan
+from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
+
+Container = Mapping[str, Any]
+
+#: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
+ENGINE_PORT = 8001
+_PAIR = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
+_POD_IP = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+@dataclass(frozen=True)
+class Wired:
+    """A role's serving containers with what their engines have to be told.
+
+    Attributes:
+        leader: The leaders' serving container.
+        worker: The workers' one.
+        wiring: What the pods get beside that; None when nothing.
+        leader_edit: The leaders' command and args where they differ from the template's.
+        worker_edit: The same of the workers.
+        findings: What is to be said.
+    """
+
+    leader: Container
+    worker: Container
+    wiring: Wiring | None = None
+    leader_edit: Launch | None = None
+    worker_edit: Launch | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+def wired(
+    position: int,
+    args: RoleArgs,
+    template: Container,
+    containers: tuple[Container, Container],
+    at: str,
+    disaggregation: Disaggregation | None,
+) -> Wired:
+    """Wires a role.
+
+    Args:
+        position: Index of the role in the spec.
+        args: The role.
+        template: Pod template of its leaders.
+        containers: Serving container of the leaders, and of the workers.
+        at: Field that holds the leaders' command line.
+        disaggregation: The service's pairing of prefill with decode, None without.
+
+    Returns:
+        The containers as they were where there is nothing to wire.
+    """
+    leader, worker = containers
+    part = _PAIR.get(args.component_type)
+    paired = disaggregation if part is not None else None
+    if paired is None and args.kv_transfer is None and args.kv_events is None:
+        return Wired(leader, worker)
+    command = read_command(leader)
+    given = args.kv_transfer or KvTransferArgs()
+    way, found = transfer(position, args, command, at, needed=paired is not None)
+    wiring = Wiring(
+        pool_port=(pool := _pool_port(args, leader, command, paired)),
+        engine_port=pool,
+        labels={labels.LLM_D_ROLE: part} if paired is not None and part is not None else None,
+        setup=way.setup,
+        shared_memory=_shared_memory(given) if paired or args.kv_transfer else None,
+    )
+    published, said = events(position, args, command, pool)
+    found += said
+    settings = [*way.settings, *published]
+    if paired is not None and args.component_type is ComponentType.DECODER:
+        wiring, moved, said = _decode(position, args, template, leader, command, paired, wiring, at)
+        settings += moved
+        found += said
+    setup = way.setup if paired is not None or args.kv_transfer is not None else None
+    wiring = replace(wiring, **_engine_side(given, setup, args, command))
+    edits, said = _edited(leader, worker, settings, list(way.settings), at)
+    found += said
+    return Wired(
+        _with(leader, edits[0]), _with(worker, edits[1]), wiring, edits[0], edits[1], found
+    )
+
+
+def _pool_port(
+    args: RoleArgs, container: Container, command: EngineCommand, paired: Disaggregation | None
+) -> int:
+    if paired is not None and args.component_type is ComponentType.DECODER:
+        return args.port or paired.port
+    return serving_port(container, command, args.port)
+
+
+def _decode(
+    position: int,
+    args: RoleArgs,
+    template: Container,
+    container: Container,
+    command: EngineCommand,
+    paired: Disaggregation,
+    wiring: Wiring,
+    at: str,
+) -> tuple[Wiring, list[Setting], list[Finding]]:
+    """The sidecar before a decode engine, and the port to which the engine makes room for it."""
+    given = args.kv_transfer or KvTransferArgs()
+    field_at = join("roles", position, "kvTransfer")
+    pool, own = wiring.pool_port, serving_port(container, command, None)
+    brought = own_sidecar(template, str(container["name"]), pool)
+    if brought is not None or not given.sidecar.enabled:
+        engine = given.engine_port or own
+        kept = list(_kept(brought, pool, engine, join("roles", position), field_at))
+        return replace(wiring, engine_port=engine), [], kept
+    engine = given.engine_port or (own if own != pool else _free_port(template, pool, given))
+    plan, found = sidecar_plan(
+        given.sidecar,
+        paired,
+        command,
+        wiring.setup,
+        template,
+        (pool, engine),
+        f"{field_at}.sidecar",
+    )
+    if engine == pool:
+        message = f"must not be the pool's port, where the sidecar listens, got {engine}"
+        return wiring, [], [*found, error(f"{field_at}.enginePort", message)]
+    moves = [Setting("--port", str(engine))]
+    if command.engine is None:
+        moves = []
+        if given.engine_port is None and own == pool:
+            found.append(error(at, _immovable(pool, "its program is neither vLLM nor SGLang")))
+    if own == pool and moves:
+        found.append(
+            info(at, f"the engine moves from port {pool}, where the sidecar listens, to {engine}")
+        )
+    elif own == engine:
+        found.append(info(at, f"the engine keeps its port {engine}; the sidecar listens on {pool}"))
+    moved_from = frozenset({own, pool} - {engine})
+    wiring = replace(wiring, engine_port=engine, moved_from=moved_from, sidecar=plan)
+    return wiring, moves, found
+
+
+def _kept(
+    brought: str | None, pool: int, engine: int, role: str, field_at: str
+) -> Iterator[Finding]:
+    if brought is None:
+        yield info(
+            f"{field_at}.sidecar.enabled",
+            "without a sidecar nobody sends prompts to the prefill pods, unless the engine does",
+        )
+        return
+    yield info(role, f"container {brought} is the sidecar: none is added, the engine stays")
+    if engine == pool:
+        yield warning(
+            role,
+            f"container {brought} listens on port {pool}, and so does the engine, as far as its "
+            "arguments say; give it another --port",
+        )
+
+
+def _engine_side(
+    given: KvTransferArgs, setup: KvSetup | None, args: RoleArgs, command: EngineCommand
+) -> dict[str, Any]:
+    """Variables and container ports of the engine."""
+    env: list[Mapping[str, Any]] = []
+    ports: list[Mapping[str, Any]] = []
+    if setup is not None and setup.uses_nixl and command.engine == "vllm":
+        env += [
+            {"name": NIXL_HOST_ENV, **_POD_IP},
+            {"name": NIXL_PORT_ENV, "value": str(given.side_channel_port)},
+        ]
+        ports.append({"name": "nixl", "containerPort": given.side_channel_port})
+    if args.kv_events is not None:
+        env.append({"name": POD_IP_ENV, **_POD_IP})
+        host, _, port = args.kv_events.endpoint.rpartition(":")
+        if host == "tcp://*":
+            ports.append({"name": "kv-events", "containerPort": int(port)})
+    return {"env": tuple(env), "ports": tuple(ports)}
+
+
+def _edited(
+    leader: Container,
+    worker: Container,
+    settings: list[Setting],
+    worker_settings: list[Setting],
+    at: str,
+) -> tuple[tuple[Launch | None, Launch | None], list[Finding]]:
+    try:
+        edit = with_settings(leader, settings)
+    except SettingError as problem:
+        if not settings:
+            return (None, None), []
+        flags = ", ".join(setting.flag for setting in settings)
+        return (None, None), [
+            error(at, f"{flags} cannot be set in it: {problem}; write the command as a list")
+        ]
+    found = [info(at, edit.note)] if edit is not None and edit.note else []
+    try:
+        return (edit, with_settings(worker, worker_settings)), found
+    except SettingError:
+        # A worker with a command of its own, which may well be nothing but ray.
+        return (edit, None), found
+
+
+def _with(container: Container, edit: Launch | None) -> Container:
+    if edit is None:
+        return container
+    words = {"command": edit.command, "args": edit.args}
+    kept = {key: value for key, value in container.items() if key not in words}
+    return {**kept, **{key: value for key, value in words.items() if value}}
+
+
+def _immovable(pool: int, why: str) -> str:
+    return (
+        f"the engine cannot be moved off port {pool}, where the sidecar listens: {why}; make it "
+        "listen on another port, and say which in kvTransfer.enginePort"
+    )
+
+
+def _free_port(template: Container, pool: int, given: KvTransferArgs) -> int:
+    spec = template.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    taken = {port.get("containerPort") for each in containers for port in each.get("ports") or ()}
+    taken |= {pool, given.side_channel_port, RAY_PORT}
+    return next(port for port in range(ENGINE_PORT, 65536) if port not in taken)
+
+
+def _shared_memory(given: KvTransferArgs) -> dict[str, Any]:
+    limit = {} if given.shared_memory is None else {"sizeLimit": given.shared_memory}
+    return {"medium": "Memory", **limit}

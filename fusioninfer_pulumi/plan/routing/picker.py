@@ -1,0 +1,247 @@
+"""Plans the endpoint picker: which image, what it is told, and whether it understands that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusioninfer_pulumi import names, pickers
+from fusioninfer_pulumi.engines import table
+from fusioninfer_pulumi.findings import Finding, error, errors, info, join, shown, warning
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, PickerRequest
+from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
+from fusioninfer_pulumi.plan.credentials import credential_findings
+from fusioninfer_pulumi.plan.records import RolePlan
+from fusioninfer_pulumi.plan.routing.records import PickerPlan
+from fusioninfer_pulumi.plan.topology import is_prefill_decode
+from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.spec.router import EndpointPickerArgs, MetricsMode
+
+#: Where the picker's container finds its certificate.
+CERTIFICATE_PATH = "/certificate"
+#: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
+OWN_NAMESPACE = "$(NAMESPACE)"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What the picker is for.
+
+    Attributes:
+        strategy: The strategy, None where the user wrote the configuration.
+        pairs: Whether prefill and decode pods are told apart, so that the pool holds both.
+    """
+
+    strategy: Strategy | None
+    pairs: bool
+
+
+def picker_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> Intent:
+    """Decides what the picker is for.
+
+    Args:
+        args: The router role.
+        declared: All roles of the service.
+
+    Returns:
+        The strategy, by default the one that the service's roles ask for. A configuration of the
+        user's own pairs prefill with decode if it has a scheduling profile for each.
+    """
+    if args.endpoint_picker_config is not None:
+        return Intent(None, _profiles(args.endpoint_picker_config) > 1)
+    fallback = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
+    strategy = args.strategy or fallback
+    return Intent(strategy, strategy is Strategy.PD_DISAGGREGATION)
+
+
+def picker_plan(
+    service: str,
+    namespace: Any,
+    position: int,
+    args: RoleArgs,
+    intent: Intent,
+    served: Sequence[RolePlan],
+) -> tuple[PickerPlan | None, list[Finding]]:
+    """Plans the picker.
+
+    Args:
+        service: Name of the service.
+        namespace: Its namespace; may be an Output.
+        position: Index of the router in the spec.
+        args: The router role.
+        intent: What the picker is for.
+        served: Roles whose pods it chooses from.
+
+    Returns:
+        The plan, None when nothing is known of the image, and what is to be said.
+    """
+    at = join("roles", position)
+    given = args.endpoint_picker or EndpointPickerArgs()
+    image, family, findings = _image(f"{at}.endpointPicker", given, intent)
+    if family is None:
+        return None, findings
+    config, words, found = _config(at, args, given, intent, family, image, served)
+    findings += found
+    findings += [
+        replace(each, path=f"{at}.endpointPicker.args{each.path}")
+        for each in pickers.check_args(given.args or (), family)
+    ]
+    findings += _advice(at, args, given, family, namespace)
+    findings += credential_findings(f"{at}.endpointPicker.template", given.template or {})
+    flags = PickerFlags(
+        pool=names.inference_pool(service),
+        namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
+        replicas=given.replicas,
+        verbosity=given.log_verbosity,
+        metrics_auth=given.metrics is not MetricsMode.UNAUTHENTICATED,
+        secure_serving=given.tls.enabled,
+        cert_path=CERTIFICATE_PATH if given.tls.secret_name else None,
+    )
+    plan = PickerPlan(
+        name=names.endpoint_picker(service),
+        config_name=names.endpoint_picker_config(service),
+        image=image,
+        family=family,
+        config=config,
+        arguments=(*pickers.picker_flags(family, flags), *(given.args or ())),
+        words=words,
+        args=given,
+    )
+    return plan, findings
+
+
+def _image(
+    at: str, given: EndpointPickerArgs, intent: Intent
+) -> tuple[Any, PickerFamily | None, list[Finding]]:
+    """The image, and what kind of picker it is."""
+    stated = None
+    if given.family is not None:
+        stated = FAMILIES.get(given.family)
+        if stated is None:
+            message = f"must be one of {', '.join(FAMILIES)}, got {shown(given.family)}"
+            return given.image, None, [error(f"{at}.family", message)]
+    image = given.image
+    if image is None:
+        pd = intent.strategy is Strategy.PD_DISAGGREGATION
+        default = pickers.DEFAULT_PD_IMAGE if pd else pickers.DEFAULT_IMAGE
+        image = stated.image if stated is not None else default
+    if is_output(image):
+        if stated is None:
+            message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
+            return image, None, [error(f"{at}.family", message)]
+        return image, stated, []
+    known = pickers.family_of(image)
+    if known is None and stated is None:
+        return image, None, [error(f"{at}.image", pickers.unknown_image(image))]
+    if known is not None and stated is not None and known is not stated:
+        message = f"is {stated.name}, but {image} looks like {known.name}; remove one of them"
+        return image, stated, [warning(f"{at}.family", message)]
+    return image, stated or known, []
+
+
+def _config(
+    at: str,
+    args: RoleArgs,
+    given: EndpointPickerArgs,
+    intent: Intent,
+    family: PickerFamily,
+    image: Any,
+    served: Sequence[RolePlan],
+) -> tuple[str, str, list[Finding]]:
+    """Text of the configuration, what it means, and what speaks against it."""
+    if intent.strategy is None:
+        text = args.endpoint_picker_config or ""
+        own = is_output(image) or pickers.family_of(image) is None
+        where = f"{at}.endpointPickerConfig"
+        found = [
+            replace(each, path=f"{where}.{each.path}" if each.path else where)
+            for each in pickers.check_config(text, family, own_image=own)
+        ]
+        return text, "as its endpointPickerConfig says", found
+    request = PickerRequest(
+        strategy=intent.strategy.value,
+        scorers=args.scorers,
+        block_size=_block_size(served),
+        prefill_decode=pickers.PrefillDecode(
+            threshold=given.threshold or 0,
+            prefill=ComponentType.PREFILLER.value,
+            decode=ComponentType.DECODER.value,
+        ),
+    )
+    # Which roles there are is checked with the pool: here it would be said twice.
+    found = [
+        replace(each, path=f"{at}.{_FIELDS.get(each.path, each.path)}")
+        for each in pickers.check_strategy(
+            family, request, prefillers=intent.pairs, decoders=intent.pairs
+        )
+    ]
+    if given.threshold is not None and not intent.pairs:
+        found.append(
+            error(
+                f"{at}.endpointPicker.threshold",
+                f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
+                f"{intent.strategy.value}; remove it",
+            )
+        )
+    if errors(found):
+        return "", "", found
+    text = pickers.picker_config_text(pickers.picker_config(family, request))
+    return text, pickers.strategy_in_words(request), found
+
+
+_FIELDS = {"threshold": "endpointPicker.threshold", "blockSize": "strategy"}
+
+
+def _block_size(served: Sequence[RolePlan]) -> int | None:
+    """Tokens in a block of the engines' KV cache, None where it is not known or not one."""
+    sizes = {table.block_size(role.serving.command) for role in served}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _profiles(text: str) -> int:
+    try:
+        config, _ = read_config(text)
+    except UnreadableError:
+        return 0
+    profiles = config.get("schedulingProfiles") if isinstance(config, dict) else None
+    return len(profiles) if isinstance(profiles, list) else 0
+
+
+def _advice(
+    at: str, args: RoleArgs, given: EndpointPickerArgs, family: PickerFamily, namespace: Any
+) -> Iterator[Finding]:
+    metrics = f"{at}.endpointPicker.metrics"
+    if given.metrics is MetricsMode.OFF:
+        yield info(
+            metrics,
+            "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
+            "and binds the picker to the ClusterRole system:auth-delegator",
+        )
+    elif given.metrics is MetricsMode.UNAUTHENTICATED:
+        yield warning(
+            metrics, "everybody who reaches the picker reads its metrics; Authenticated asks first"
+        )
+    elif is_output(namespace):
+        yield error(
+            metrics,
+            "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
+            "value, got a pulumi Output",
+        )
+    if family.needs_inference_objective_crd:
+        yield info(
+            f"{at}.endpointPicker.image",
+            f"{family.name} starts only where the cluster has the kind InferenceObjective "
+            "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
+        )
+    if given.replicas > 1:
+        yield info(
+            f"{at}.endpointPicker.replicas",
+            "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
+            "the Deployment",
+        )
+    if args.strategy is None and args.endpoint_picker_config is None:
+        yield info(
+            f"{at}.strategy", "is not given: chosen for the roles of the service, see the plan"
+        )

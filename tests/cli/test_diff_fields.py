@@ -1,0 +1,83 @@
+"""Which objects and which of their fields differ."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.cli.diff import FieldChange, compare
+
+Manifest = dict[str, Any]
+
+
+def test_who_is_who() -> None:
+    old = {"apiVersion": "x/v1beta1", "kind": "K", "metadata": {"name": "n"}}
+    new = {"apiVersion": "x/v1", "kind": "K", "metadata": {"name": "n", "namespace": "default"}}
+    (change,) = compare([old], [new]).objects
+    assert change.fields == (FieldChange("apiVersion", "x/v1beta1", "x/v1", "changed"),)
+    written_out = {**old, "metadata": new["metadata"]}
+    assert not compare([old], [written_out])
+    assert not compare([{"kind": "List", "items": [old]}], [old])
+    # What a list holds twice is not dropped.
+    assert [each.action for each in compare([old, old], [old]).objects] == ["removed"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"a": True}, {"a": 1}, [("a", True, 1, "changed")]),
+        ({"a": 1}, {"a": 1.0}, []),
+        ({"a": None}, {}, [("a", None, None, "removed")]),
+        ({"a": [1, 2, 3]}, {"a": [1, 3]}, [("a[1]", 2, None, "removed")]),
+        ({"a": [{"x": 1}]}, {"a": [{"y": 1}, {"x": 1}]}, [("a[0]", None, {"y": 1}, "added")]),
+        ({"a": [{"x": 1, "z": 1}]}, {"a": [{"x": 2, "z": 1}]}, [("a[0].x", 1, 2, "changed")]),
+        (
+            {"env": [{"name": "A"}, {"name": "B", "value": "1"}]},
+            {"env": [{"name": "B", "value": "2"}, {"name": "A"}]},
+            [
+                ("env[B].value", "1", "2", "changed"),
+                ("env[*].name", ["A", "B"], ["B", "A"], "changed"),
+            ],
+        ),
+        (
+            {"m": [{"mountPath": "/a", "name": "v"}, {"mountPath": "/b", "name": "v"}]},
+            {"m": [{"mountPath": "/b", "name": "v", "readOnly": True}]},
+            [
+                ("m[/a]", {"mountPath": "/a", "name": "v"}, None, "removed"),
+                ("m[/b].readOnly", None, True, "added"),
+            ],
+        ),
+        ({"a": {"x"}}, {"a": ["x", "y"]}, [("a[1]", None, "y", "added")]),
+        ({"a.b/c": {"d": 1}}, {"a.b/c": {"d": 2}}, [("[a.b/c].d", 1, 2, "changed")]),
+    ],
+)
+def test_fields(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
+    base = {"kind": "K", "metadata": {"name": "n"}}
+    found = [each.fields for each in compare([{**base, **old}], [{**base, **new}]).objects]
+    assert found == ([tuple(FieldChange(*each) for each in expected)] if expected else [])
+
+
+def test_equal_objects_cost_little_and_load_nothing() -> None:
+    containers = [{"name": f"c{n}", "image": "a", "args": ["a", "b"]} for n in range(5)]
+    many = [
+        {"kind": "K", "metadata": {"name": f"n{n}", "labels": {"a": "b"}}, "spec": containers}
+        for n in range(10_000)
+    ]
+    same = copy.deepcopy(many)
+    start = time.process_time()
+    assert not compare(many, same)
+    assert time.process_time() - start < 1
+    program = (
+        "import sys\nfrom fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown\n"
+        "to_markdown(compare([{'kind': 'A'}], [{'kind': 'A'}]))\n"
+        "print([name for name in ('deepdiff', 'rich', 'pulumi') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

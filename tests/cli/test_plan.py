@@ -1,0 +1,319 @@
+"""`plan`: the JSON contract whole, and the text as a person sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi import load, plan_service
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.cli.plan_text import print_plan
+from fusioninfer_pulumi.findings import warning
+
+INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
+STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")
+STORY_4 = str(INPUTS / "fusioninfer-story-4-disaggregated-multinode.yaml")
+DOCUMENTS = "80,64,48,32,16"
+
+PARTIAL = """
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: deepseek, namespace: models}
+spec:
+  schedulingStrategy:
+    gangPolicy: {minRoleReplicas: {prefill: 1, decode: 1}}
+  roles:
+    - name: prefill
+      componentType: prefiller
+      replicas: 1
+      multinode: {nodeCount: 2}
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: vllm/vllm-openai:v0.11.0
+              args: [--model=m, --tensor-parallel-size=16]
+              resources: {limits: {nvidia.com/gpu: 8}}
+    - name: decode
+      componentType: decoder
+      replicas: 2
+      multinode: {nodeCount: 4}
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: vllm/vllm-openai:v0.11.0
+              args: [--model=m, --tensor-parallel-size=32]
+              resources: {limits: {nvidia.com/gpu: 8}}
+"""
+NO_ROUTER = {
+    "severity": "warning",
+    "path": "roles",
+    "message": "no router: nothing pairs prefill with decode, clients reach the decoders only; "
+    "add a role of componentType router",
+}
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> str:
+    (tmp_path / "partial.yaml").write_text(PARTIAL)
+    return str(tmp_path / "partial.yaml")
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["plan", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def loaded(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(output(capsys, *arguments, "--output", "json"))
+
+
+def test_the_whole_json_of_a_gang(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+    labels = {"fusioninfer.io/service": "deepseek"}
+    assert loaded(capsys, partial, "--gpus", DOCUMENTS) == [
+        {
+            "service": "deepseek",
+            "namespace": "models",
+            "roles": [
+                {
+                    "name": "prefill",
+                    "componentType": "prefiller",
+                    "replicas": 1,
+                    "nodesPerReplica": 2,
+                    "totalPods": 2,
+                    "gpusPerPod": 8,
+                    "totalGpus": 16,
+                },
+                {
+                    "name": "decode",
+                    "componentType": "decoder",
+                    "replicas": 2,
+                    "nodesPerReplica": 4,
+                    "totalPods": 8,
+                    "gpusPerPod": 8,
+                    "totalGpus": 64,
+                },
+            ],
+            "totalPods": 10,
+            "totalGpus": 80,
+            "gang": {
+                "podGroup": "deepseek",
+                "minMember": 6,
+                "minTaskMember": None,
+                "subGroupPolicy": [
+                    {
+                        "name": role,
+                        "labelSelector": {
+                            "matchLabels": {**labels, "fusioninfer.io/role-name": role}
+                        },
+                        "matchLabelKeys": ["fusioninfer.io/replica-index"],
+                        "subGroupSize": size,
+                        "minSubGroups": 1,
+                    }
+                    for role, size in (("prefill", 2), ("decode", 4))
+                ],
+                "minimumGpus": 48,
+            },
+            "capacity": [
+                {
+                    "gpus": gpus,
+                    "running": {"prefill": prefill, "decode": decode},
+                    "status": status,
+                    "exact": True,
+                }
+                for gpus, prefill, decode, status in (
+                    (80, 1, 2, "Full"),
+                    (64, 1, 1, "Partial"),
+                    (48, 1, 1, "Partial"),
+                    (32, 0, 0, "Blocked"),
+                    (16, 0, 0, "Blocked"),
+                )
+            ],
+            "objects": [
+                {
+                    "apiVersion": "scheduling.volcano.sh/v1beta1",
+                    "kind": "PodGroup",
+                    "namespace": "models",
+                    "name": "deepseek",
+                },
+                *(
+                    {
+                        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+                        "kind": "LeaderWorkerSet",
+                        "namespace": "models",
+                        "name": f"deepseek-{task}",
+                    }
+                    for task in ("prefill-0", "decode-0", "decode-1")
+                ),
+                {
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "namespace": "models",
+                    "name": "deepseek",
+                },
+            ],
+            "findings": [NO_ROUTER],
+        }
+    ]
+
+
+def test_the_documents_topology(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = loaded(capsys, STORY_4, "--gpus", DOCUMENTS)
+    assert found["gang"] == {
+        "podGroup": "deepseek-r1-disagg",
+        "minMember": 10,
+        "minTaskMember": {"prefill-0": 2, "decode-0": 4, "decode-1": 4},
+        "subGroupPolicy": None,
+        "minimumGpus": 80,
+    }
+    assert [row["status"] for row in found["capacity"]] == ["Full", *["Blocked"] * 4]
+    assert {row["severity"] for row in found["findings"]} == {"warning", "info"}
+
+
+def test_without_a_gang_and_without_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = loaded(capsys, STORY_1)
+    assert found["gang"] is None
+    assert found["capacity"] == []
+    assert found["namespace"] == "default"
+    assert [item["kind"] for item in found["objects"]] == ["LeaderWorkerSet", "Service"]
+
+
+def test_nodes_are_said_exactly(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+    (found,) = loaded(capsys, partial, "--nodes", "5x8,2x4")
+    assert [(row["gpus"], row["running"]) for row in found["capacity"]] == [
+        (48, {"prefill": 0, "decode": 0})
+    ]
+
+
+def test_every_service_is_one_of_a_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = Path(STORY_1).read_text(encoding="utf-8")
+    both = f"{text}\n---\n{text.replace('name: qwen-inference', 'name: second')}"
+    (tmp_path / "both.yaml").write_text(both, encoding="utf-8")
+    found = loaded(capsys, str(tmp_path / "both.yaml"))
+    assert [each["service"] for each in found] == ["qwen-inference", "second"]
+    text = output(capsys, str(tmp_path / "both.yaml"))
+    assert [line for line in text.splitlines() if "namespace" in line] == [
+        "qwen-inference  namespace default",
+        "second  namespace default",
+    ]
+
+
+def test_the_text_in_a_pipe(capsys: pytest.CaptureFixture[str], partial: str) -> None:
+    assert (
+        output(capsys, partial, "--gpus", "80,64,16")
+        == """\
+deepseek  namespace models
+
+ROLE     TYPE       REPLICAS  NODES  PODS  GPUS/POD  GPUS
+prefill  prefiller         1      2     2         8    16
+decode   decoder           2      4     8         8    64
+total                                  10              80
+
+Gang      PodGroup deepseek, starts with 1 prefill + 1 decode: 6 of 10 pods, 48 GPUs \
+(scheduler volcano, Volcano 1.14.1 or later)
+Objects   1 PodGroup, 3 LeaderWorkerSets, 1 Service
+Endpoint  http://deepseek.models.svc:8000
+
+GPUS FREE  prefill  decode  STATUS
+       80      1/1     2/2  Full
+       64      1/1     1/2  Partial
+       16      0/1     0/2  Blocked
+
+warning  roles: no router: nothing pairs prefill with decode, clients reach the decoders only; \
+add a role of componentType router
+"""
+    )
+
+
+def test_a_parked_role_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 0")
+    (tmp_path / "parked.yaml").write_text(text, encoding="utf-8")
+    assert "0 (parked)" in output(capsys, str(tmp_path / "parked.yaml"))
+    (found,) = loaded(capsys, str(tmp_path / "parked.yaml"))
+    assert found["roles"][0]["replicas"] == 0
+    assert found["totalPods"] == 0
+
+
+def test_what_users_wrote_is_printed_as_it_is() -> None:
+    # Rich would read [red] as a colour and :bomb: as a picture.
+    (args,) = load(STORY_1)
+    finding = warning("metadata.annotations[red]", "[/a] :bomb: [bold]x")
+    plan = replace(plan_service(args), findings=(finding, warning("", "no place")))
+    print_plan(plan, (), (), file := io.StringIO())
+    assert file.getvalue().endswith(
+        "warning  metadata.annotations[red]: [/a] :bomb: [bold]x\nwarning  no place\n"
+    )
+
+
+def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
+    """Standard output of the command on a real terminal of that width, and standard error."""
+    controller, terminal_ = pty.openpty()
+    fcntl.ioctl(terminal_, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    clean = {key: value for key, value in os.environ.items() if key not in _TERMINAL_KEYS}
+    with subprocess.Popen(
+        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=terminal_,
+        stderr=subprocess.PIPE,
+        env={**clean, "TERM": "xterm-256color", **environ},
+    ) as process:
+        os.close(terminal_)
+        held = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other side has ended
+            while block := os.read(controller, 65536):
+                held += block
+        assert process.stderr is not None
+        err = process.stderr.read().decode()
+    os.close(controller)
+    assert process.returncode == 0, err
+    return held.decode().replace("\r\n", "\n"), err
+
+
+_TERMINAL_KEYS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"}
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TABLES = """\
+ROLE     TYPE       REPLICAS  NODES  PODS  GPUS/POD  GPUS
+prefill  prefiller         1      2     2         8    16
+decode   decoder           2      4     8         8    64
+total                                  10              80
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_a_terminal_is_filled_and_never_exceeded(partial: str, columns: int) -> None:
+    text, err = terminal(columns, partial, "--gpus", DOCUMENTS)
+    plain = _COLOUR.sub("", text)
+    assert "\x1b[32mFull" in text
+    assert "\x1b[31mBlocked" in text
+    assert _TABLES in plain
+    lines = plain.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert len(lines) <= 24
+    # Long texts go on below themselves, whole words at a time.
+    whole = " ".join(" ".join(lines).split())
+    assert f"warning roles: {NO_ROUTER['message']}" in whole
+    if columns == 80:
+        (start,) = [number for number, line in enumerate(lines) if line.startswith("warning")]
+        assert lines[start + 1].startswith(" " * 9)
+    assert err.count("warning") == 1
+
+
+def test_no_colour_where_it_is_not_wanted(partial: str) -> None:
+    text, _ = terminal(80, partial, "--gpus", "80", NO_COLOR="1")
+    assert not re.search(r"\x1b\[(?:[0-9;]*;)?3[0-7]m", text)
+    assert _TABLES in _COLOUR.sub("", text)

@@ -1,0 +1,38 @@
+"""The status of live objects that were recorded on the real components (`e2e/test_status.py`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.plan import plan_service
+from fusioninfer_pulumi.spec import load
+
+FOLDER = Path(__file__).parent.parent / "fixtures" / "status"
+STAGES: dict[str, dict[str, Any]] = {
+    f"{path.stem}: {stage['stage']}": stage
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for stage in yaml.safe_load(path.read_text(encoding="utf-8"))
+}
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+def test_status_of_recorded_objects(stage: dict[str, Any]) -> None:
+    (args,) = load(stage["service"])
+    said = service_status(
+        plan_service(args), stage["sets"], stage["podGroup"], stage.get("failures")
+    )
+    assert said == stage["status"]
+
+
+def test_every_phase_was_recorded() -> None:
+    phases = {
+        component["phase"]
+        for stage in STAGES.values()
+        for component in stage["status"]["components"].values()
+    }
+    assert phases == {"Pending", "Deploying", "Running", "Failed", "Unknown"}

@@ -1,0 +1,52 @@
+"""Small services with a router, for tables of cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samples import Manifest, rendered, role, service
+
+#: A route as in the router document's examples.
+ROUTE: Manifest = {
+    "parentRefs": [{"name": "my-gateway", "namespace": "gateway-system"}],
+    "hostnames": ["svc.example.com"],
+}
+#: The document's image, and one of each later generation.
+V1_2 = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
+V1_5 = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
+LLM_D = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+
+
+def router(**fields: Any) -> Manifest:
+    """A router role with the document's route; None leaves a field out."""
+    built = {"name": "router", "componentType": "router", "httproute": ROUTE, **fields}
+    return {key: value for key, value in built.items() if value is not None}
+
+
+def routed(*roles: Manifest, metadata: Any = None, **fields: Any) -> Manifest:
+    """A service of a router with these fields and, by default, one plain worker role."""
+    return service(router(**fields), *(roles or (role(),)), metadata=metadata)
+
+
+def pair(*more: Manifest, **fields: Any) -> Manifest:
+    """A service of a router, a prefiller, a decoder, and more."""
+    return routed(role("prefill", "prefiller"), role("decode", "decoder"), *more, **fields)
+
+
+def objects(manifest: Manifest, kind: str) -> list[Manifest]:
+    """All objects of a kind."""
+    return [each for each in rendered(manifest) if each["kind"] == kind]
+
+
+def only(manifest: Manifest, kind: str) -> Manifest:
+    """The one object of a kind."""
+    (found,) = objects(manifest, kind)
+    return found
+
+
+def picker_container(manifest: Manifest) -> Manifest:
+    """The picker's container."""
+    containers: list[Manifest] = only(manifest, "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    return next(each for each in containers if each["name"] == "epp")

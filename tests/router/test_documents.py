@@ -1,0 +1,332 @@
+"""The router document's generated objects, equal to ours but for the deviations that are listed.
+
+Each deviation is a function that changes what the document shows; `docs/deviations.md` has one
+heading of the same name for each, in the section "Router objects", with the reason.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan import plan_service
+from fusioninfer_pulumi.spec import load
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+DEVIATIONS_TEXT = Path(__file__).parents[2] / "docs" / "deviations.md"
+PREFIX = "fusioninfer.io/"
+
+Objects = list[dict[str, Any]]
+Deviation = Callable[[Objects, Objects], None]
+DEVIATIONS: dict[str, Deviation] = {}
+
+
+def deviation(function: Deviation) -> Deviation:
+    DEVIATIONS[function.__name__.replace("_", " ")] = function
+    return function
+
+
+def of(objects: Objects, kind: str) -> dict[str, Any]:
+    (found,) = [each for each in objects if each["kind"] == kind]
+    return found
+
+
+def service_of(document: Objects) -> str:
+    return str(of(document, "InferencePool")["metadata"]["name"].removesuffix("-pool"))
+
+
+def is_pair(document: Objects) -> bool:
+    return service_of(document) == "disaggregated-llm-service"
+
+
+def pod(document: Objects) -> dict[str, Any]:
+    spec: dict[str, Any] = of(document, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(document: Objects) -> dict[str, Any]:
+    (only,) = pod(document)["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+@deviation
+def example_3_is_written_out_like_example_1(document: Objects, ours: Objects) -> None:
+    if not is_pair(document):
+        return
+    (complete,) = [
+        each
+        for each in yaml.safe_load_all(
+            text("example-1").replace("my-service", "disaggregated-llm-service")
+        )
+        if each["kind"] == "Deployment"
+    ]
+    document[document.index(of(document, "Deployment"))] = complete
+    service = of(document, "Service")
+    service["spec"]["type"] = "ClusterIP"
+    for port in service["spec"]["ports"]:
+        port["protocol"] = "TCP"
+
+
+@deviation
+def prefill_and_decode_have_a_picker_that_can(document: Objects, ours: Objects) -> None:
+    if is_pair(document):
+        container(document)["image"] = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+
+
+@deviation
+def a_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None:
+    if not is_pair(document):
+        return
+    (shown,) = [each for each in document if each["kind"] == "EndpointPickerConfig"]
+    profiles = [
+        {"name": name, "plugins": [{"pluginRef": f"{name}-pods"},
+                                   {"pluginRef": "max-score-picker"},
+                                   {"pluginRef": "prefix-cache-scorer", "weight": 50}]}
+        for name in ("prefill", "decode")
+    ]  # fmt: skip
+    assert shown["spec"]["schedulingProfiles"] == profiles, "these stay as the document has them"
+    config = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [
+            *(
+                {"type": "label-selector-filter", "name": f"{name}-pods",
+                 "parameters": {"matchLabels": {f"{PREFIX}component-type": kind}}}
+                for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
+            ),
+            {"type": "approx-prefix-cache-producer",
+             "parameters": {"lruCapacityPerServer": 31250}},
+            {"type": "prefix-cache-scorer"},
+            {"type": "max-score-picker"},
+            {"type": "always-disagg-pd-decider"},
+            {"type": "disagg-profile-handler",
+             "parameters": {"deciders": {"prefill": "always-disagg-pd-decider"}}},
+        ],
+        "schedulingProfiles": profiles,
+    }  # fmt: skip
+    document[document.index(shown)] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": shown["metadata"],
+        "data": {"config.yaml": yaml.safe_dump(config)},
+    }
+
+
+@deviation
+def the_route_leads_to_the_pool(document: Objects, ours: Objects) -> None:
+    for rule in of(document, "HTTPRoute")["spec"]["rules"]:
+        for ref in rule["backendRefs"]:
+            if ref["kind"] == "Service":
+                del ref["port"]
+                ref |= {"group": "inference.networking.k8s.io", "kind": "InferencePool"}
+        if rule.get("matches") == [{"path": {"type": "PathPrefix", "value": "/"}}]:
+            # The input has no rules, and this is what a rule without matches means.
+            del rule["matches"]
+
+
+@deviation
+def streams_have_no_time_limit(document: Objects, ours: Objects) -> None:
+    for rule in of(document, "HTTPRoute")["spec"]["rules"]:
+        rule["timeouts"] = {"request": "0s"}
+
+
+@deviation
+def the_pool_holds_leaders_only(document: Objects, ours: Objects) -> None:
+    selector = of(document, "InferencePool")["spec"]["selector"]
+    selector["matchLabels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "0"
+
+
+@deviation
+def the_gateway_may_go_on_without_the_picker(document: Objects, ours: Objects) -> None:
+    of(document, "InferencePool")["spec"]["endpointPickerRef"]["failureMode"] = "FailOpen"
+
+
+@deviation
+def the_picker_has_an_account_and_rights(document: Objects, ours: Objects) -> None:
+    name = f"{service_of(document)}-epp"
+    read = ["get", "list", "watch"]
+    groups = ["inference.networking.x-k8s.io", *(["llm-d.ai"] if is_pair(document) else [])]
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": read},
+        {"apiGroups": ["inference.networking.k8s.io"], "resources": ["inferencepools"],
+         "verbs": read},
+        *({"apiGroups": [group], "resources": ["inferenceobjectives", "inferencemodelrewrites"],
+           "verbs": read} for group in groups),
+    ]  # fmt: skip
+    rbac = "rbac.authorization.k8s.io"
+    document += [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name},
+         "automountServiceAccountToken": False},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": name}, "rules": rules},
+        {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": name},
+         "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]},
+    ]  # fmt: skip
+    pod(document)["automountServiceAccountToken"] = True
+
+
+@deviation
+def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects) -> None:
+    role = "router" if is_pair(document) else "gateway"
+    for each in document:
+        each["metadata"]["namespace"] = "default"
+        each["metadata"]["labels"] = {
+            f"{PREFIX}service": service_of(document),
+            f"{PREFIX}component-type": "router",
+            f"{PREFIX}role-name": role,
+        }
+
+
+@deviation
+def picker_pods_are_found_by_two_labels(document: Objects, ours: Objects) -> None:
+    component = {f"{PREFIX}component-type": "router"}
+    deployment = of(document, "Deployment")["spec"]
+    deployment["selector"]["matchLabels"] |= component
+    deployment["template"]["metadata"]["labels"] |= component
+    of(document, "Service")["spec"]["selector"] |= component
+
+
+@deviation
+def the_picker_says_all_that_matters(document: Objects, ours: Objects) -> None:
+    more = [
+        "--pool-group=inference.networking.k8s.io",
+        "--grpc-port=9002",
+        "--grpc-health-port=9003",
+        "--metrics-port=9090",
+        "--secure-serving=true",
+        "--metrics-endpoint-auth=true",
+        "--enable-pprof=false",
+        "--tracing=false",
+        "--v=2",
+        "--zap-encoder=json",
+    ]
+    if not is_pair(document):
+        more.append("--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc")
+    for each in (document, ours):
+        container(each)["args"] = sorted(
+            [*container(each)["args"], *(more if each is document else ())]
+        )
+
+
+@deviation
+def probes_ask_for_liveness_and_readiness(document: Objects, ours: Objects) -> None:
+    for name in ("liveness", "readiness"):
+        container(document)[f"{name}Probe"]["grpc"]["service"] = name
+
+
+@deviation
+def picker_pods_pass_the_restricted_profile(document: Objects, ours: Objects) -> None:
+    pod(document)["securityContext"] = {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container(document)["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+    container(document)["resources"] = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    for mount in container(document)["volumeMounts"]:
+        mount["readOnly"] = True
+
+
+@deviation
+def a_new_configuration_restarts_the_picker(document: Objects, ours: Objects) -> None:
+    key = f"{PREFIX}config-checksum"
+    mine = of(ours, "Deployment")["spec"]["template"]["metadata"].get("annotations", {})
+    # A hash: only its form is known beforehand.
+    assert re.fullmatch(r"[0-9a-f]{64}", mine[key])
+    of(document, "Deployment")["spec"]["template"]["metadata"]["annotations"] = {key: mine[key]}
+
+
+@deviation
+def the_picker_finishes_its_streams(document: Objects, ours: Objects) -> None:
+    pod(document)["terminationGracePeriodSeconds"] = 130
+
+
+@deviation
+def metrics_are_off(document: Objects, ours: Objects) -> None:
+    ports = container(document)["ports"]
+    container(document)["ports"] = [port for port in ports if port["name"] != "metrics"]
+    service = of(document, "Service")["spec"]
+    service["ports"] = [port for port in service["ports"] if port["name"] != "http-metrics"]
+
+
+@deviation
+def the_pickers_port_names_its_protocol(document: Objects, ours: Objects) -> None:
+    for port in of(document, "Service")["spec"]["ports"]:
+        if port["name"] == "grpc-ext-proc":
+            port["appProtocol"] = "http2"
+
+
+CASES = {
+    "example-1": "router-example-1-simple-strategy",
+    "example-3": "router-example-3-pd",
+}
+
+
+def text(name: str) -> str:
+    return (FIXTURES / "documents" / "router" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def generated(name: str) -> Objects:
+    (args,) = load(FIXTURES / "inputs" / f"{CASES[name]}.yaml")
+    workloads = ("PodGroup", "LeaderWorkerSet")
+    objects = [each for each in render(plan_service(args)) if each["kind"] not in workloads]
+    return copy.deepcopy(objects)
+
+
+def comparable(objects: Objects) -> dict[str, dict[str, Any]]:
+    """By name; a configuration as data, for its comments and order mean nothing."""
+    named = {f"{each['kind']}/{each['metadata']['name']}": copy.deepcopy(each) for each in objects}
+    assert len(named) == len(objects)
+    for each in named.values():
+        if each["kind"] == "ConfigMap":
+            each["data"] = {key: yaml.safe_load(value) for key, value in each["data"].items()}
+    return named
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_document_shows_is_ours_but_for_the_listed_deviations(case: str) -> None:
+    ours, expected = generated(case), list(yaml.safe_load_all(text(case)))
+    for deviate in DEVIATIONS.values():
+        deviate(expected, ours)
+    assert comparable(ours) == comparable(expected)
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_a_listed_deviation_still_deviates(name: str) -> None:
+    differ = []
+    for case in CASES:
+        ours, expected = generated(case), list(yaml.safe_load_all(text(case)))
+        try:
+            for other, deviate in DEVIATIONS.items():
+                if other != name:
+                    deviate(expected, ours)
+        except (KeyError, ValueError):
+            # A later deviation rests on this one.
+            differ.append(True)
+            continue
+        differ.append(comparable(ours) != comparable(expected))
+    assert any(differ)
+
+
+def test_every_generated_object_of_the_document_is_compared() -> None:
+    assert {path.stem for path in (FIXTURES / "documents" / "router").glob("*.yaml")} == set(CASES)
+
+
+def test_every_deviation_of_the_objects_is_explained() -> None:
+    whole = DEVIATIONS_TEXT.read_text(encoding="utf-8")
+    section = whole.partition("\n## Router objects\n")[2].partition("\n## ")[0]
+    headings = re.findall(r"^### (.+)$", section, re.MULTILINE)
+    assert [re.sub("[^a-z0-9 ]", "", each.lower()) for each in headings] == list(DEVIATIONS)
+    for heading, body in zip(headings, re.split(r"^### .+$", section, flags=re.M)[1:], strict=True):
+        assert len(body.split()) > 20, f"{heading}: a deviation needs its reason"

@@ -1,0 +1,50 @@
+"""The examples are goldens: what each project renders is committed beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fusioninfer_pulumi import load, plan_service, render
+from fusioninfer_pulumi.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/Pulumi.yaml"))
+
+
+def rendered(capsys: pytest.CaptureFixture[str], source: Path) -> str:
+    assert main(["render", str(source)]) == 0
+    return capsys.readouterr().out
+
+
+def test_there_are_examples() -> None:
+    assert [path.name for path in EXAMPLES] == ["deepseek-disagg", "qwen-monolithic"]
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_renders_what_is_committed(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    # `make regenerate` writes it anew.
+    assert rendered(capsys, folder) == (folder / "expected.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_small(folder: Path) -> None:
+    assert len((folder / "__main__.py").read_text(encoding="utf-8").splitlines()) <= 75
+
+
+def test_the_manifest_of_an_example_is_what_its_program_deploys() -> None:
+    folder = ROOT / "examples" / "qwen-monolithic"
+    (args,) = load(folder / "inference-service.yaml")
+    committed = yaml.safe_load_all((folder / "expected.yaml").read_text(encoding="utf-8"))
+    assert list(committed) == list(render(plan_service(args)))
+
+
+def test_the_root_project_deploys_the_manifests_that_its_config_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = (ROOT / "examples" / "qwen-monolithic" / "expected.yaml").read_text(encoding="utf-8")
+    assert rendered(capsys, ROOT) == wanted

@@ -1,0 +1,109 @@
+"""The JSON Schema of the manifest: current, true of what we accept, strict about the rest."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.spec.json_schema import packaged_schema, schema_text
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = json.loads(schema_text())
+MANIFESTS = sorted(
+    [
+        *(ROOT / "tests" / "fixtures" / "inputs").glob("*.yaml"),
+        *ROOT.glob("examples/*/inference-service.yaml"),
+    ]
+)
+
+
+def documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def errors(manifest: Any) -> list[str]:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    return sorted(error.json_path for error in validator.iter_errors(manifest))
+
+
+def test_it_is_current_in_the_package_and_the_docs() -> None:
+    # `make regenerate` writes both anew.
+    assert packaged_schema() == schema_text()
+    docs = ROOT / "docs" / "inference-service.schema.json"
+    assert docs.read_text(encoding="utf-8") == schema_text()
+
+
+def test_it_is_a_valid_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_it_accepts_what_we_accept(path: Path) -> None:
+    for document in documents(path):
+        load(document)
+        assert errors(document) == []
+
+
+def places(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every mapping of a manifest that has a model of ours, and its path."""
+    if isinstance(value, dict):
+        yield path, value
+        for key, item in value.items():
+            if key not in _FREE:
+                yield from places(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from places(item, f"{path}[{index}]")
+
+
+# Held as somebody else's API defines them.
+_FREE = {"template", "labels", "annotations", "httproute", "gateway"}
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_it_refuses_unknown_keys_everywhere(path: Path) -> None:
+    for document in documents(path):
+        for place, _ in places(document):
+            changed = copy.deepcopy(document)
+            next(held for at, held in places(changed) if at == place)["unheardOf"] = 1
+            assert place in errors(changed), place
+
+
+WRONG = {
+    "$.kind": {"kind": "Deployment"},
+    "$.apiVersion": {"apiVersion": "v1"},
+    "$.spec.roles": {"spec": {"roles": []}},
+    "$.spec.roles[0].replicas": {"replicas": -1},
+    "$.spec.roles[0].componentType": {"componentType": "woker"},
+    "$.spec.roles[0].port": {"port": 70000},
+    "$.spec.roles[0].name": {"name": "Bad_Name"},
+    "$.spec.roles[0].multinode": {"multinode": {"nodeCount": 0}},
+    "$.spec.roles[0].restartPolicy": {"restartPolicy": "Sometimes"},
+    "$.metadata": {"metadata": {}},
+}
+
+
+@pytest.mark.parametrize("place", WRONG)
+def test_it_refuses_wrong_values(place: str) -> None:
+    (manifest,) = documents(ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml")
+    holder = manifest["spec"]["roles"][0] if place.startswith("$.spec.roles[0]") else manifest
+    holder.update(WRONG[place])
+    assert errors(manifest) == [place]
+
+
+def test_every_field_is_described() -> None:
+    undescribed = [
+        f"{name}.{key}"
+        for name, model in {"manifest": SCHEMA, **SCHEMA["$defs"]}.items()
+        for key, field in model.get("properties", {}).items()
+        if not field.get("description")
+    ]
+    assert undescribed == []
