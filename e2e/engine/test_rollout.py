@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from e2e.engine.services import images, left, lowest, pods, ready, role, service
 from e2e.harness import Cluster
 
 Make = Callable[..., Project]
+SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
 @pytest.mark.proves("creating a service waits for its replicas; a second and third `up` do nothing")
@@ -36,7 +38,7 @@ def test_an_image_change(
 ) -> None:
     cluster.add_nodes(6)
     stack = project()
-    more = {"multinode": {"nodeCount": 2, "launcher": "none"}} if gang else {}
+    more = SPREAD if gang else {}
     stack.write(service(namespace, role(replicas=replicas, **more)))
     stack.up().assert_fine()
     assert ready(cluster, namespace) == {"serve": replicas}
@@ -66,8 +68,7 @@ def test_two_at_a_time(cluster: Cluster, namespace: str, project: Make) -> None:
 def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(10)
     stack = project()
-    spread = {"multinode": {"nodeCount": 2, "launcher": "none"}}
-    stack.write(service(namespace, role(replicas=40, gpus=1, **spread)))
+    stack.write(service(namespace, role(replicas=40, gpus=1, **SPREAD)))
     stack.up().assert_fine()
     assert ready(cluster, namespace) == {"serve": 40}
     assert stack.preview() == {}
@@ -78,7 +79,7 @@ def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> Non
 def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair: str) -> None:
     cluster.add_nodes(4)
     stack = project()
-    short = {"rollout": {"timeout": "15s"}}
+    short: dict[str, Any] = {"rollout": {"timeout": "15s"}}
     stack.write(service(namespace, role(), **short))
     stack.up().assert_fine()
     before = pods(cluster, namespace)
@@ -134,17 +135,16 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
 def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
-    spread = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
-    stack.write(service(namespace, role(replicas=2, **spread)))
+    stack.write(service(namespace, role(replicas=2, gpus=1, **SPREAD)))
     stack.up().assert_fine()
     before = pods(cluster, namespace)
-    stack.write(service(namespace, role(replicas=3, **spread)))
+    stack.write(service(namespace, role(replicas=3, gpus=1, **SPREAD)))
     stack.up().assert_fine()
     assert stack.changes() == {"create": 2, "update": 1}  # set and patch; PodGroup
     after = pods(cluster, namespace)
     assert {name: uid for name, uid in after.items() if name in before} == before
     assert len(after) == len(before) + 2
-    stack.write(service(namespace, role(replicas=2, **spread)))
+    stack.write(service(namespace, role(replicas=2, gpus=1, **SPREAD)))
     stack.up().assert_fine()
     assert stack.changes() == {"delete": 2, "update": 1}
     cluster.wait(lambda: pods(cluster, namespace) == before, 60, "pods of the removed replica")

@@ -207,7 +207,7 @@ def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
     live = sets(cluster, namespace)
     assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
     for each in live.values():
-        assert each["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Available"
+        assert "condition=Available" in each["metadata"]["annotations"]["pulumi.com/waitFor"]
     assert ready(cluster, namespace) == {"serve": 3}
     assert stack.preview() == {}
 

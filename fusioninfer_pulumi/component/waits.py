@@ -29,8 +29,11 @@ _SKIP = {SKIP_AWAIT: "true"}
 #: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
 AWAITED_BY_PROVIDER = ("Deployment", "Service")
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
-AVAILABLE = "condition=Available"
-SCHEDULED = "jsonpath={.status.phase}=Running"
+# A look at the object from before the patch does not count: the provider may still hold one, and
+# the state would keep it.
+_PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
+AVAILABLE = json.dumps(["condition=Available", _PATCHED])
+SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", _PATCHED])
 
 
 class Patch(KubernetesObject):
