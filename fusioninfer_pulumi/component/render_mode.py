@@ -10,7 +10,7 @@ import pulumi
 
 from fusioninfer_pulumi.component.recorder import collect_plans
 
-_OPTION = "render_yaml_to_directory"
+_OPTION = "renderYamlToDirectory"
 
 
 def rendering(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
@@ -27,13 +27,12 @@ def rendering(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
         return True
     provider = component.get_provider("kubernetes:core/v1:Service")
     if provider is None:
-        return bool(pulumi.Config("kubernetes").get("renderYamlToDirectory"))
-    directory = vars(provider).get(_OPTION)
-    if not isinstance(directory, pulumi.Output):
-        return False
-    return pulumi.Output.from_input(_is_given(directory))
+        return bool(pulumi.Config("kubernetes").get(_OPTION))
+    return pulumi.Output.from_input(_renders(provider))
 
 
-async def _is_given(directory: pulumi.Output[str | None]) -> bool:
-    # A preview does not know what was not given.
-    return await directory.is_known() and bool(await directory.future())
+async def _renders(provider: pulumi.ProviderResource) -> bool:
+    # The engine is asked, because a provider's arguments are none of its outputs in Python.
+    query = {"urn": await provider.urn.future()}
+    answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
+    return bool(((answer or {}).get("state") or {}).get(_OPTION))

@@ -204,6 +204,8 @@ def _options(
             depends_on=after,
             custom_timeouts=timeouts(rollout.wait_timeout),
             ignore_changes=[f'metadata.annotations["{labels.REVISION}"]'] if frozen else None,
+            # A patch shows the whole live object, and forgets which of it the set keeps secret.
+            additional_secret_outputs=["spec"],
             # What a patch added goes with its object, and has to be added to the next one.
             deleted_with=target.resource,
             replace_with=[target.resource],
