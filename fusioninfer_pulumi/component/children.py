@@ -91,8 +91,10 @@ class Children:
         first = next((at for at, each in enumerate(manifests) if _is_set(each)), 0)
         for manifest in manifests[:first]:
             self._add(manifest)
-        for step in self._rollout.steps:
-            self._add(sets[step.name], step)
+        steps = {step.name: step for step in self._rollout.steps}
+        # Files have no order but that of `render`, and depend on nothing.
+        for name in sets if self._files is True else steps:
+            self._add(sets[name], steps[name])
         self._wait()
         for manifest in manifests[first + len(sets) :]:
             self._add(manifest)
@@ -162,7 +164,7 @@ class Children:
         if step is not None:
             made = self._of(kind)
             by_name = {each.manifest["metadata"]["name"]: each.resource for each in made}
-            after += [by_name[name] for name in step.after]
+            after += [by_name[name] for name in step.after if name in by_name]
             own = waits.set_options(step)
         elif kind in waits.AWAITED_BY_PROVIDER:
             own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
