@@ -30,7 +30,8 @@ def routed(*roles: Manifest, metadata: Any = None, **fields: Any) -> Manifest:
 
 def pair(*more: Manifest, **fields: Any) -> Manifest:
     """A service of a router, a prefiller, a decoder, and more."""
-    return routed(role("prefill", "prefiller"), role("decode", "decoder"), *more, **fields)
+    roles = (role("prefill", "prefiller", kvTransfer={}), role("decode", "decoder", kvTransfer={}))
+    return routed(*roles, *more, **fields)
 
 
 def objects(manifest: Manifest, kind: str) -> list[Manifest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -43,6 +44,7 @@ class EndpointPicker:
         account: str,
         config: str,
         arguments: Sequence[str] = (),
+        executable: Path | None = None,
     ) -> None:
         """Decide what will run.
 
@@ -54,6 +56,7 @@ class EndpointPicker:
             account: Name of the ServiceAccount whose token the picker gets.
             config: The EndpointPickerConfig, as the text of its file.
             arguments: More flags, or others: a later flag wins.
+            executable: Another picker, which is no tool of ours.
         """
         self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
         self._cluster = cluster
@@ -63,6 +66,7 @@ class EndpointPicker:
         self._account = account
         self._config = config
         self._arguments = arguments
+        self._executable = executable
         self._program: Program | None = None
 
     def __enter__(self) -> EndpointPicker:
@@ -73,7 +77,7 @@ class EndpointPicker:
         self._program = self._cluster.programs.start(
             name,
             [
-                program(self._tool, "epp"),
+                self._executable or program(self._tool, "epp"),
                 f"--pool-name={self._pool}",
                 f"--pool-namespace={self._namespace}",
                 f"--config-file={config}",

@@ -77,25 +77,29 @@ def _variables(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _arguments(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
     for key in ("command", "args"):
-        words = container.get(key)
-        for index, word in enumerate(words if isinstance(words, (list, tuple)) else ()):
-            if not isinstance(word, str):
-                continue
-            match = _FLAG.fullmatch(word)
-            value: Any = None
-            if match is not None:
-                following = words[index + 1] if index + 1 < len(words) else None
-                value = following if match["value"] is None else match["value"]
-            name = f"--{match[1]}" if match is not None else "one of its words"
-            if _is_literal(value) or (match is None and _LOOK.search(word)):
-                # The value behind a flag is said at the flag.
-                if match is None and index and _FLAG.fullmatch(str(words[index - 1])):
-                    continue
+        held = container.get(key)
+        words = held if isinstance(held, (list, tuple)) else ()
+        for index, word in enumerate(words):
+            name = _named(word, words[index + 1] if index + 1 < len(words) else None)
+            # What stands behind a flag is said at the flag.
+            behind = index > 0 and _named(words[index - 1], word) is not None
+            if name is not None and not behind:
                 yield warning(
                     f"{at}.{key}[{index}]",
                     f"{name} is a credential in plain text: everybody who may read pods reads it; "
                     f"take it from a variable, $(NAME), and {_ADVICE}",
                 )
+
+
+def _named(word: Any, following: Any) -> str | None:
+    """What to call the credential that an argument is, None when it is none."""
+    if not isinstance(word, str):
+        return None
+    match = _FLAG.fullmatch(word)
+    if match is None:
+        return "one of its words" if _LOOK.search(word) else None
+    value = following if match["value"] is None else match["value"]
+    return f"--{match[1]}" if _is_literal(value) else None
 
 
 def _is_literal(value: Any) -> bool:

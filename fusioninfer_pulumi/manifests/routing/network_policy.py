@@ -12,6 +12,7 @@ from typing import Any
 from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.manifests.routing.common import Manifest, picker_labels, router_metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
+from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType
@@ -57,6 +58,8 @@ def _role_rules(
         if not _is_prefill(plan, router, role):
             sources = [*asked.gateway, *sources]
         rules.append(_rule(sources, port))
+        # Pickers subscribe to the events of each pod's KV cache.
+        rules += [_rule([_pods(picker_labels(router))], event) for event in _event_ports(role)]
     if asked.metrics:
         rules.append(_rule(asked.metrics, port))
     if role.nodes > 1:
@@ -69,6 +72,12 @@ def _role_rules(
             if other.component_type is ComponentType.DECODER
         ]
     return rules
+
+
+def _event_ports(role: RolePlan) -> Iterator[int]:
+    for port in role.wiring.ports if role.wiring is not None else ():
+        if port["name"] == EVENTS_PORT:
+            yield port["containerPort"]
 
 
 def _is_prefill(plan: ServicePlan, router: RouterPlan, role: RolePlan) -> bool:

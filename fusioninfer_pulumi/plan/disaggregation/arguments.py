@@ -86,6 +86,13 @@ def transfer(
     ]
 
 
+def why_unknown(command: EngineCommand) -> str:
+    """Why no flag can be set in a command line whose engine is not known."""
+    if command.script is not None:
+        return "no start of either can be read in the container's shell script"
+    return "the container's program is neither vLLM nor SGLang"
+
+
 def _twice(given: KvTransferArgs, field: str) -> Iterator[Finding]:
     for name in _STATED:
         if getattr(given, name) is not None:
@@ -102,8 +109,8 @@ def _generated(
         return Transfer(), [
             error(
                 field,
-                "generates arguments of vLLM or SGLang, but the container's command and image name "
-                "neither; write the arguments yourself",
+                f"generates arguments of vLLM or SGLang, but {why_unknown(command)}; write the "
+                "arguments yourself",
             )
         ]
     if command.engine == "sglang":

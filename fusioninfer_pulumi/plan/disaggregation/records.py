@@ -9,6 +9,9 @@ from typing import Any
 from fusioninfer_pulumi.engines.kv_connectors import KvSetup
 from fusioninfer_pulumi.pickers import PickerFamily
 
+#: Container port on which a pod publishes the events of its KV cache.
+EVENTS_PORT = "kv-events"
+
 
 @dataclass(frozen=True)
 class Disaggregation:

@@ -14,8 +14,13 @@ from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_s
 from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.plan.containers import serving_port
-from fusioninfer_pulumi.plan.disaggregation.arguments import POD_IP_ENV, events, transfer
-from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation, Wiring
+from fusioninfer_pulumi.plan.disaggregation.arguments import (
+    POD_IP_ENV,
+    events,
+    transfer,
+    why_unknown,
+)
+from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT, Disaggregation, Wiring
 from fusioninfer_pulumi.plan.disaggregation.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
@@ -145,7 +150,7 @@ def _decode(
     if command.engine is None:
         moves = []
         if given.engine_port is None and own == pool:
-            found.append(error(at, _immovable(pool, "its program is neither vLLM nor SGLang")))
+            found.append(error(at, _immovable(pool, why_unknown(command))))
     if own == pool and moves:
         found.append(
             info(at, f"the engine moves from port {pool}, where the sidecar listens, to {engine}")
@@ -191,7 +196,7 @@ def _engine_side(
         env.append({"name": POD_IP_ENV, **_POD_IP})
         host, _, port = args.kv_events.endpoint.rpartition(":")
         if host == "tcp://*":
-            ports.append({"name": "kv-events", "containerPort": int(port)})
+            ports.append({"name": EVENTS_PORT, "containerPort": int(port)})
     return {"env": tuple(env), "ports": tuple(ports)}
 
 

@@ -1,0 +1,350 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Prefill/decode pods are admitted, and a real picker and sidecar send one request to both.
+
+The picker and the sidecar are llm-d's, which no registry offers as Go modules that can be built
+here: `llm-d-epp` and `llm-d-sidecar` on PATH (v0.10.0, see README.md). Without them the tests that
+need them are skipped.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from e2e import checks, inputs
+from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated
+from e2e.harness import ApiError, Cluster, EndpointPicker, Object
+from e2e.harness.ext_proc import DESTINATION, pick
+from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.model_server import ModelServer
+from e2e.routers import objects_of, only
+
+PREFILLER = "x-prefiller-host-port"
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+ROOT = Path(__file__).parent.parent
+PROTECTED = {"kvTransfer": {"sidecar": {"ssrfProtection": True}}}
+
+SERVICES: dict[str, dict[str, Any]] = {
+    "single nodes": {},
+    "several nodes": {"prefill": {"multinode": {"nodeCount": 2}},
+                      "decode": {"multinode": {"nodeCount": 4}}},
+    "protected": {"decode": PROTECTED},
+    "events": {"prefill": {"kvEvents": {}}, "decode": {"kvEvents": {}}},
+    "ports, probes and memory of one's own": {
+        "container": {
+            "ports": [{"name": "http", "containerPort": 8000}],
+            "livenessProbe": {"httpGet": {"path": "/health", "port": 8000}},
+            "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}],
+        },
+        "pod": {"volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}]},
+    },
+    "older picker": {
+        "endpointPicker": {"image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0"}
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def restricted(cluster: Cluster, namespace: str) -> str:
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.patch("v1/Namespace", namespace, {"metadata": {"labels": enforced}})
+    return namespace
+
+
+@pytest.mark.proves("everything that a prefill/decode service becomes is accepted, kept whole")
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_form_is_accepted(cluster: Cluster, namespace: str, name: str) -> None:
+    _assert_accepted(cluster, objects_of(disaggregated(namespace, **SERVICES[name])))
+
+
+@pytest.mark.proves("everything that a prefill/decode service becomes is accepted, kept whole")
+@pytest.mark.parametrize("source", ["multinode", "deepseek-disagg"])
+def test_whole_services_are_accepted(cluster: Cluster, namespace: str, source: str) -> None:
+    if source == "multinode":
+        plan = inputs.plan_of(ROOT / "tests" / "disaggregation" / "multinode.yaml")
+        objects = inputs.objects_of(plan)
+    else:
+        objects = inputs.example_objects(source)
+    _assert_accepted(cluster, inputs.with_namespace(objects, namespace))
+
+
+@pytest.mark.proves("sidecars are admitted to a namespace that enforces the restricted profile")
+@pytest.mark.parametrize("name", ["single nodes", "protected"])
+def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
+    given = {**SERVICES[name], "container": RESTRICTED_CONTAINER}
+    objects = objects_of(disaggregated(restricted, **given))
+    cluster.add_nodes(1)
+    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    pods = cluster.wait(
+        lambda: found if len(found := _leaders(cluster, restricted)) == 4 else [],
+        60,
+        lambda: cluster.list("v1/Event", restricted),
+    )
+    for pod in pods:
+        inits = pod["spec"].get("initContainers") or []
+        decode = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
+        assert [each["name"] for each in inits] == ["pd-sidecar"] * decode
+        if decode:
+            _assert_token_is_the_sidecars(pod, uses_one=name == "protected")
+
+
+def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
+    cluster: Cluster, restricted: str
+) -> None:
+    objects = objects_of(disaggregated(restricted, container=RESTRICTED_CONTAINER))
+    template = _set_of(objects, "decode")["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    cluster.create(_pod("decode", restricted, template))
+    weaker = copy.deepcopy(template)
+    del weaker["spec"]["initContainers"][0]["securityContext"]
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        cluster.create(_pod("weaker", restricted, weaker))
+
+
+@pytest.mark.proves("the sidecars' account reads the pool and its pods, and nothing else")
+def test_the_sidecars_account_holds_only_the_generated_role(
+    cluster: Cluster, namespace: str
+) -> None:
+    objects = objects_of(disaggregated(namespace, decode=PROTECTED))
+    cluster.apply([each for each in objects if each["metadata"]["name"] == "svc-sidecar"])
+    client = cluster.client_for(f"system:serviceaccount:{namespace}:svc-sidecar")
+    assert client.list("v1/Pod", namespace) == []
+    assert client.list("inference.networking.k8s.io/v1/InferencePool", namespace) == []
+    for kind, where in (("v1/Secret", namespace), ("v1/Pod", "default")):
+        with pytest.raises(ApiError) as refused:
+            client.list(kind, where)
+        assert refused.value.status == 403
+
+
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Path]:
+    """The real picker and the real sidecar."""
+    found = {name: shutil.which(name) for name in ("llm-d-epp", "llm-d-sidecar")}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not on PATH: see e2e/README.md")
+    return {name: Path(str(path)) for name, path in found.items()}
+
+
+@pytest.fixture
+def ports() -> tuple[int, int]:
+    """The pool's port and the engine's, free on this machine."""
+    pool, engine = free_ports(2)
+    return pool, engine
+
+
+@pytest.fixture
+def served(
+    cluster: Cluster, namespace: str, programs: dict[str, Path], ports: tuple[int, int]
+) -> Iterator[tuple[list[Object], EndpointPicker]]:
+    """A service whose pods are ready, and its picker."""
+    pool, engine = ports
+    manifest = disaggregated(
+        namespace,
+        prefill={"port": pool},
+        decode={
+            "port": pool,
+            "kvTransfer": {"enginePort": engine, "sidecar": {"ssrfProtection": True}},
+        },
+        container={"args": ["--model", "m", "--kv-transfer-config",
+                            '{"kv_connector":"NixlConnector","kv_role":"kv_both"}',
+                            f"--port={pool}"]},
+    )  # fmt: skip
+    objects = objects_of(manifest)
+    cluster.add_nodes(1)
+    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    cluster.wait(
+        lambda: len([pod for pod in _leaders(cluster, namespace) if _is_ready(pod)]) == 4,
+        60,
+        lambda: cluster.pods(namespace),
+    )
+    with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
+        picker.wait_serving()
+        yield objects, picker
+
+
+@pytest.mark.proves("llm-d's picker pairs a decode with a prefill pod, and the sidecar obeys")
+def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
+    cluster: Cluster,
+    namespace: str,
+    programs: dict[str, Path],
+    ports: tuple[int, int],
+    served: tuple[list[Object], EndpointPicker],
+) -> None:
+    objects, picker = served
+    pool, engine = ports
+    by_role = _addresses(cluster, namespace)
+    request = {"model": "m", "prompt": "Where is the cache? " * 20, "max_tokens": 7}
+    cluster.wait(lambda: _pairs(picker, request), message=picker.program.tail)
+    picked = pick(picker.grpc_port, request)
+    decode, prefill = picked[DESTINATION], picked[PREFILLER]
+    assert decode in {f"{address}:{pool}" for address in by_role["decode"]}
+    assert prefill in {f"{address}:{pool}" for address in by_role["prefill"]}
+
+    moved = {"kv_transfer_params": {"remote_engine_id": "prefill", "remote_block_ids": [1, 2]}}
+    with ExitStack() as stack:
+        engines = {
+            address: stack.enter_context(ModelServer(address, pool, moved))
+            for address in by_role["prefill"]
+        }
+        local = stack.enter_context(ModelServer(LOOPBACK, engine, {"served_by": "decode"}))
+        listens = _sidecar(stack, cluster, objects, programs["llm-d-sidecar"])
+        answer = _ask(listens, request, {PREFILLER: prefill})
+        assert answer["served_by"] == "decode"
+
+        (chosen,) = [engines[address] for address in engines if f"{address}:{pool}" == prefill]
+        (first,) = chosen.requests
+        assert (first["prompt"], first["max_tokens"]) == (request["prompt"], 1)
+        assert first["kv_transfer_params"]["do_remote_decode"] is True
+        assert [each.requests for each in engines.values() if each is not chosen] == [[]]
+        (second,) = local.requests
+        assert (second["prompt"], second["max_tokens"]) == (request["prompt"], 7)
+        # What the prefill pod said about its cache reaches the decode engine.
+        assert second["kv_transfer_params"].items() >= moved["kv_transfer_params"].items()
+
+        # Without a prefill pod the decode pod does it all.
+        assert _ask(listens, request, {})["served_by"] == "decode"
+        assert len(local.requests) == 2
+        assert len(chosen.requests) == 1
+
+
+@pytest.mark.proves("a protected sidecar sends prompts to pods of its pool only")
+@pytest.mark.usefixtures("served")
+def test_a_client_cannot_send_prompts_elsewhere(
+    cluster: Cluster,
+    programs: dict[str, Path],
+    ports: tuple[int, int],
+    served: tuple[list[Object], EndpointPicker],
+) -> None:
+    objects, _ = served
+    _, engine = ports
+    (elsewhere,) = free_ports(1)
+    with ExitStack() as stack:
+        stranger = stack.enter_context(ModelServer(LOOPBACK, elsewhere, {}))
+        local = stack.enter_context(ModelServer(LOOPBACK, engine, {}))
+        listens = _sidecar(stack, cluster, objects, programs["llm-d-sidecar"])
+        sent = {"model": "m", "prompt": "x", "max_tokens": 1}
+        status = _post(listens, sent, {PREFILLER: f"{LOOPBACK}:{elsewhere}"}).status
+        assert status == 403
+        assert (stranger.requests, local.requests) == ([], [])
+
+
+def _pairs(picker: EndpointPicker, request: dict[str, Any]) -> bool:
+    try:
+        return PREFILLER in pick(picker.grpc_port, request)
+    except Exception:  # noqa: BLE001 - it does not know its pods yet
+        return False
+
+
+def _picker(cluster: Cluster, objects: list[Object], executable: Path) -> EndpointPicker:
+    deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
+    spec = deployment["spec"]["template"]["spec"]
+    (config,) = only(objects, "ConfigMap")["data"].values()
+    own = ("--pool-name", "--pool-namespace", "--config-file", "--grpc-port",
+           "--grpc-health-port", "--metrics-port", "--secure-serving", "--cert-path")  # fmt: skip
+    (container,) = spec["containers"]
+    return EndpointPicker(
+        cluster,
+        version="llm-d",
+        namespace=pool["metadata"]["namespace"],
+        pool=pool["metadata"]["name"],
+        account=spec["serviceAccountName"],
+        config=config,
+        arguments=[each for each in container["args"] if each.partition("=")[0] not in own],
+        executable=executable,
+    )
+
+
+def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object], executable: Path) -> int:
+    """Starts the sidecar with what was generated, but for the port: one machine is all pods."""
+    decode = _set_of(objects, "decode")
+    namespace = decode["metadata"]["namespace"]
+    spec = decode["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    (container,) = spec["initContainers"]
+    (listens,) = free_ports(1)
+    arguments = [
+        f"--port={listens}" if each.startswith("--port=") else each.replace("$(NAMESPACE)",
+                                                                             namespace)
+        for each in container["args"]
+    ]  # fmt: skip
+    subject = f"system:serviceaccount:{namespace}:{spec['serviceAccountName']}"
+    environment = {"KUBECONFIG": str(cluster.kubeconfig_for(subject)), "POD_IP": LOOPBACK}
+    name = f"sidecar-{listens}"
+    program = cluster.programs.start(name, [executable, *arguments], env=environment)
+    stack.callback(cluster.programs.stop, name)
+
+    def healthy() -> bool:
+        program.check()
+        try:
+            with urllib3.PoolManager(retries=False, timeout=2) as http:
+                return http.request("GET", f"http://{LOOPBACK}:{listens}/health").status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    cluster.wait(healthy, message=program.tail)
+    return listens
+
+
+def _ask(port: int, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    answer = _post(port, body, headers)
+    assert answer.status == 200, answer.data
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def _post(port: int, body: dict[str, Any], headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+    with urllib3.PoolManager(retries=False, timeout=10) as http:
+        url = f"http://{LOOPBACK}:{port}/v1/completions"
+        return http.request("POST", url, json=body, headers=headers)
+
+
+def _assert_accepted(cluster: Cluster, objects: list[Object]) -> None:
+    for sent in objects:
+        (stored,) = cluster.apply([sent], dry_run=True)
+        checks.stored_is_what_was_sent(sent, stored)
+
+
+def _assert_token_is_the_sidecars(pod: Object, *, uses_one: bool) -> None:
+    """The token is where it is used, and nowhere else."""
+    (sidecar,) = pod["spec"]["initContainers"]
+    (engine,) = pod["spec"]["containers"]
+    mounted = [each["name"] for each in sidecar["volumeMounts"] if each["mountPath"] == TOKEN_PATH]
+    assert mounted == ["sidecar-token" if uses_one else "no-token"]
+    tokens = [each for each in engine["volumeMounts"] if each["mountPath"] == TOKEN_PATH]
+    assert len(tokens) == (0 if uses_one else 1)
+
+
+def _set_of(objects: list[Object], role: str) -> Object:
+    return next(
+        each
+        for each in objects
+        if each["kind"] == "LeaderWorkerSet"
+        and each["metadata"]["labels"]["fusioninfer.io/role-name"] == role
+    )
+
+
+def _leaders(cluster: Cluster, namespace: str) -> list[Object]:
+    return cluster.pods(namespace, "leaderworkerset.sigs.k8s.io/worker-index=0")
+
+
+def _addresses(cluster: Cluster, namespace: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {"prefill": set(), "decode": set()}
+    for pod in _leaders(cluster, namespace):
+        found[pod["metadata"]["labels"]["llm-d.ai/role"]].add(pod["status"]["podIP"])
+    return found
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _pod(name: str, namespace: str, template: Object) -> Object:
+    metadata = {**template["metadata"], "name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

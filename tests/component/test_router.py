@@ -1,0 +1,189 @@
+"""What a component registers for a router: types, names, order, options, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from fusioninfer_pulumi import InferenceService, plan_service, render
+from fusioninfer_pulumi.component import TOKEN, Gateway, HTTPRoute, InferencePool
+from fusioninfer_pulumi.spec import InferenceServiceArgs
+
+CONTAINER = {
+    "name": "vllm",
+    "image": "vllm/vllm-openai:v0.11.0",
+    "args": ["--model", "m"],
+    "resources": {"requests": {"cpu": "1"}},
+}
+SERVING = {
+    "name": "inference",
+    "componentType": "worker",
+    "template": {"spec": {"containers": [CONTAINER]}},
+}
+ROUTE = {"parentRefs": [{"name": "shared"}], "hostnames": ["svc.example.com"]}
+
+
+def spec(**router: Any) -> dict[str, Any]:
+    return {
+        "name": "svc",
+        "roles": [{"name": "router", "componentType": "router", **router}, SERVING],
+    }
+
+
+EVERYTHING = spec(
+    gateway={"implementation": "gke"},
+    httproute={
+        "hostnames": ["svc.example.com"],
+        "rules": [{"backendRefs": [{"name": "x", "namespace": "other", "port": 80}]}],
+    },
+    endpointPicker={"metrics": "Authenticated"},
+    networkPolicy={"gateway": [{"podSelector": {}}]},
+    referenceGrants=True,
+)
+RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
+GATEWAY_API = "kubernetes:gateway.networking.k8s.io"
+REGISTERED = [
+    (TOKEN, "app"),
+    ("kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet", "app-inference-0"),
+    ("kubernetes:core/v1:ServiceAccount", "app-epp"),
+    (f"{RBAC}:Role", "app-epp"),
+    (f"{RBAC}:RoleBinding", "app-epp"),
+    (f"{RBAC}:ClusterRoleBinding", "app-epp"),
+    ("kubernetes:core/v1:ConfigMap", "app-epp-config"),
+    ("kubernetes:inference.networking.k8s.io/v1:InferencePool", "app-pool"),
+    ("kubernetes:apps/v1:Deployment", "app-epp"),
+    ("kubernetes:core/v1:Service", "app-epp"),
+    (f"{GATEWAY_API}/v1:Gateway", "app-gateway"),
+    (f"{GATEWAY_API}/v1:HTTPRoute", "app-httproute"),
+    ("kubernetes:networking.gke.io/v1:HealthCheckPolicy", "app-pool"),
+    ("kubernetes:networking.gke.io/v1:GCPBackendPolicy", "app-pool"),
+    (f"{GATEWAY_API}/v1beta1:ReferenceGrant", "app-httproute-other"),
+    ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "app-epp"),
+    ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "app-inference"),
+]
+
+
+def after(deployment: Any, kind: str) -> set[str]:
+    """Kinds that one kind waits for."""
+    by_urn = {each.urn: each.key[0].rpartition(":")[2] for each in deployment.children}
+    (found,) = [each for each in deployment.children if each.key[0].endswith(f":{kind}")]
+    return {by_urn[urn] for urn in found.request.dependencies if urn in by_urn}
+
+
+def test_everything_is_registered_under_names_that_start_with_the_components(engine: Any) -> None:
+    deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
+    # The mocks' engine sees resources as their dependencies come in, not in our order.
+    assert sorted(deployment.keys) == sorted(REGISTERED)
+    assert len(set(deployment.keys)) == len(REGISTERED), "each name stands once in its type"
+    for each in deployment.children:
+        assert each.request.parent == deployment.component.urn
+
+
+def test_inputs_are_what_render_gives(engine: Any) -> None:
+    deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
+    wanted = render(plan_service(InferenceServiceArgs.model_validate(EVERYTHING)))
+    registered = {
+        (item.inputs["kind"], item.inputs["metadata"]["name"]): item.inputs
+        for item in deployment.children
+    }
+    assert registered == {(each["kind"], each["metadata"]["name"]): each for each in wanted}
+
+
+def test_each_object_waits_for_what_it_needs_and_the_pool_for_nothing(engine: Any) -> None:
+    deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
+    assert after(deployment, "InferencePool") == set()
+    assert after(deployment, "Deployment") == {
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "InferencePool",
+    }
+    assert after(deployment, "HTTPRoute") == {"InferencePool", "Service", "Gateway"}
+    assert after(deployment, "LeaderWorkerSet") == set()
+    assert after(deployment, "HealthCheckPolicy") == {"InferencePool"}
+
+
+@pytest.mark.parametrize("guard", [{}, {"protect": True}, {"retainOnDelete": True}])
+def test_the_pool_can_be_guarded(engine: Any, guard: dict[str, bool]) -> None:
+    deployment = engine.run(lambda: InferenceService("app", spec(httproute=ROUTE, pool=guard)))
+    for each in deployment.children:
+        pool = each.request.name == "app-pool"
+        assert each.request.protect == (pool and "protect" in guard)
+        assert each.request.retainOnDelete == (pool and "retainOnDelete" in guard)
+
+
+def test_children_are_typed_attributes_and_none_where_absent(engine: Any) -> None:
+    made: list[InferenceService] = []
+
+    def program() -> None:
+        made.append(InferenceService("all", {**spec(gateway={}), "name": "all"}))
+        made.append(InferenceService("routed", {**spec(httproute=ROUTE), "name": "routed"}))
+        made.append(InferenceService("pool", {**spec(), "name": "pool"}))
+        made.append(InferenceService("plain", {"roles": [SERVING]}))
+
+    engine.run(program)
+    whole, routed, pool, plain = made
+    for service, types in (
+        (whole, (InferencePool, HTTPRoute, Gateway)),
+        (routed, (InferencePool, HTTPRoute, type(None))),
+        (pool, (InferencePool, type(None), type(None))),
+        (plain, (type(None),) * 3),
+    ):
+        found = (service.inference_pool, service.http_route, service.gateway)
+        assert tuple(map(type, found)) == types
+    assert whole.service is None
+    assert plain.service is not None
+
+
+def endpoint(engine: Any, args: Any, **options: Any) -> Any:
+    def program() -> dict[str, Any]:
+        return {"url": InferenceService("app", args() if callable(args) else args).endpoint}
+
+    return engine.run(program, **options).exports["url"]
+
+
+def test_the_endpoint_is_that_of_the_route(engine: Any) -> None:
+    https = {
+        "listeners": [{"name": "https", "port": 443, "protocol": "HTTPS"}],
+    }
+    assert endpoint(engine, spec(httproute=ROUTE)) == "http://svc.example.com"
+    hosts = {"hostnames": ["svc.example.com"]}
+    assert endpoint(engine, spec(httproute=hosts, gateway=https)) == "https://svc.example.com"
+    assert endpoint(engine, spec()) == ""
+    assert endpoint(engine, spec(httproute={"parentRefs": [{"name": "g"}]})) == ""
+
+
+def test_the_endpoint_of_a_host_name_that_is_an_output(engine: Any) -> None:
+    def args() -> dict[str, Any]:
+        return spec(httproute={**ROUTE, "hostnames": [pulumi.Output.from_input("svc.example.org")]})
+
+    assert endpoint(engine, args) == "http://svc.example.org"
+
+
+def test_the_endpoint_of_a_gateways_address(engine: Any) -> None:
+    assert endpoint(engine, spec(gateway={})) == ""
+    engine.live["svc-gateway"] = {"status": {"addresses": [{"value": "192.0.2.7"}]}}
+    assert endpoint(engine, spec(gateway={})) == "http://192.0.2.7"
+
+
+def test_a_route_that_an_earlier_services_gateway_does_not_take_is_refused(engine: Any) -> None:
+    refused: list[str] = []
+
+    def program() -> None:
+        InferenceService("entry", {**spec(gateway={}), "name": "entry", "namespace": "infra"})
+        parent = {"name": "entry-gateway", "namespace": "infra"}
+        guest = spec(httproute={**ROUTE, "parentRefs": [parent]})
+        try:
+            InferenceService("guest", {**guest, "name": "guest"})
+        except ValueError as problem:
+            refused.append(str(problem))
+
+    engine.run(program)
+    (line,) = refused
+    assert line.startswith(
+        "guest: roles[0].httproute.parentRefs[0]: no listener of Gateway entry-gateway takes the"
+    )

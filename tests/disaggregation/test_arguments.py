@@ -1,0 +1,241 @@
+"""`--kv-transfer-config`, `kvTransfer` and `kvEvents`: stated, generated, missing, in conflict."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pd import NIXL, NIXL_ARGS, engine, leader, pair, serving, words
+from samples import problems, role, said, service, template, warnings
+
+from fusioninfer_pulumi.findings import Severity
+
+PLAIN = engine("--model=m")
+FLAG = "--kv-transfer-config"
+
+
+def config(**settings: Any) -> list[str]:
+    return [FLAG, json.dumps({"kv_connector": "SharedStorageConnector", **settings})]
+
+
+def test_one_argument_with_flag_and_value_is_split_and_said() -> None:
+    joined = engine("--model=m", f"{FLAG} '{NIXL}'")
+    manifest = pair(joined, joined)
+    assert words(leader(manifest, "prefill")) == ["--model=m", *NIXL_ARGS]
+    text = "an argument that held a flag and its value was split, as a shell would have done"
+    found = [each for each in said(manifest, Severity.INFO) if text in each]
+    assert found == [
+        f"info: roles[{index}].template.spec.containers[0].args: {text}" for index in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize("name", ["prefill", "decode"])
+def test_an_empty_block_generates_what_nixl_needs(name: str) -> None:
+    block = {"kvTransfer": {}}
+    manifest = pair(PLAIN, PLAIN, prefill_role=block, decode_role=block)
+    assert problems(manifest) == []
+    assert words(leader(manifest, name))[:3] == ["--model=m", *NIXL_ARGS]
+    assert len(serving(leader(manifest, name))["env"]) == 2
+
+
+def test_a_block_says_more() -> None:
+    block = {
+        "kvTransfer": {
+            "connector": "MultiConnector",
+            "role": "kv_producer",
+            "extraConfig": {"connectors": [{"kv_connector": "NixlConnector"}]},
+            "sideChannelPort": 5700,
+            "sharedMemory": "8Gi",
+        }
+    }
+    manifest = pair(PLAIN, PLAIN, prefill_role=block, decode_role={"kvTransfer": {
+        **block["kvTransfer"], "role": "kv_consumer"}})  # fmt: skip
+    made = leader(manifest, "prefill")
+    assert json.loads(words(made)[2]) == {
+        "kv_connector": "MultiConnector",
+        "kv_role": "kv_producer",
+        "kv_connector_extra_config": {"connectors": [{"kv_connector": "NixlConnector"}]},
+    }
+    assert serving(made)["env"][1]["value"] == "5700"
+    assert made["spec"]["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
+    assert warnings(manifest) == []
+
+
+def test_sglang_gets_its_own_flags() -> None:
+    own = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3", "args": ["--model-path", "m"]}
+    own["command"] = ["python3", "-m", "sglang.launch_server"]
+    block = {"kvTransfer": {}}
+    manifest = pair(own, own, prefill_role=block, decode_role=block)
+    assert problems(manifest) == []
+    tail = ["--disaggregation-mode", "prefill", "--disaggregation-transfer-backend", "nixl"]
+    assert words(leader(manifest, "prefill"))[-4:] == tail
+    assert words(leader(manifest))[-6:-4] == ["--disaggregation-mode", "decode"]
+
+
+AT = "template.spec.containers[0].args"
+MISSING = (
+    f"{FLAG} is missing, without which no KV cache goes from prefill to decode: add it, or let "
+    "kvTransfer: {} generate it for NixlConnector"
+)
+STATED = "the engine's arguments state it already; remove one of them"
+# Decode engine, decode role, what is said against it.
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
+    (PLAIN, {}, [f"roles[2].{AT}: {MISSING}"]),
+    (
+        engine("--model=m", FLAG, "no json"),
+        {},
+        [f"roles[2].{AT}: {FLAG} is not a JSON object"],
+    ),
+    (engine("--model=m", FLAG, "{}"), {}, [f"roles[2].{AT}: {FLAG} names no kv_connector"]),
+    (engine("--model=m", FLAG), {}, [f"roles[2].{AT}: {FLAG} has no value"]),
+    (
+        engine("--model=m", *NIXL_ARGS),
+        {"kvTransfer": {"connector": "NixlConnector", "role": "kv_both"}},
+        [f"roles[2].kvTransfer.connector: {STATED}", f"roles[2].kvTransfer.role: {STATED}"],
+    ),
+    (
+        engine("--model=m", *NIXL_ARGS),
+        {"kvTransfer": {"extraConfig": {}}},
+        [f"roles[2].kvTransfer.extraConfig: {STATED}"],
+    ),
+    (
+        engine("--model=m", *config()),
+        {},
+        [
+            (
+                "roles[2]: hands its KV cache over by SharedStorageConnector (vllm), role prefill "
+                "by NixlConnector (vllm); all prefillers and decoders need the same"
+            )
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("decode", "more", "wanted"), REFUSED)
+def test_what_cannot_work_is_refused(
+    decode: dict[str, Any], more: dict[str, Any], wanted: list[str]
+) -> None:
+    assert problems(pair(decode=decode, decode_role=more)) == wanted
+
+
+def test_the_wrong_way_is_refused() -> None:
+    prefill, decode = config(kv_role="kv_consumer"), config(kv_role="kv_producer")
+    assert problems(pair(engine("m", *prefill), engine("m", *decode))) == [
+        (
+            "roles[1]: a prefiller whose engine says kv_consumer: the KV cache goes from "
+            "prefillers to decoders"
+        ),
+        (
+            "roles[2]: a decoder whose engine says kv_producer: the KV cache goes from prefillers "
+            "to decoders"
+        ),
+    ]
+
+
+def test_nixl_does_not_care_which_way() -> None:
+    text = '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}'
+    assert problems(pair(decode=engine("m", FLAG, text))) == []
+
+
+def test_blocks_of_different_sizes_are_a_warning() -> None:
+    manifest = pair(
+        engine("m", *NIXL_ARGS, "--block-size=16"), engine("m", *NIXL_ARGS, "--block-size=64")
+    )
+    assert warnings(manifest) == [
+        (
+            "warning: roles: the blocks of the KV caches have different sizes (prefill 16, decode "
+            "64); give one size"
+        )
+    ]
+
+
+def test_arguments_that_cannot_be_read_are_a_warning() -> None:
+    decode = engine(command=["sh", "-c", "vllm serve m $ARGS"])
+    del decode["args"]
+    (text,) = warnings(pair(decode=decode))
+    assert "whether the engine hands its KV cache over cannot be read here" in text
+
+
+def test_without_a_router_disagreement_is_only_a_warning() -> None:
+    manifest = pair(decode=engine("m", *config()), paired=False)
+    assert problems(manifest) == []
+    assert len([text for text in warnings(manifest) if "hands its KV cache over" in text]) == 1
+
+
+def test_a_connector_that_is_gone_is_a_warning() -> None:
+    own = engine("m", FLAG, '{"kv_connector":"PyNcclConnector"}')
+    found = [text for text in warnings(pair(own, own)) if "is not a connector" in text]
+    assert len(found) == 2
+
+
+def test_the_block_belongs_to_a_pair() -> None:
+    manifest = service(role("inference", kvTransfer={}))
+    assert problems(manifest) == [
+        "roles[0].kvTransfer: belongs to a prefiller or a decoder (this role is a worker)"
+    ]
+    only_decode = {"kvTransfer": {"enginePort": 9000, "sidecar": {}}}
+    wrong = "belongs to a decoder: only decode pods have a sidecar"
+    assert problems(pair(prefill_role=only_decode)) == [
+        f"roles[1].kvTransfer.enginePort: {wrong}",
+        f"roles[1].kvTransfer.sidecar: {wrong}",
+    ]
+
+
+def events(**more: Any) -> dict[str, Any]:
+    return {"kvEvents": more}
+
+
+TOPIC = "kv@$(POD_IP):8000@m"
+SETTINGS = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": "tcp://*:5557"}
+
+
+def test_events_are_published_on_the_pods_own_address() -> None:
+    container = serving(leader(pair(decode_role=events())))
+    at = container["args"].index("--kv-events-config")
+    assert json.loads(container["args"][at + 1]) == {**SETTINGS, "topic": TOPIC}
+    assert container["env"][-1] == {
+        "name": "POD_IP",
+        "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+    }
+    assert {"name": "kv-events", "containerPort": 5557} in container["ports"]
+
+
+def test_events_go_to_one_address_as_in_kserves_document() -> None:
+    more = events(endpoint="tcp://scheduler:5557", topic="kv@$(POD_IP)@model")
+    container = serving(leader(pair(decode_role=more)))
+    at = container["args"].index("--kv-events-config")
+    assert json.loads(container["args"][at + 1]) == {
+        **SETTINGS,
+        "endpoint": "tcp://scheduler:5557",
+        "topic": "kv@$(POD_IP)@model",
+    }
+    assert all(port.get("name") != "kv-events" for port in container["ports"])
+
+
+def test_events_need_no_pair() -> None:
+    manifest = service(role("inference", template=template(PLAIN), **events()))
+    container = serving(leader(manifest, "inference"))
+    assert container["args"][:2] == ["--model=m", "--kv-events-config"]
+    assert "volumeMounts" not in container
+
+
+@pytest.mark.parametrize(
+    ("decode", "more", "wanted"),
+    [
+        (
+            engine("m", *NIXL_ARGS, "--kv-events-config={}"),
+            {},
+            "roles[2].kvEvents: the engine's arguments hold --kv-events-config; remove one",
+        ),
+        (
+            engine("--model=$MODEL", *NIXL_ARGS),
+            {},
+            "roles[2].kvEvents.topic: is required: the model's name cannot be read here",
+        ),
+    ],
+)
+def test_events_that_cannot_work_are_refused(
+    decode: dict[str, Any], more: dict[str, Any], wanted: str
+) -> None:
+    assert problems(pair(decode=decode, decode_role=events(**more))) == [wanted]

@@ -1,0 +1,339 @@
+"""The sidecar: who gets one, which release, what it is told, what it may not do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pd import engine, leader, pair, serving, sidecar, worker
+from samples import nodes, problems, rendered, said, warnings
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.pickers import FAMILIES
+from fusioninfer_pulumi.pickers.sidecar import sidecar_release
+
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+IMAGES = {
+    "llm-d-0.7": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.7.1",
+    "llm-d-0.8": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.8.0",
+    "llm-d-0.9": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0",
+    "llm-d-0.10": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
+}
+
+
+def made(manifest: Any) -> dict[str, Any]:
+    found = sidecar(leader(manifest))
+    assert found is not None
+    return found
+
+
+def transfer(**more: Any) -> dict[str, Any]:
+    return {"kvTransfer": more}
+
+
+def test_only_decode_leaders_have_one() -> None:
+    manifest = pair(decode_role={"multinode": nodes(2)}, prefill_role={"multinode": nodes(2)})
+    assert sidecar(leader(manifest)) is not None
+    assert sidecar(worker(manifest)) is None
+    assert sidecar(leader(manifest, "prefill")) is None
+    assert sidecar(worker(manifest, "prefill")) is None
+
+
+@pytest.mark.parametrize("family", IMAGES)
+def test_the_release_is_that_of_the_picker(family: str) -> None:
+    port = "model-server-port" if family == "llm-d-0.10" else "vllm-port"
+    picker = {"endpointPicker": {"image": FAMILIES[family].image}}
+    found = made(pair(router=picker))
+    assert found["image"] == IMAGES[family]
+    assert found["args"] == [
+        "--port=8000",
+        f"--{port}=8001",
+        "--kv-connector=nixlv2",
+        "--secure-proxy=false",
+    ]
+
+
+def test_the_picker_of_a_config_of_ones_own_counts() -> None:
+    router = {
+        "endpointPicker": {"image": FAMILIES["llm-d-0.9"].image},
+        "endpointPickerConfig": "kind: EndpointPickerConfig\nplugins: []\n"
+        "schedulingProfiles: [{name: prefill}, {name: decode}]\n",
+    }
+    assert made(pair(router=router))["image"] == IMAGES["llm-d-0.9"]
+
+
+@pytest.mark.parametrize(
+    "router",
+    [
+        {"strategy": "prefix-cache"},
+        {"endpointPickerConfig": "plugins: []\nschedulingProfiles: [{name: default}]\n"},
+    ],
+)
+def test_a_picker_that_does_not_pair_them_leaves_the_pods_alone(router: dict[str, Any]) -> None:
+    with_router, without = pair(router=router), pair(paired=False)
+    for name in ("prefill", "decode"):
+        assert leader(with_router, name) == leader(without, name)
+
+
+def test_it_is_a_container_that_goes_on_beside_the_engine_and_stands_last() -> None:
+    own = {"name": "model", "image": "registry.example.com/loader:1"}
+    spec = leader(pair(pod={"initContainers": [own]}))["spec"]
+    assert [each["name"] for each in spec["initContainers"]] == ["model", "pd-sidecar"]
+    assert spec["initContainers"][1]["restartPolicy"] == "Always"
+
+
+def test_it_passes_the_restricted_profile_and_asks_for_resources() -> None:
+    found = made(pair())
+    assert found["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert found["resources"] == {"requests": {"cpu": "100m", "memory": "128Mi"}}
+    own = {"limits": {"cpu": "1"}}
+    assert made(pair(decode_role=transfer(sidecar={"resources": own})))["resources"] == own
+
+
+def test_it_says_itself_that_it_listens() -> None:
+    probe = made(pair())["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/health", "port": 8000}
+
+
+def test_its_requests_count_for_the_gang() -> None:
+    gang = {"gangPolicy": {"minResources": True}}
+    manifest = pair()
+    manifest["spec"]["schedulingStrategy"] = gang
+    group = rendered(manifest)[0]
+    assert group["spec"]["minResources"]["cpu"] == "100m"
+
+
+def test_without_rights_it_finds_no_token() -> None:
+    spec = leader(pair())["spec"]
+    (mount,) = made(pair())["volumeMounts"]
+    assert mount == {
+        "name": "no-token",
+        "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+        "readOnly": True,
+    }
+    assert {"name": "no-token", "emptyDir": {}} in spec["volumes"]
+    assert "serviceAccountName" not in spec
+    assert "automountServiceAccountToken" not in spec
+
+
+def test_no_token_is_covered_where_none_is_mounted() -> None:
+    manifest = pair(pod={"automountServiceAccountToken": False})
+    assert "volumeMounts" not in made(manifest)
+
+
+def rights(manifest: Any) -> list[dict[str, Any]]:
+    return [each for each in rendered(manifest) if each["metadata"]["name"] == "svc-sidecar"]
+
+
+def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
+    manifest = pair(decode_role=transfer(sidecar={"ssrfProtection": True}))
+    account, role, binding = rights(manifest)
+    assert (account["kind"], role["kind"], binding["kind"]) == (
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+    )
+    assert [rule["verbs"] for rule in role["rules"]] == [["get", "list", "watch"]] * 2
+    assert [rule["resources"] for rule in role["rules"]] == [["pods"], ["inferencepools"]]
+    assert [each["name"] for each in binding["subjects"]] == ["svc-sidecar"]
+    spec = leader(manifest)["spec"]
+    assert spec["serviceAccountName"] == "svc-sidecar"
+    # The engine beside it gets no token.
+    assert spec["automountServiceAccountToken"] is False
+    found = made(manifest)
+    assert found["args"][-2:] == [
+        "--enable-ssrf-protection=true",
+        "--inference-pool=$(NAMESPACE)/svc-pool",
+    ]
+    assert [each["name"] for each in found["env"]] == ["POD_IP", "NAMESPACE"]
+    assert found["volumeMounts"][0]["name"] == "sidecar-token"
+
+
+def test_protection_uses_the_account_of_the_template() -> None:
+    manifest = pair(
+        decode_role=transfer(sidecar={"ssrfProtection": True}), pod={"serviceAccountName": "mine"}
+    )
+    role, binding = rights(manifest)
+    assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
+    assert [each["name"] for each in binding["subjects"]] == ["mine"]
+    spec = leader(manifest)["spec"]
+    assert spec["serviceAccountName"] == "mine"
+    assert "automountServiceAccountToken" not in spec
+
+
+def test_without_protection_nothing_is_created() -> None:
+    assert rights(pair()) == []
+
+
+@pytest.mark.parametrize(
+    ("connector", "protocol"),
+    [
+        ("NixlConnector", "nixlv2"),
+        ("SharedStorageConnector", "shared-storage"),
+        ("MooncakeConnector", "mooncake"),
+        ("OffloadingConnector", "offloading"),
+    ],
+)
+def test_its_protocol_fits_the_connector(connector: str, protocol: str) -> None:
+    own = engine("--model=m", "--kv-transfer-config", f'{{"kv_connector":"{connector}"}}')
+    assert f"--kv-connector={protocol}" in made(pair(own, own))["args"]
+
+
+def test_its_protocol_fits_the_first_of_several_connectors() -> None:
+    text = (
+        '{"kv_connector":"MultiConnector","kv_connector_extra_config":{"connectors":'
+        '[{"kv_connector":"LMCacheConnectorV1"},{"kv_connector":"NixlConnector"}]}}'
+    )
+    own = engine("--model=m", "--kv-transfer-config", text)
+    manifest = pair(own, own)
+    assert "--kv-connector=nixlv2" in made(manifest)["args"]
+    env = {each["name"] for each in serving(leader(manifest))["env"]}
+    assert "VLLM_NIXL_SIDE_CHANNEL_HOST" in env
+
+
+def test_sglang_speaks_its_own() -> None:
+    image = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3"}
+    command = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
+    more = {**image, "command": command}
+    args = ["--disaggregation-mode", "prefill"], ["--disaggregation-mode", "decode"]
+    manifest = pair({**more, "args": args[0]}, {**more, "args": args[1]})
+    assert problems(manifest) == []
+    assert "--kv-connector=sglang" in made(manifest)["args"]
+
+
+def test_an_unknown_connector_needs_a_word() -> None:
+    own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
+    assert warnings(pair(own, own)) == [
+        (
+            "warning: roles[2].kvTransfer.sidecar.connector: no protocol of the sidecar is known "
+            "to fit MyConnector, so it speaks nixlv2; choose one of nixlv2, shared-storage, "
+            "sglang, mooncake, offloading"
+        )
+    ]
+    chosen = pair(own, own, decode_role=transfer(sidecar={"connector": "shared-storage"}))
+    assert warnings(chosen) == []
+    assert "--kv-connector=shared-storage" in made(chosen)["args"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"sidecar": {"args": ["--vllm-port=1"]}},
+        "sidecar.args[0]: --vllm-port stands in kvTransfer.enginePort; remove it here",
+    ),
+    (
+        {"sidecar": {"args": ["--connector=nixlv2"]}},
+        "sidecar.args[0]: --connector stands in kvTransfer.sidecar.connector; remove it here",
+    ),
+    (
+        {"sidecar": {"args": ["--no-such=1"]}},
+        "sidecar.args[0]: the sidecar of llm-d-0.10 has no flag --no-such and would not start",
+    ),
+    (
+        {"sidecar": {"args": ["true"]}},
+        'sidecar.args[0]: must be a flag such as --name=value, got "true"',
+    ),
+    (
+        {"sidecar": {"family": "gaie-1.5"}},
+        ("sidecar.family: must be one of llm-d-0.7, llm-d-0.8, llm-d-0.9, llm-d-0.10, "
+        'got "gaie-1.5"'),
+    ),
+    (
+        {"sidecar": {"family": "llm-d-0.8", "connector": "offloading"}},
+        ("sidecar.connector: the sidecar of llm-d-0.8 does not speak offloading, only nixlv2, "
+        "shared-storage, sglang"),
+    ),
+    (
+        {"sidecar": {"enabled": False, "args": []}},
+        "sidecar.args: has no effect: the sidecar is not enabled; remove it",
+    ),
+    ({"enginePort": 8000}, ("enginePort: must not be the pool's port, where the sidecar listens, "
+                           "got 8000")),
+    ({"enginePort": 5600}, "enginePort: must differ from sideChannelPort, got 5600 for both"),
+    ({"sharedMemory": "much"}, ("sharedMemory: must be a Kubernetes quantity such as 8, 500m or "
+                               '16Gi, got "much"')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_what_cannot_work_is_refused(given: dict[str, Any], message: str) -> None:
+    assert problems(pair(decode_role=transfer(**given))) == [f"roles[2].kvTransfer.{message}"]
+
+
+def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> None:
+    mirror = {"image": "registry.example.com/mirror/llm-d-router-disagg-sidecar:v0.9.0"}
+    assert "--vllm-port=8001" in made(pair(decode_role=transfer(sidecar=mirror)))["args"]
+    own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
+    manifest = pair(decode_role=transfer(sidecar=own))
+    assert problems(manifest) == []
+    assert [each for each in warnings(manifest) if "--mine" in each]
+    assert made(manifest)["args"][-1] == "--mine=1"
+
+
+def test_tls_follows_the_engines() -> None:
+    tls = ["--ssl-certfile=/c", "--ssl-keyfile=/k"]
+    secure = engine("--model=m", "--kv-transfer-config", NIXL, *tls)
+    assert made(pair(secure, secure))["args"][-2:] == [
+        "--enable-tls=prefiller,decoder",
+        "--tls-insecure-skip-verify=decoder",
+    ]
+    probe = serving(leader(pair(secure, secure)))["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/health", "port": 8001, "scheme": "HTTPS"}
+
+
+def test_a_secure_proxy_is_ones_own_choice() -> None:
+    manifest = pair(decode_role=transfer(sidecar={"args": ["--secure-proxy=true"]}))
+    found = made(manifest)
+    assert [each for each in found["args"] if "secure" in each] == ["--secure-proxy=true"]
+    assert found["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert len(warnings(manifest)) == 1
+
+
+OWN: list[dict[str, Any]] = [
+    {"containers": [engine("--model=m", "--kv-transfer-config", NIXL, "--port=8200"),
+                    {"name": "proxy", "image": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.6.0"}]},
+    {"containers": [engine("--model=m", "--kv-transfer-config", NIXL, "--port=8200")],
+     "initContainers": [{"name": "routing-proxy", "image": "mine:1", "restartPolicy": "Always"}]},
+    {"containers": [engine("--model=m", "--kv-transfer-config", NIXL, "--port=8200"),
+                    {"name": "proxy", "image": "mine:1", "ports": [{"containerPort": 8000}]}]},
+    {"containers": [engine("--model=m", "--kv-transfer-config", NIXL, "--port=8200"),
+                    {"name": "proxy", "image": "mine:1", "args": ["--port", "8000"]}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", OWN)
+def test_a_sidecar_of_ones_own_is_kept(spec: dict[str, Any]) -> None:
+    manifest = pair(decode_role={"template": {"spec": spec}})
+    made_spec = leader(manifest)["spec"]
+    assert "pd-sidecar" not in str(made_spec)
+    assert made_spec["containers"][0]["args"] == spec["containers"][0]["args"]
+    assert made_spec["containers"][0]["readinessProbe"]["httpGet"]["port"] == 8200
+    (text,) = [each for each in said(manifest, Severity.INFO) if "is the sidecar" in each]
+    assert text.startswith("info: roles[2]: container ")
+    assert problems(manifest) == []
+
+
+def test_a_sidecar_of_ones_own_on_the_engines_port_is_a_warning() -> None:
+    proxy = {"name": "proxy", "image": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.6.0"}
+    spec = {"containers": [engine("--model=m", "--kv-transfer-config", NIXL), proxy]}
+    (text,) = warnings(pair(decode_role={"template": {"spec": spec}}))
+    assert text.startswith("warning: roles[2]: container proxy listens on port 8000, and so does")
+
+
+def test_it_can_be_left_out() -> None:
+    manifest = pair(decode_role=transfer(sidecar={"enabled": False}))
+    assert sidecar(leader(manifest)) is None
+    assert serving(leader(manifest))["args"][-1] == NIXL
+
+
+def test_every_family_with_a_sidecar_has_a_release() -> None:
+    assert [
+        name for name, row in FAMILIES.items() if sidecar_release(row) is not None
+    ] == [name for name, row in FAMILIES.items() if row.sidecar_image is not None]  # fmt: skip

@@ -1,0 +1,88 @@
+"""Prefill/decode services in small, and the pods that become of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samples import plan_of, role, service, template
+
+from fusioninfer_pulumi.manifests import workloads
+
+Manifest = dict[str, Any]
+
+IMAGE = "vllm/vllm-openai:v0.11.0"
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+NIXL_ARGS = ["--kv-transfer-config", NIXL]
+
+
+def engine(*args: str, **more: Any) -> Manifest:
+    """A vLLM container with so many arguments."""
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    return {"name": "vllm", "image": IMAGE, "args": list(args), "resources": limits, **more}
+
+
+def pair(
+    prefill: Manifest | None = None,
+    decode: Manifest | None = None,
+    *,
+    router: Manifest | None = None,
+    paired: bool = True,
+    prefill_role: Manifest | None = None,
+    decode_role: Manifest | None = None,
+    pod: Manifest | None = None,
+) -> Manifest:
+    """A service whose roles hand their KV cache over by NIXL, unless other engines are given.
+
+    `pod` holds more fields of the decode pods' spec; without `paired` there is no router.
+    """
+    whole = engine("--model=m", *NIXL_ARGS)
+    first = {"template": template(prefill or whole), **(prefill_role or {})}
+    second = {"template": template(decode or whole, **(pod or {})), **(decode_role or {})}
+    roles = [role("prefill", "prefiller", **first), role("decode", "decoder", **second)]
+    if paired:
+        route = {"httproute": {"parentRefs": [{"name": "gw"}]}}
+        roles.insert(0, role("router", "router", template=None, **route, **(router or {})))
+    return service(*roles)
+
+
+def leader(manifest: Manifest, name: str = "decode") -> Manifest:
+    """Pod template of a role's leaders."""
+    (found, *_) = (
+        each
+        for each in workloads(plan_of(manifest))
+        if each["metadata"]["labels"].get("fusioninfer.io/role-name") == name
+    )
+    body = found["spec"]["leaderWorkerTemplate"]
+    made: Manifest = body.get("leaderTemplate") or body["workerTemplate"]
+    return made
+
+
+def worker(manifest: Manifest, name: str = "decode") -> Manifest:
+    """Pod template of a role's workers."""
+    for each in workloads(plan_of(manifest)):
+        if each["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
+            made: Manifest = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+            return made
+    raise AssertionError(f"no role {name}")
+
+
+def serving(template: Manifest) -> Manifest:
+    """The serving container of a pod template."""
+    (found, *_) = template["spec"]["containers"]
+    made: Manifest = found
+    return made
+
+
+def sidecar(template: Manifest) -> Manifest | None:
+    """The sidecar of a pod template, None without one."""
+    for each in template["spec"].get("initContainers") or ():
+        if each["name"] == "pd-sidecar":
+            made: Manifest = each
+            return made
+    return None
+
+
+def words(template: Manifest) -> list[str]:
+    """Command and args of the serving container."""
+    container = serving(template)
+    return [*container.get("command", ()), *container.get("args", ())]

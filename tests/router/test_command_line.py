@@ -1,0 +1,109 @@
+"""What the command line says of a router."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from routed import pair, routed
+from samples import Manifest
+
+from fusioninfer_pulumi.cli.main import main
+
+ROUTE = {
+    "parentRefs": [{"name": "shared", "namespace": "infra", "sectionName": "https"}],
+    "hostnames": ["a.example.com", "b.example.com"],
+}
+CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
+    "a route": (
+        routed(httproute=ROUTE, strategy="queue-size"),
+        (
+            (
+                "a.example.com, b.example.com -> Gateway infra/shared (https) -> HTTPRoute "
+                "svc-httproute -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> "
+                "1 inference pods, port 8000"
+            ),
+            "each request goes to the pod with the fewest waiting requests",
+            "http://a.example.com",
+        ),
+    ),
+    "an own Gateway": (
+        routed(httproute=None, gateway={}),
+        (
+            (
+                "any host -> Gateway svc-gateway -> HTTPRoute svc-httproute -> InferencePool "
+                "svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference pods, port 8000"
+            ),
+            "requests with the longest shared prefix go to the same pod",
+            "http://<address> (the Gateway's, once it has one)",
+        ),
+    ),
+    "no route": (
+        routed(httproute=None),
+        (
+            (
+                "no route -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference "
+                "pods, port 8000"
+            ),
+            "requests with the longest shared prefix go to the same pod",
+            "not known: the Gateway is not ours, and the route has no host name",
+        ),
+    ),
+    "prefill and decode": (
+        pair(httproute={"hostnames": ["a.example.com"], "parentRefs": [{"name": "g"}]}),
+        (
+            (
+                "a.example.com -> Gateway g -> HTTPRoute svc-httproute -> InferencePool svc-pool "
+                "-> picker svc-epp (llm-d-0.10) -> 1 prefill + 1 decode pods, port 8000"
+            ),
+            (
+                "each request goes to a decode pod, and every prompt is computed by a prefill pod "
+                "first; both are chosen by the longest shared prefix"
+            ),
+            "http://a.example.com",
+        ),
+    ),
+}
+
+
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, manifest: Manifest, *words: str) -> str:
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(manifest), encoding="utf-8")
+    command, *options = words
+    assert main([command, str(path), *options]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plan_shows_the_way_of_a_request_and_the_strategy_in_words(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
+) -> None:
+    manifest, (requests, strategy, url) = CASES[case]
+    lines = run(capsys, tmp_path, manifest, "plan").splitlines()
+    told = {
+        line.split()[0]: line.partition("  ")[2].strip() for line in lines if line[:1].isupper()
+    }
+    assert (told["Requests"], told["Strategy"], told["Endpoint"]) == (requests, strategy, url)
+
+
+def test_the_json_lists_the_routers_objects_but_not_its_role(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    manifest = routed(httproute=ROUTE)
+    (plan,) = json.loads(run(capsys, tmp_path, manifest, "plan", "--output", "json"))
+    assert [role["name"] for role in plan["roles"]] == ["inference"]
+    assert plan["totalPods"] == 1
+    rendered: Any = json.loads(run(capsys, tmp_path, manifest, "render", "--output", "json"))
+    assert plan["objects"] == [
+        {
+            "apiVersion": each["apiVersion"],
+            "kind": each["kind"],
+            "namespace": each["metadata"]["namespace"],
+            "name": each["metadata"]["name"],
+        }
+        for each in rendered["items"]
+    ]
+    assert "InferencePool" in {each["kind"] for each in plan["objects"]}

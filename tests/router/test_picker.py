@@ -1,0 +1,268 @@
+"""Which picker is planned, what it is told, and what speaks against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from routed import LLM_D, ROUTE, V1_2, V1_5, only, pair, picker_container, routed
+from samples import Manifest, container, plan_of, problems, role, said, template, warnings
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.pickers import FAMILIES
+
+AT = "roles[0].endpointPicker"
+
+
+def picker(**fields: Any) -> Manifest:
+    return routed(endpointPicker=fields)
+
+
+def config(manifest: Manifest) -> Any:
+    return yaml.safe_load(only(manifest, "ConfigMap")["data"]["config.yaml"])
+
+
+def infos(manifest: Manifest) -> list[str]:
+    return said(manifest, Severity.INFO)
+
+
+IMAGES: dict[str, tuple[Manifest, str, str]] = {
+    "the document's by default": (routed(strategy="queue-size"), V1_2, "gaie-1.2"),
+    "llm-d's for prefill and decode": (pair(strategy="pd-disaggregation"), LLM_D, "llm-d-0.10"),
+    "the document's for anything else": (pair(strategy="queue-size"), V1_2, "gaie-1.2"),
+    "the one that is given": (picker(image=V1_5), V1_5, "gaie-1.5"),
+    "a mirror of it": (picker(image="mirror.example/x/epp:v1.5.0"),
+                       "mirror.example/x/epp:v1.5.0", "gaie-1.5"),
+    "the family's newest": (picker(family="gaie-1.5"), V1_5, "gaie-1.5"),
+    "one of our own": (picker(image="own.example/picker:7", family="gaie-1.4"),
+                       "own.example/picker:7", "gaie-1.4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IMAGES)
+def test_the_image_decides_what_kind_of_picker_it_is(case: str) -> None:
+    manifest, image, family = IMAGES[case]
+    router = plan_of(manifest).router
+    assert router is not None
+    assert (router.picker.image, router.picker.family.name) == (image, family)
+    assert picker_container(manifest)["image"] == image
+
+
+REFUSED: dict[str, tuple[Manifest, str]] = {
+    "an image of no known name": (
+        picker(image="own.example/picker:7"),
+        (
+            f'{AT}.image: "own.example/picker:7" is no endpoint picker that is known by name; '
+            "state endpointPicker.family, one of "
+        ),
+    ),
+    "a digest": (
+        picker(image="registry.k8s.io/gateway-api-inference-extension/epp@sha256:abc"),
+        f"{AT}.image: ",
+    ),
+    "an unknown family": (
+        picker(family="gaie-9"),
+        f'{AT}.family: must be one of {", ".join(FAMILIES)}, got "gaie-9"',
+    ),
+    "a flag that is ours": (
+        picker(args=["--v=3", "--grpc-port=1"]),
+        f"{AT}.args[1]: --grpc-port is set by the library, leave it out",
+    ),
+    "a scorer that the picker has not": (
+        routed(scorers={"prefix-cache": 2, "load": 1}),
+        "roles[0].scorers.load: gaie-1.2 has no load-aware-scorer; it has ",
+    ),
+    "scorers without the strategy's own": (
+        routed(strategy="lora-affinity", scorers={"queue": 1}),
+        "roles[0].scorers: strategy lora-affinity scores by lora, which is not among ",
+    ),
+    "prefill and decode on an image that cannot": (
+        pair(strategy="pd-disaggregation", endpointPicker={"image": V1_2}),
+        (
+            "roles[0].strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; images "
+            "that have them: "
+        ),
+    ),
+    "a threshold where the strategy follows from the roles": (
+        routed(endpointPicker={"threshold": 8}),
+        (
+            f"{AT}.threshold: is the threshold of pd-disaggregation, and the strategy is "
+            "prefix-cache; remove it"
+        ),
+    ),
+    "a configuration that the picker refuses": (
+        routed(endpointPickerConfig="kind: EndpointPickerConfig\nspec: {}"),
+        (
+            "roles[0].endpointPickerConfig.spec: the configuration is a file, not an object of the "
+            "cluster"
+        ),
+    ),
+    "an empty configuration": (
+        routed(endpointPickerConfig=" "),
+        "roles[0].endpointPickerConfig: is empty; leave endpointPickerConfig out to use a strategy",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_picker_would_not_start_with_is_refused(case: str) -> None:
+    manifest, expected = REFUSED[case]
+    (told,) = problems(manifest)
+    assert told.startswith(expected)
+
+
+def test_an_image_that_is_an_output_needs_its_family(output: Any) -> None:
+    image = output("epp:v1.5.0")
+    (told,) = problems(picker(image=image))
+    assert told.startswith(f"{AT}.family: is required beside an image that is an Output: gaie-1.2,")
+    assert picker_container(picker(image=image, family="gaie-1.5"))["image"] is image
+
+
+def test_an_image_that_looks_like_another_family_is_a_warning() -> None:
+    assert warnings(picker(image=V1_2, family="gaie-1.5")) == [
+        f"warning: {AT}.family: is gaie-1.5, but {V1_2} looks like gaie-1.2; remove one of them"
+    ]
+
+
+def test_a_router_without_a_strategy_does_what_its_roles_ask_for() -> None:
+    told = f"info: {AT.rpartition('.')[0]}.strategy: is not given: chosen for the roles"
+    for manifest, plugin in (
+        (routed(), "prefix-cache-scorer"),
+        (pair(), "disagg-profile-handler"),
+    ):
+        assert plugin in {each["type"] for each in config(manifest)["plugins"]}
+        assert [line for line in infos(manifest) if line.startswith(told)]
+    assert not [line for line in infos(routed(strategy="queue-size")) if line.startswith(told)]
+
+
+def test_a_users_configuration_is_used_verbatim() -> None:
+    text = (
+        "# mine\napiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"
+        "plugins:\n- {type: queue-scorer}\n- {type: max-score-picker}\nschedulingProfiles:\n"
+        "- name: default\n  plugins:\n  - {pluginRef: max-score-picker}\n"
+        "  - {pluginRef: queue-scorer, weight: 1}\n"
+    )
+    manifest = routed(endpointPickerConfig=text)
+    assert only(manifest, "ConfigMap")["data"] == {"config.yaml": text}
+
+
+def test_an_own_image_may_register_what_upstreams_does_not() -> None:
+    text = (
+        "plugins: [{type: load-aware-scorer}]\nschedulingProfiles:\n"
+        "- {name: default, plugins: [{pluginRef: load-aware-scorer, weight: 1}]}\n"
+    )
+    own = {"image": "own.example/picker:7", "family": "gaie-1.5"}
+    told = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 registers no plugin"
+    (refused,) = problems(routed(endpointPickerConfig=text, endpointPicker={"image": V1_5}))
+    assert refused.startswith(told)
+    assert not problems(routed(endpointPickerConfig=text, endpointPicker=own))
+    (warned,) = warnings(routed(endpointPickerConfig=text, endpointPicker=own))
+    assert warned.startswith(f"warning: {told}")
+
+
+def test_the_engines_block_size_is_followed_where_all_agree() -> None:
+    def sized(*sizes: int | None) -> Manifest:
+        roles = [
+            role(
+                f"role-{index}",
+                template=template(
+                    container(args=["--model", "m", *([f"--block-size={size}"] if size else [])])
+                ),
+            )
+            for index, size in enumerate(sizes)
+        ]
+        return routed(*roles, strategy="prefix-cache")
+
+    def block(manifest: Manifest) -> Any:
+        return config(manifest)["plugins"][0]["parameters"]["blockSize"]
+
+    assert block(sized(None)) == 5, "the document's literal form"
+    assert block(sized(32)) == 128, "in characters, of which a token has about four"
+    assert block(sized(32, 32)) == 128
+    assert block(sized(32, 16)) == 5
+    assert block(sized(32, None)) == 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "arguments"),
+    [
+        ({}, ["--v=2", "--secure-serving=true", "--metrics-endpoint-auth=true"]),
+        ({"logVerbosity": 5}, ["--v=5"]),
+        ({"tls": {"enabled": False}}, ["--secure-serving=false"]),
+        ({"tls": {"secretName": "s"}}, ["--cert-path=/certificate"]),
+        ({"metrics": "Authenticated"}, ["--metrics-endpoint-auth=true"]),
+        ({"metrics": "Unauthenticated"}, ["--metrics-endpoint-auth=false"]),
+        ({"replicas": 2}, ["--ha-enable-leader-election"]),
+        ({"args": ["--health-checking=true"]}, ["--health-checking=true"]),
+    ],
+)
+def test_options_become_arguments(fields: Manifest, arguments: list[str]) -> None:
+    given = picker_container(picker(**fields))["args"]
+    assert set(arguments) <= set(given)
+    assert ("--ha-enable-leader-election" in given) == (fields.get("replicas", 1) > 1)
+    assert any(word.startswith("--cert-path") for word in given) == (
+        "secretName" in fields.get("tls", {})
+    )
+
+
+def test_a_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
+    namespace = output("team-a")
+    manifest = routed(metadata={"namespace": namespace})
+    found = picker_container(manifest)
+    assert "--pool-namespace=$(NAMESPACE)" in found["args"]
+    assert found["env"][0] == {
+        "name": "NAMESPACE",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+    }
+    assert "--pool-namespace=default" in picker_container(routed())["args"]
+    (told,) = problems(
+        routed(metadata={"namespace": namespace}, endpointPicker={"metrics": "Authenticated"})
+    )
+    assert told.startswith(f"{AT}.metrics: Authenticated needs a cluster-wide name")
+
+
+def test_what_the_choice_of_metrics_means_is_told() -> None:
+    assert f"info: {AT}.metrics: Off: nobody reads the picker's metrics; " in "\n".join(
+        infos(picker())
+    )
+    assert warnings(picker(metrics="Unauthenticated")) == [
+        (
+            f"warning: {AT}.metrics: everybody who reaches the picker reads its metrics; "
+            "Authenticated asks first"
+        )
+    ]
+    assert not [line for line in infos(picker(metrics="Authenticated")) if ".metrics" in line]
+
+
+def test_what_the_oldest_picker_needs_of_the_cluster_is_told() -> None:
+    def told(image: str) -> list[str]:
+        return [line for line in infos(picker(image=image)) if "InferenceObjective" in line]
+
+    assert len(told(V1_2)) == 1
+    assert not told(V1_5)
+
+
+def test_literal_credentials_in_the_template_are_warnings() -> None:
+    env = [{"name": "HF_TOKEN", "value": "hf_x"}, {"name": "MODE", "value": "x"}]
+    overrides = {"spec": {"containers": [{"name": "epp", "env": env}]}}
+    (told,) = warnings(picker(template=overrides))
+    assert told.startswith(
+        f"warning: {AT}.template.spec.containers[0].env[0].value: HF_TOKEN is a credential"
+    )
+    assert "hf_x" not in told
+
+
+def test_words_say_what_the_strategy_does() -> None:
+    def words(manifest: Manifest) -> str:
+        router = plan_of(manifest).router
+        assert router is not None
+        return router.picker.words
+
+    assert words(routed()) == "requests with the longest shared prefix go to the same pod"
+    assert "decode pod" in words(pair(httproute=ROUTE))
+    custom = routed(
+        endpointPickerConfig="plugins: [{type: queue-scorer}]\nschedulingProfiles:\n"
+        "- {name: d, plugins: [{pluginRef: queue-scorer, weight: 1}]}\n"
+    )
+    assert words(custom) == "as its endpointPickerConfig says"
