@@ -21,6 +21,7 @@ from fusioninfer_pulumi.component import (
     LeaderWorkerSet,
     PodGroup,
 )
+from fusioninfer_pulumi.component.waits import Patch
 
 
 class _Cluster(pulumi.runtime.Mocks):
@@ -92,6 +93,7 @@ def empty(args: InferenceServiceArgs) -> Callable[[], object]:
     def program() -> None:
         parent = pulumi.ComponentResource("bench:index:Empty", "bench")
         group = None
+        sets: list[tuple[dict[str, Any], LeaderWorkerSet]] = []
         for manifest in manifests:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             options = pulumi.ResourceOptions(parent=parent)
@@ -99,9 +101,13 @@ def empty(args: InferenceServiceArgs) -> Callable[[], object]:
                 group = PodGroup(name, manifest, options)
             elif kind == "LeaderWorkerSet":
                 options.depends_on = [group] if group is not None else None
-                LeaderWorkerSet(name, manifest, options)
+                sets.append((manifest, LeaderWorkerSet(name, manifest, options)))
             else:
                 KubernetesObject(name, manifest, options)
+        for manifest, made in sets:
+            name = manifest["metadata"]["name"]
+            options = pulumi.ResourceOptions(parent=parent, depends_on=[made])
+            Patch(f"{name}-wait", manifest, {"pulumi.com/waitFor": "condition=Available"}, options)
         parent.register_outputs({})
 
     return program
@@ -131,6 +137,6 @@ def ratio(args: InferenceServiceArgs, runs: int) -> tuple[float, float, float]:
 
 
 def _sizes(args: InferenceServiceArgs) -> list[range]:
-    """Objects of each role, the component itself, the Service and the PodGroup."""
+    """Objects and patches of each role, the component itself, the Service and the PodGroup."""
     plan = plan_service(args)
-    return [*(range(len(role.replicas)) for role in plan.roles), range(2 + bool(plan.gang))]
+    return [*(range(2 * len(role.replicas)) for role in plan.roles), range(2 + bool(plan.gang))]
