@@ -22,6 +22,8 @@ from fusioninfer_pulumi.component import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.waits import Patch
+from fusioninfer_pulumi.manifests import workloads
+from fusioninfer_pulumi.plan.rollout import rollout_plan
 
 
 class _Cluster(pulumi.runtime.Mocks):
@@ -87,27 +89,38 @@ def seconds(program: Callable[[], object]) -> tuple[float, int]:
 
 
 def empty(args: InferenceServiceArgs) -> Callable[[], object]:
-    """A program that registers a service's objects under a component that does nothing else."""
-    manifests = render(plan_service(args))
+    """A program that registers the same under a component that does nothing else.
+
+    The same objects, patches and dependencies: a chain of sets takes the SDK longer than as many
+    sets beside each other, whoever registers it.
+    """
+    plan = plan_service(args)
+    manifests = {
+        each["metadata"]["name"]: each
+        for each in workloads(plan)
+        if each["kind"] == "LeaderWorkerSet"
+    }
+    others = [each for each in render(plan) if each["kind"] != "LeaderWorkerSet"]
+    rollout = rollout_plan(plan)
 
     def program() -> None:
         parent = pulumi.ComponentResource("bench:index:Empty", "bench")
-        group = None
-        sets: list[tuple[dict[str, Any], LeaderWorkerSet]] = []
-        for manifest in manifests:
-            kind, name = manifest["kind"], manifest["metadata"]["name"]
+        group: list[pulumi.Resource] = []
+        for manifest in others:
             options = pulumi.ResourceOptions(parent=parent)
-            if kind == "PodGroup":
-                group = PodGroup(name, manifest, options)
-            elif kind == "LeaderWorkerSet":
-                options.depends_on = [group] if group is not None else None
-                sets.append((manifest, LeaderWorkerSet(name, manifest, options)))
+            if manifest["kind"] == "PodGroup":
+                group = [PodGroup("bench", manifest, options)]
             else:
-                KubernetesObject(name, manifest, options)
-        for manifest, made in sets:
-            name = manifest["metadata"]["name"]
-            options = pulumi.ResourceOptions(parent=parent, depends_on=[made])
-            Patch(f"{name}-wait", manifest, {"pulumi.com/waitFor": "condition=Available"}, options)
+                KubernetesObject("bench", manifest, options)
+        sets: dict[str, LeaderWorkerSet] = {}
+        for step in rollout.steps:
+            after = [*group, *(sets[name] for name in step.after)]
+            options = pulumi.ResourceOptions(parent=parent, depends_on=after)
+            sets[step.name] = LeaderWorkerSet(step.name, manifests[step.name], options)
+        barrier = [sets[name] for name in rollout.barrier]
+        for name, made in sets.items():
+            options = pulumi.ResourceOptions(parent=parent, depends_on=[made, *barrier])
+            Patch(f"{name}-wait", manifests[name], {"pulumi.com/waitFor": "x"}, options)
         parent.register_outputs({})
 
     return program

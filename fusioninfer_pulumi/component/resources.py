@@ -57,6 +57,19 @@ class KubernetesObject(pulumi.CustomResource):
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
 
+    @property
+    def _direct_computed_dependencies(self) -> frozenset[pulumi.Resource]:
+        """Ends the SDK's search for cycles at a set.
+
+        For each dependency it walks, recursively, all that came before: in a chain of 1,000 sets
+        that takes minutes or exceeds the interpreter's stack. The chain has no cycle.
+        """
+        return frozenset()
+
+    @_direct_computed_dependencies.setter
+    def _direct_computed_dependencies(self, _found: object) -> None:
+        """Forgets what the SDK notes for that search."""
+
     #: What LeaderWorkerSet's webhook refuses to change on a live object.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]
 
