@@ -21,6 +21,9 @@ from fusioninfer_pulumi.component import (
     LeaderWorkerSet,
     PodGroup,
 )
+from fusioninfer_pulumi.component.waits import Patch
+from fusioninfer_pulumi.manifests import workloads
+from fusioninfer_pulumi.plan.rollout import rollout_plan
 
 
 class _Cluster(pulumi.runtime.Mocks):
@@ -86,22 +89,38 @@ def seconds(program: Callable[[], object]) -> tuple[float, int]:
 
 
 def empty(args: InferenceServiceArgs) -> Callable[[], object]:
-    """A program that registers a service's objects under a component that does nothing else."""
-    manifests = render(plan_service(args))
+    """A program that registers the same under a component that does nothing else.
+
+    The same objects, patches and dependencies: a chain of sets takes the SDK longer than as many
+    sets beside each other, whoever registers it.
+    """
+    plan = plan_service(args)
+    manifests = {
+        each["metadata"]["name"]: each
+        for each in workloads(plan)
+        if each["kind"] == "LeaderWorkerSet"
+    }
+    others = [each for each in render(plan) if each["kind"] != "LeaderWorkerSet"]
+    rollout = rollout_plan(plan)
 
     def program() -> None:
         parent = pulumi.ComponentResource("bench:index:Empty", "bench")
-        group = None
-        for manifest in manifests:
-            kind, name = manifest["kind"], manifest["metadata"]["name"]
+        group: list[pulumi.Resource] = []
+        for manifest in others:
             options = pulumi.ResourceOptions(parent=parent)
-            if kind == "PodGroup":
-                group = PodGroup(name, manifest, options)
-            elif kind == "LeaderWorkerSet":
-                options.depends_on = [group] if group is not None else None
-                LeaderWorkerSet(name, manifest, options)
+            if manifest["kind"] == "PodGroup":
+                group = [PodGroup("bench", manifest, options)]
             else:
-                KubernetesObject(name, manifest, options)
+                KubernetesObject("bench", manifest, options)
+        sets: dict[str, LeaderWorkerSet] = {}
+        for step in rollout.steps:
+            after = [*group, *(sets[name] for name in step.after)]
+            options = pulumi.ResourceOptions(parent=parent, depends_on=after)
+            sets[step.name] = LeaderWorkerSet(step.name, manifests[step.name], options)
+        barrier = [sets[name] for name in rollout.barrier]
+        for name, made in sets.items():
+            options = pulumi.ResourceOptions(parent=parent, depends_on=[made, *barrier])
+            Patch(f"{name}-wait", manifests[name], {"pulumi.com/waitFor": "x"}, options)
         parent.register_outputs({})
 
     return program
@@ -131,6 +150,6 @@ def ratio(args: InferenceServiceArgs, runs: int) -> tuple[float, float, float]:
 
 
 def _sizes(args: InferenceServiceArgs) -> list[range]:
-    """Objects of each role, the component itself, the Service and the PodGroup."""
+    """Objects and patches of each role, the component itself, the Service and the PodGroup."""
     plan = plan_service(args)
-    return [*(range(len(role.replicas)) for role in plan.roles), range(2 + bool(plan.gang))]
+    return [*(range(2 * len(role.replicas)) for role in plan.roles), range(2 + bool(plan.gang))]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 
+from fusioninfer_pulumi.component import waits
+from fusioninfer_pulumi.component.live import live
+from fusioninfer_pulumi.component.render_mode import rendering
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
@@ -16,7 +19,12 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
+from fusioninfer_pulumi.component.waits import Awaited, Patch
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.rollout import SetStep, rollout_plan
+from fusioninfer_pulumi.spec.rollout import WaitLevel
+
+Manifest = dict[str, Any]
 
 #: Kinds of the same service that have to exist before one of a kind is created. The pool never
 #: waits for the picker, which is Ready only once the pool exists.
@@ -49,40 +57,97 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
 
 
 class Children:
-    """The children of one component, by kind.
+    """The children of one component, by kind, and the patches that wait for them."""
 
-    Attributes:
-        registered: The resources of each kind, in apply order.
-    """
-
-    def __init__(self, name: str, plan: ServicePlan, given: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self,
+        component: pulumi.Resource,
+        name: str,
+        plan: ServicePlan,
+        given: pulumi.ResourceOptions,
+    ) -> None:
         """Registers nothing yet.
 
         Args:
-            name: Logical name of the component.
+            component: Their parent.
+            name: Its logical name.
             plan: The service.
             given: Options of every child.
         """
-        self.registered: dict[str, list[KubernetesObject]] = {}
+        self._registered: dict[str, list[Awaited]] = {}
         self._name = name
         self._plan = plan
         self._given = given
+        self._files = rendering(component)
+        self._rollout = rollout_plan(plan, pulumi.runtime.settings.SETTINGS.parallel or None)
+        self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
 
-    def add(self, manifest: Mapping[str, Any]) -> KubernetesObject:
-        """Registers one object.
+    def add_all(self, manifests: Sequence[Manifest]) -> None:
+        """Registers all objects, and after the sets what waits for them.
 
         Args:
-            manifest: The object.
-
-        Returns:
-            Its resource.
+            manifests: The objects of the service, in apply order.
         """
+        sets = {each["metadata"]["name"]: each for each in manifests if _is_set(each)}
+        first = next((at for at, each in enumerate(manifests) if _is_set(each)), 0)
+        for manifest in manifests[:first]:
+            self._add(manifest)
+        steps = {step.name: step for step in self._rollout.steps}
+        # Files have no order but that of `render`, and depend on nothing.
+        for name in sets if self._files is True else steps:
+            self._add(sets[name], steps[name])
+        self._wait()
+        for manifest in manifests[first + len(sets) :]:
+            self._add(manifest)
+
+    def resources(self) -> list[KubernetesObject]:
+        """All objects, without the patches."""
+        return [each.resource for made in self._registered.values() for each in made]
+
+    def by_name(self, kind: str) -> dict[str, KubernetesObject]:
+        """The objects of a kind by Kubernetes name, in apply order."""
+        made = {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
+        if kind != "LeaderWorkerSet":
+            return made
+        # Sets are registered in the order of the rollout.
+        return {
+            replica.name: made[replica.name]
+            for role in self._plan.roles
+            for replica in role.replicas
+        }
+
+    def waited(self) -> pulumi.Output[dict[str, dict[str, Any]]]:
+        """Objects as they were when a patch last waited for them, by Kubernetes name."""
+        if isinstance(self._patches, pulumi.Output):
+            return self._patches.apply(live)
+        return live(self._patches)
+
+    def _add(self, manifest: Manifest, step: SetStep | None = None) -> None:
         kind = manifest["kind"]
+        logical = self._logical(manifest)
         made = _TYPES.get(kind, KubernetesObject)(
-            self._logical(manifest), manifest, self._options(kind)
+            logical, self._annotated(manifest, step), self._options(kind, step)
         )
-        self.registered.setdefault(kind, []).append(made)
-        return made
+        self._registered.setdefault(kind, []).append(Awaited(logical, manifest, made))
+
+    def _wait(self) -> None:
+        sets = {each.manifest["metadata"]["name"]: each for each in self._of("LeaderWorkerSet")}
+
+        def register(files: bool) -> dict[str, Patch]:  # noqa: FBT001  # called by apply
+            if files:
+                return {}
+            patches = waits.patch_sets(self._rollout, sets, self._given)
+            if self._plan.wait.level is WaitLevel.SCHEDULED:
+                for group in self._of("PodGroup"):
+                    patches[self._plan.service] = waits.patch_pod_group(
+                        self._rollout, group, sets, self._given
+                    )
+            return patches
+
+        files = self._files
+        self._patches = (
+            files.apply(register) if isinstance(files, pulumi.Output) else register(files)
+        )
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""
@@ -94,19 +159,53 @@ class Children:
             logical += f"-{metadata['namespace']}"
         return logical
 
-    def _options(self, kind: str) -> pulumi.ResourceOptions:
-        own = pulumi.ResourceOptions(
-            depends_on=[resource for other in AFTER.get(kind, ()) for resource in self._of(other)]
-            or None
-        )
-        if kind == "LeaderWorkerSet":
-            own.replace_on_changes = LeaderWorkerSet.IMMUTABLE
-            # Names are fixed: the old object has to go before the new one comes.
-            own.delete_before_replace = True
+    def _options(self, kind: str, step: SetStep | None) -> pulumi.ResourceOptions:
+        after = [each.resource for other in AFTER.get(kind, ()) for each in self._of(other)]
+        own = pulumi.ResourceOptions()
+        if step is not None:
+            made = self._of(kind)
+            by_name = {each.manifest["metadata"]["name"]: each.resource for each in made}
+            after += [by_name[name] for name in step.after if name in by_name]
+            own = waits.set_options(step)
+        elif kind in waits.AWAITED_BY_PROVIDER:
+            own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
+        own.depends_on = after or None
+        if kind == "Service" and self._plan.wait.level is WaitLevel.SERVING:
+            own.depends_on = self._after_patches(after)
         if kind == "InferencePool" and self._plan.router is not None:
             own.protect = self._plan.router.pool.protect
             own.retain_on_delete = self._plan.router.pool.retain
         return pulumi.ResourceOptions.merge(self._given, own)
 
-    def _of(self, kind: str) -> list[KubernetesObject]:
-        return self.registered.get(kind, [])
+    def _after_patches(self, after: list[KubernetesObject]) -> Any:
+        if isinstance(self._patches, pulumi.Output):
+            return self._patches.apply(lambda found: [*after, *found.values()])
+        return [*after, *self._patches.values()]
+
+    def _annotated(self, manifest: Manifest, step: SetStep | None) -> Manifest:
+        """The object as it is registered: files get nothing that only the engine reads."""
+        extra = waits.own_annotations(manifest, self._plan, step)
+        if not extra or self._files is True:
+            return manifest
+
+        def added(metadata: Mapping[str, Any]) -> dict[str, Any]:
+            given = metadata.get("annotations") or {}
+            return {**metadata, "annotations": {**given, **extra}}
+
+        metadata: Any = manifest["metadata"]
+        if self._files is False:
+            return {**manifest, "metadata": added(metadata)}
+        both: Any = pulumi.Output.all(files=self._files, metadata=metadata)
+        return {
+            **manifest,
+            "metadata": both.apply(
+                lambda seen: seen["metadata"] if seen["files"] else added(seen["metadata"])
+            ),
+        }
+
+    def _of(self, kind: str) -> list[Awaited]:
+        return self._registered.get(kind, [])
+
+
+def _is_set(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest["kind"] == "LeaderWorkerSet")

@@ -9,7 +9,7 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.live import live
+from fusioninfer_pulumi.component.live import live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
@@ -136,12 +136,13 @@ class InferenceService(pulumi.ComponentResource):
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        children = Children(name, self.plan, given)
-        for manifest in manifests:
-            made = children.add(manifest)
-            if isinstance(made, LeaderWorkerSet):
-                self.leader_worker_sets[manifest["metadata"]["name"]] = made
-            elif isinstance(made, PodGroup):
+        self._children = Children(self, name, self.plan, given)
+        self._children.add_all(manifests)
+        for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
+            assert isinstance(made, LeaderWorkerSet)
+            self.leader_worker_sets[kubernetes_name] = made
+        for made in self._children.resources():
+            if isinstance(made, PodGroup):
                 self.pod_group = made
             elif isinstance(made, InferencePool):
                 self.inference_pool = made
@@ -149,8 +150,8 @@ class InferenceService(pulumi.ComponentResource):
                 self.http_route = made
             elif isinstance(made, Gateway):
                 self.gateway = made
-            elif manifest["kind"] == "Service" and self.plan.router is None:
-                self.service = made
+        if self.plan.router is None:
+            (self.service,) = self._children.by_name("Service").values()
 
     def _endpoint(self) -> pulumi.Output[str]:
         router = self.plan.router
@@ -172,7 +173,13 @@ class InferenceService(pulumi.ComponentResource):
         if self.pod_group is not None:
             # The service's own name, which no set has.
             objects[plan.service] = self.pod_group
-        return live(objects).apply(lambda seen: service_status(plan, seen, seen.get(plan.service)))
+
+        def computed(looks: list[dict[str, dict[str, Any]]]) -> ServiceStatus:
+            first, waited = looks
+            seen = {name: newest(look, waited.get(name)) for name, look in first.items()}
+            return service_status(plan, seen, seen.get(plan.service))
+
+        return pulumi.Output.all(live(objects), self._children.waited()).apply(computed)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

@@ -43,3 +43,18 @@ def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[dict[str, dic
         return any([await output.is_secret() for output in outputs])
 
     return pulumi.Output(resources(), values(), known(), secret())
+
+
+def newest(*seen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Which of several looks at one object came last.
+
+    A resource that did not change keeps what it saw when it was made; the version of an object
+    grows with every write.
+    """
+
+    def version(look: Mapping[str, Any]) -> int:
+        text = str((look.get("metadata") or {}).get("resourceVersion") or "")
+        return int(text) if text.isdecimal() else -1
+
+    looks = [look for look in seen if look]
+    return max(looks, key=version) if looks else None

@@ -29,7 +29,12 @@ class KubernetesObject(pulumi.CustomResource):
     """Live status, None until a controller writes one."""
 
     def __init__(
-        self, name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        manifest: Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        patch: bool = False,
     ) -> None:
         """Registers the object.
 
@@ -37,11 +42,12 @@ class KubernetesObject(pulumi.CustomResource):
             name: Logical name.
             manifest: The object.
             opts: Resource options.
+            patch: Whether the manifest only adds to an object that another resource owns.
         """
         group_version = str(manifest["apiVersion"])
         group = group_version if "/" in group_version else f"core/{group_version}"
         super().__init__(
-            f"kubernetes:{group}:{manifest['kind']}",
+            f"kubernetes:{group}:{manifest['kind']}{'Patch' if patch else ''}",
             name,
             {**manifest, "status": None},
             pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_PROVIDER_VERSION), opts),
@@ -50,6 +56,19 @@ class KubernetesObject(pulumi.CustomResource):
 
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
+
+    @property
+    def _direct_computed_dependencies(self) -> frozenset[pulumi.Resource]:
+        """Ends the SDK's search for cycles at a set.
+
+        For each dependency it walks, recursively, all that came before: in a chain of 1,000 sets
+        that takes minutes or exceeds the interpreter's stack. The chain has no cycle.
+        """
+        return frozenset()
+
+    @_direct_computed_dependencies.setter
+    def _direct_computed_dependencies(self, _found: object) -> None:
+        """Forgets what the SDK notes for that search."""
 
     #: What LeaderWorkerSet's webhook refuses to change on a live object.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]

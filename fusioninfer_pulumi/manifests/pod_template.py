@@ -23,6 +23,7 @@ from fusioninfer_pulumi.manifests.disaggregation import (
     wired_spec,
 )
 from fusioninfer_pulumi.manifests.disaggregation_sidecar import with_sidecar
+from fusioninfer_pulumi.manifests.graceful_end import graceful
 from fusioninfer_pulumi.outputs import with_placeholders
 from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
@@ -124,6 +125,9 @@ def _template(
     if role.wiring is not None:
         given = next(e for e in template["spec"]["containers"] if e["name"] == container["name"])
         spec = wired_spec(spec, given, role.wiring)
+    if role.serving.command.engine is not None:
+        own = serving_container(template, container["name"])
+        spec = graceful(spec, own, container["name"])
     if plan.scheduler_name:
         spec["schedulerName"] = plan.scheduler_name
     if plan.priority_class:

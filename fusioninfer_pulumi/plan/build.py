@@ -14,6 +14,7 @@ from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
+from fusioninfer_pulumi.plan.rollout_rules import rollout_findings
 from fusioninfer_pulumi.plan.routing.build import router_plan
 from fusioninfer_pulumi.plan.routing.shared import Gateways
 from fusioninfer_pulumi.plan.topology import (
@@ -84,7 +85,7 @@ def plan_service(
             service, args.namespace, routers[0], args.roles, roles, complete=not leave_out
         )
         findings += found
-    return ServicePlan(
+    plan = ServicePlan(
         service=service,
         namespace=args.namespace,
         labels=args.labels,
@@ -97,8 +98,12 @@ def plan_service(
         gang_scheduled=gang_scheduled,
         queue=scheduling.queue,
         priority_class=scheduling.priority_class_name,
-        findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])),
+        rollout=args.rollout,
+        wait=args.wait,
+        findings=(),
     )
+    findings += rollout_findings(plan)
+    return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:

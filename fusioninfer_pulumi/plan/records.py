@@ -12,6 +12,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.spec.rollout import RolloutArgs, WaitArgs
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,8 @@ class ServicePlan:
         gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
         queue: Volcano queue of the service, None for the default.
         priority_class: PriorityClass of the pods.
+        rollout: How pod templates change, as the user wrote it.
+        wait: What an update waits for.
         findings: What is to be said about the input, errors first.
     """
 
@@ -207,6 +210,8 @@ class ServicePlan:
     gang_scheduled: bool
     queue: str | None
     priority_class: str | None
+    rollout: RolloutArgs
+    wait: WaitArgs
     findings: tuple[Finding, ...]
 
     @property

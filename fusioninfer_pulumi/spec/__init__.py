@@ -24,6 +24,14 @@ from fusioninfer_pulumi.spec.role import (
     SubGroupPolicyArgs,
     SubGroupPolicyType,
 )
+from fusioninfer_pulumi.spec.rollout import (
+    RoleOrder,
+    RoleRolloutArgs,
+    RolloutArgs,
+    RolloutStrategy,
+    WaitArgs,
+    WaitLevel,
+)
 from fusioninfer_pulumi.spec.router import (
     EndpointPickerArgs,
     FailureMode,
@@ -60,6 +68,10 @@ __all__ = [
     "PoolArgs",
     "RestartPolicy",
     "RoleArgs",
+    "RoleOrder",
+    "RoleRolloutArgs",
+    "RolloutArgs",
+    "RolloutStrategy",
     "SchedulingStrategyArgs",
     "SidecarArgs",
     "SidecarConnector",
@@ -68,6 +80,8 @@ __all__ = [
     "SubGroupPolicyArgs",
     "SubGroupPolicyType",
     "SubdomainPolicy",
+    "WaitArgs",
+    "WaitLevel",
     "load",
     "loads",
 ]

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.spec.base import (
     SpecModel,
 )
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.spec.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.spec.router import (
     EndpointPickerArgs,
     GatewayArgs,
@@ -139,6 +140,9 @@ class RoleArgs(SpecModel):
 
     multinode: MultinodeArgs | None = None
     """Spreads each replica over several nodes; by default a replica is one pod."""
+
+    rollout: RoleRolloutArgs | None = None
+    """How this role is updated, where it differs from the service's `rollout`."""
 
     restart_policy: Annotated[RestartPolicy, Field(strict=False)] | None = None
     """LeaderWorkerSet's restart policy; by default `RecreateGroupAfterStart` for multi-node

@@ -35,6 +35,7 @@ _SERVING_ONLY = (
     "container",
     "port",
     "multinode",
+    "rollout",
     "restart_policy",
     "startup_policy",
     "network_config",

@@ -11,6 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import RoleArgs
+from fusioninfer_pulumi.spec.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.spec.rules import service_problems
 from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
@@ -42,6 +43,12 @@ class ServiceSpec(SpecModel):
 
     scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
+
+    rollout: RolloutArgs = Field(default_factory=RolloutArgs)
+    """How pod templates change: pace, order, halt."""
+
+    wait: WaitArgs = Field(default_factory=WaitArgs)
+    """What an update waits for before it returns."""
 
 
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):

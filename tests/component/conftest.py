@@ -67,7 +67,17 @@ class Deployment:
 
     @property
     def children(self) -> list[Registered]:
-        return [each for each in self.registered if each.request.custom]
+        """What the program made, without the patches that wait for it."""
+        return [
+            each
+            for each in self.registered
+            if each.request.custom and not each.request.type.endswith("Patch")
+        ]
+
+    @property
+    def patches(self) -> list[Registered]:
+        """What waits for objects that other resources own."""
+        return [each for each in self.registered if each.request.type.endswith("Patch")]
 
 
 def _shown(value: Any) -> Any:

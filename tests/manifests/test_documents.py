@@ -123,6 +123,15 @@ def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
 
 
 @deviation
+def serving_pods_end_gracefully(document: Objects, ours: Objects) -> None:
+    pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
+    for each in sets(document):
+        for _, pod in templates(each):
+            pod["spec"]["containers"][0]["lifecycle"] = pause
+            pod["spec"]["terminationGracePeriodSeconds"] = 80
+
+
+@deviation
 def the_engine_is_executed_in_place_of_the_shell(document: Objects, ours: Objects) -> None:
     for each in sets(document):
         words = leader(each).get("args", [])

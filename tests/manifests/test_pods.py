@@ -122,6 +122,35 @@ def test_separate_templates_are_used_as_they_are() -> None:
     assert built["workerTemplate"]["spec"] == worker["spec"]
 
 
+PAUSE = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
+
+
+@pytest.mark.parametrize(
+    ("own", "seconds", "paused"),
+    [
+        ({}, None, True),
+        ({}, 600, True),
+        ({}, 20, False),
+        ({}, 0, False),
+        ({"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}, None, False),
+        ({"lifecycle": None}, None, False),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_serving_pods_end_gracefully_unless_the_user_said_how(
+    own: dict[str, Any], seconds: int | None, paused: bool, count: int
+) -> None:
+    grace = {} if seconds is None else {"terminationGracePeriodSeconds": seconds}
+    template = pod(container(**own), **grace)
+    built = body(loose(template=template, multinode=nodes(count)))
+    for key in ("leaderTemplate", "workerTemplate")[2 - count :]:
+        spec = built[key]["spec"]
+        (found,) = spec["containers"]
+        given = own.get("lifecycle") if key == "leaderTemplate" or count == 1 else None
+        assert found.get("lifecycle") == (PAUSE if paused else given)
+        assert spec.get("terminationGracePeriodSeconds") == ((seconds or 80) if paused else seconds)
+
+
 @pytest.mark.parametrize(
     ("serving", "probed"),
     [
@@ -135,7 +164,11 @@ def test_separate_templates_are_used_as_they_are() -> None:
 def test_a_known_engine_gets_a_probe_unless_the_user_said_otherwise(
     serving: dict[str, Any], probed: bool
 ) -> None:
-    built = body(service(role(template=pod(serving))))["workerTemplate"]["spec"]["containers"][0]
+    whole = body(service(role(template=pod(serving))))["workerTemplate"]["spec"]
+    (built,) = whole["containers"]
+    if built["image"] != "own:1":
+        assert built.pop("lifecycle") == PAUSE
+        assert whole["terminationGracePeriodSeconds"] == 80
     if probed:
         assert built["readinessProbe"]["httpGet"]["path"] == "/health"
         del built["readinessProbe"]
@@ -216,7 +249,7 @@ def revisions(manifest: dict[str, Any]) -> dict[str, str]:
 
 def test_the_revision_is_the_same_on_every_machine_and_in_every_release() -> None:
     # Another value restarts every pod of every user who upgrades: say so in the change log.
-    assert revisions(service()) == {"svc-inference-0": "8ae34105ed"}
+    assert revisions(service()) == {"svc-inference-0": "f598ed1d3b"}
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool) -> None:
     spec = {key: value for key, value in pod["spec"].items() if key != "containers"}
     assert spec.items() >= {k: v for k, v in given_["spec"].items() if k != "containers"}.items()
     added = set(spec) - set(given_["spec"])
-    assert added <= {"schedulerName", "priorityClassName"}
+    assert added <= {"schedulerName", "priorityClassName", "terminationGracePeriodSeconds"}
     # Every container, in its place; the serving one is the only one that may differ.
     serving = 0
     assert len(pod["spec"]["containers"]) == len(given_["spec"]["containers"])
@@ -186,8 +186,9 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool) -> None:
             ports = kept.pop("ports")
             assert [port for port in after["ports"] if port in ports] == ports
         assert after.items() >= kept.items()
-        assert set(after) - set(before) <= {"readinessProbe", "ports", *launched}
-        assert not set(lost) & set(after)
+        assert set(after) - set(before) <= {"readinessProbe", "ports", "lifecycle", *launched}
+        own = () if "lifecycle" in before else ("lifecycle",)
+        assert not ({*lost} - {*own}) & set(after)
     assert serving == 1
 
 

@@ -194,7 +194,12 @@ def test_an_all_or_nothing_gang_is_a_choice_worth_knowing() -> None:
             "info: schedulingStrategy.gangPolicy.minRoleReplicas: the service starts without "
             "decode: "
             "a minimum of 0"
-        )
+        ),
+        (
+            "info: roles[1].replicas: an update restarts the 2 replicas of decode above the "
+            "gang's minimum together, after the others: nothing waits for them, as they may lack "
+            "room"
+        ),
     ]
 
 

@@ -1,0 +1,41 @@
+"""Projects of the real engine; without it, every test here is skipped, and the end says so."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.engine.project import Project, missing
+from e2e.harness import Cluster
+
+_counter = itertools.count(1)
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what needs the engine where it is not installed."""
+    absent = missing()
+    for item in items:
+        if absent and _HERE in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(absent)}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A skipped engine must not look like a proof."""
+    if missing():
+        terminalreporter.write_sep("!", "NOTHING WAS PROVED ON THE PULUMI ENGINE", red=True)
+        terminalreporter.write_line(f"not on PATH: {', '.join(missing())}")
+
+
+@pytest.fixture
+def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Project]:
+    """Makes projects on the cluster; what they hold goes with the test's namespace."""
+    del namespace
+
+    def make(name: str = "app", **more: Path) -> Project:
+        return Project(tmp_path / f"{name}{next(_counter)}", cluster.kubeconfig, **more)
+
+    return make

@@ -1,0 +1,167 @@
+"""One Pulumi project with a file backend of its own, driven by the real command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
+SECONDS = 300.0
+
+PROGRAM = """\
+import os
+from pathlib import Path
+
+import pulumi
+import yaml
+
+from fusioninfer_pulumi import InferenceService
+
+options = None
+if os.environ.get("RENDER_TO"):
+    import pulumi_kubernetes
+
+    provider = pulumi_kubernetes.Provider("files", render_yaml_to_directory=os.environ["RENDER_TO"])
+    options = pulumi.ResourceOptions(provider=provider)
+for text in Path("services.yaml").read_text().split("\\n---\\n"):
+    args = yaml.safe_load(text)
+    if args is None:
+        continue
+    for role in args["spec"]["roles"]:
+        for container in role["template"]["spec"]["containers"]:
+            for entry in container.get("env", []):
+                if entry["value"] == "secret":
+                    entry["value"] = pulumi.Output.secret("s3cr3t-value")
+    service = InferenceService(args["metadata"]["name"], args, options)
+    pulumi.export("status", service.status)
+    pulumi.export("endpoint", service.endpoint)
+"""
+
+
+def missing() -> list[str]:
+    """Programs of the engine that are not on PATH."""
+    return [name for name in PROGRAMS if shutil.which(name) is None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one call of the command line said."""
+
+    status: int
+    text: str
+
+    def assert_fine(self) -> Told:
+        """Fails with everything that was said, unless the call succeeded."""
+        assert self.status == 0, self.text[-6000:]
+        return self
+
+
+class Project:
+    """A stack `dev` whose program makes the services of a file."""
+
+    def __init__(
+        self, folder: Path, kubeconfig: Path | None, *, backend: Path | None = None
+    ) -> None:
+        folder.mkdir(parents=True)
+        home, state = folder / "home", backend or folder / "state"
+        home.mkdir()
+        state.mkdir(exist_ok=True)
+        self.folder = folder
+        self.state = state
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")},
+            "PULUMI_HOME": str(home),
+            "PULUMI_BACKEND_URL": state.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "end-to-end",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        self.environment.pop("KUBECONFIG", None)
+        if kubeconfig is not None:
+            self.environment["KUBECONFIG"] = str(kubeconfig)
+        runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
+        settings = {"name": folder.name, "runtime": runtime}
+        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+        (folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
+        self.write()
+        self.run("stack", "init", "organization/" + folder.name + "/dev").assert_fine()
+
+    def write(self, *services: Mapping[str, Any]) -> None:
+        """Sets what the program makes."""
+        text = "\n---\n".join(yaml.safe_dump(dict(each)) for each in services)
+        (self.folder / "services.yaml").write_text(text, encoding="utf-8")
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        """Begins a call; its own process group, so that a signal reaches all of it or none."""
+        return subprocess.Popen(
+            ["pulumi", *words, "--non-interactive"],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str, **environment: str) -> Told:
+        """Calls the command line and waits for its end."""
+        process = self.start(*words, **environment)
+        try:
+            text, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return Told(process.returncode, text)
+
+    def up(self, **environment: str) -> Told:
+        """Updates; the preview is left out, others look at it."""
+        return self.run("up", "--yes", "--skip-preview", "--color", "never", **environment)
+
+    def down(self) -> Told:
+        """Deletes everything."""
+        return self.run("destroy", "--yes", "--skip-preview", "--color", "never")
+
+    def refresh(self) -> Told:
+        """Reads the objects again."""
+        return self.run("refresh", "--yes", "--skip-preview", "--color", "never")
+
+    def preview(self, **environment: str) -> dict[str, int]:
+        """What an update would do: operations and their number, `same` left out."""
+        told = self.json("preview", "--json", **environment)
+        summary: dict[str, int] = told["changeSummary"]
+        return {key: count for key, count in summary.items() if key != "same"}
+
+    def changes(self) -> dict[str, int]:
+        """What the last update did: operations and their number, `same` left out."""
+        (last, *_) = self.json("stack", "history", "--json", "--page-size", "1")
+        changed: dict[str, int] = last["resourceChanges"]
+        return {key: count for key, count in changed.items() if key != "same"}
+
+    def output(self, name: str) -> Any:
+        """One output of the stack."""
+        return self.json("stack", "output", name, "--json")
+
+    def resources(self) -> list[dict[str, Any]]:
+        """The stack's resources as its state holds them."""
+        state = self.json("stack", "export")
+        resources: list[dict[str, Any]] = state["deployment"].get("resources") or []
+        return resources
+
+    def json(self, *words: str, **environment: str) -> Any:
+        """Calls the command line and reads what it prints as JSON."""
+        told = self.run(*words, **environment).assert_fine()
+        starts = [at for at in (told.text.find("{"), told.text.find("[")) if at >= 0]
+        value, _ = json.JSONDecoder().raw_decode(told.text[min(starts) :])
+        return value

@@ -1,0 +1,129 @@
+"""Small services for the engine, and what can be seen of them in the cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from e2e.harness import Cluster
+from e2e.harness.stages import BEHAVIOUR, DELAY
+
+SETS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
+GROUPS = "scheduling.volcano.sh/v1beta1/PodGroup"
+PREFIX = "fusioninfer.io/"
+QUICK = {"timeout": "150s"}
+
+
+def role(
+    name: str = "serve",
+    kind: str = "worker",
+    *,
+    replicas: int = 3,
+    tag: str = "1",
+    gpus: int = 0,
+    behaviour: str = "ready",
+    delay: str = "1s",
+    **more: Any,
+) -> dict[str, Any]:
+    """A role whose pods become what `behaviour` says."""
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "10m"}
+    container = {
+        "name": "engine",
+        "image": f"registry.example/engine:{tag}",
+        "resources": {"limits": limits},
+    }
+    metadata = {"annotations": {BEHAVIOUR: behaviour, DELAY: delay}}
+    template = {"metadata": metadata, "spec": {"containers": [container]}}
+    return {"name": name, "componentType": kind, "replicas": replicas, "template": template, **more}
+
+
+def service(
+    namespace: str,
+    *roles: Mapping[str, Any],
+    name: str = "svc",
+    metadata: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A service that waits no longer than a test may."""
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": namespace, **(metadata or {})},
+        "spec": {
+            "rollout": QUICK,
+            "wait": QUICK,
+            **spec,
+            "roles": [dict(each) for each in roles],
+        },
+    }
+
+
+def ready(cluster: Cluster, namespace: str) -> dict[str, int]:
+    """Replicas of each role whose leader is ready and not about to end."""
+    counts: dict[str, int] = {}
+    for pod in cluster.pods(namespace):
+        labels = pod["metadata"].get("labels") or {}
+        if labels.get("leaderworkerset.sigs.k8s.io/worker-index") != "0":
+            continue
+        conditions = pod.get("status", {}).get("conditions") or ()
+        up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        role_name = labels[f"{PREFIX}role-name"]
+        counts[role_name] = counts.get(role_name, 0) + (
+            up and "deletionTimestamp" not in pod["metadata"]
+        )
+    return counts
+
+
+@contextmanager
+def lowest(cluster: Cluster, namespace: str, every: float = 0.2) -> Iterator[dict[str, int]]:
+    """Watches the replicas that are ready, until the context ends; holds the fewest ever seen.
+
+    `samples` counts how often was looked.
+    """
+    least: dict[str, int] = {}
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            started = time.monotonic()
+            for name, count in ready(cluster, namespace).items():
+                least[name] = min(count, least.get(name, count))
+            least["samples"] = least.get("samples", 0) + 1
+            stop.wait(max(0.0, every - (time.monotonic() - started)))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield least
+    finally:
+        stop.set()
+        thread.join()
+
+
+def sets(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
+    """The LeaderWorkerSets by name."""
+    return {each["metadata"]["name"]: each for each in cluster.list(SETS, namespace)}
+
+
+def images(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """The image of each set."""
+    found = {}
+    for name, each in sets(cluster, namespace).items():
+        spec = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+        found[name] = str(spec["containers"][0]["image"]).rpartition(":")[2]
+    return found
+
+
+def pods(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """The pods, as name and identity: a pod that was replaced has another identity."""
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in cluster.pods(namespace)}
+
+
+def left(cluster: Cluster, namespace: str, kinds: Sequence[str] = (SETS, GROUPS)) -> list[str]:
+    """Objects of a namespace that a service would have made."""
+    found = [each for kind in (*kinds, "v1/Service") for each in cluster.list(kind, namespace)]
+    owned = [each for each in found if not each["metadata"].get("ownerReferences")]
+    return [f"{each['kind']}/{each['metadata']['name']}" for each in owned]

@@ -1,0 +1,262 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""What an update leaves in the stack: status, secrets, files; and what survives interruptions."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.engine.project import Project
+from e2e.engine.services import GROUPS, QUICK, SETS, left, pods, ready, role, service, sets
+from e2e.harness import Cluster
+from fusioninfer_pulumi import load, plan_service, render
+
+Make = Callable[..., Project]
+SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+
+
+def _active(status: dict[str, Any]) -> tuple[str, str]:
+    (found,) = [each for each in status["conditions"] if each["type"] == "Active"]
+    return found["status"], found["reason"]
+
+
+@pytest.mark.proves("optional replicas without room are not waited for, and the status is Partial")
+def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    minimum = {"gangPolicy": {"minRoleReplicas": {"serve": 2}}}
+    stack.write(service(namespace, role(replicas=3, gpus=8, **SPREAD), schedulingStrategy=minimum))
+    stack.up().assert_fine()
+    status = stack.output("status")
+    assert _active(status) == ("True", "Partial")
+    assert status["components"]["serve"]["readyReplicas"] == 2
+    assert ready(cluster, namespace) == {"serve": 2}
+    # An update goes through as well: nothing waits for the third.
+    changed = role(replicas=3, gpus=8, tag="2", **SPREAD)
+    stack.write(service(namespace, changed, schedulingStrategy=minimum))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 2}
+
+
+@pytest.mark.proves("where nothing fits, an update fails at its timeout and names the replicas")
+def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    stack.write(service(namespace, role(replicas=2, gpus=8, **SPREAD), wait={"timeout": "15s"}))
+    started = time.monotonic()
+    told = stack.up()
+    assert told.status != 0
+    assert "svc-serve-1" in told.text
+    assert time.monotonic() - started < 120
+    assert ready(cluster, namespace) == {"serve": 0}
+    cluster.add_nodes(3)
+    stack.write(service(namespace, role(replicas=2, gpus=8, **SPREAD)))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 2}
+    assert stack.preview() == {}
+
+
+@pytest.mark.proves("wait.level None does not wait, and later updates are paced all the same")
+def test_no_wait_but_paced(cluster: Cluster, namespace: str, project: Make) -> None:
+    stack = project()
+    level = {"level": "None"}
+    stack.write(service(namespace, role(), wait=level))
+    stack.up().assert_fine()  # there is no node
+    assert ready(cluster, namespace) == {"serve": 0}
+    assert _active(stack.output("status"))[0] != "True"
+    cluster.add_nodes(2)
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60, "replicas")
+    before = pods(cluster, namespace)
+    bad = role(tag="2", behaviour="unpullable")
+    stack.write(service(namespace, bad, wait=level, rollout={"timeout": "12s"}))
+    assert stack.up().status != 0
+    after = pods(cluster, namespace)
+    assert {name for name, uid in before.items() if after.get(name) != uid} == {"svc-serve-2-0"}
+
+
+@pytest.mark.proves("wait.level Scheduled waits for the gang's placement, not for its pods")
+def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    level = {"level": "Scheduled", "timeout": "20s"}
+    unready = role(replicas=2, gpus=1, behaviour="unpullable", **SPREAD)
+    stack.write(service(namespace, unready, wait=level))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 0}
+    (group,) = cluster.list(GROUPS, namespace)
+    assert group["status"]["phase"] == "Running"
+    assert stack.preview() == {}
+    larger = role(replicas=40, gpus=1, behaviour="unpullable", **SPREAD)
+    stack.write(service(namespace, larger, wait=level))
+    assert stack.up().status != 0  # 80 accelerators are asked for, 16 are there
+
+
+@pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
+@pytest.mark.proves("AllAtOnce and Recreate change all replicas, and wait for them")
+def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
+    cluster.add_nodes(3)
+    stack = project()
+    rollout = {**QUICK, "strategy": strategy}
+    stack.write(service(namespace, role(), rollout=rollout))
+    stack.up().assert_fine()
+    before = sets(cluster, namespace)
+    stack.write(service(namespace, role(tag="2", behaviour="slow"), rollout=rollout))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 3}
+    after = sets(cluster, namespace)
+    same = [after[name]["metadata"]["uid"] == before[name]["metadata"]["uid"] for name in before]
+    assert same == [strategy == "AllAtOnce"] * 3
+    assert stack.preview() == {}
+    stack.write(service(namespace, role(tag="3", behaviour="unpullable"), wait={"timeout": "15s"},
+                        rollout={**rollout, "timeout": "15s"}))  # fmt: skip
+    assert stack.up().status != 0
+    assert ready(cluster, namespace) == {"serve": 0}
+    stack.write(service(namespace, role(tag="4"), rollout=rollout))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 3}
+
+
+@pytest.mark.proves("status is an output, after up, preview and refresh, also for another stack")
+def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project("first")
+    stack.write(service(namespace, role(replicas=2)))
+    stack.up().assert_fine()
+    wanted = {
+        "desiredReplicas": 2,
+        "readyReplicas": 2,
+        "nodesPerReplica": 1,
+        "totalPods": 2,
+        "readyPods": 2,
+        "phase": "Running",
+    }
+    assert stack.output("status")["components"] == {"serve": wanted}
+    assert _active(stack.output("status")) == ("True", "InferenceServiceAvailable")
+    stack.write(service(namespace, role(replicas=2, tag="2", behaviour="slow")))
+    stack.up().assert_fine()
+    assert stack.output("status")["components"] == {"serve": wanted}
+    stack.refresh().assert_fine()
+    assert stack.preview() == {}
+    stack.up().assert_fine()
+    assert stack.output("status")["components"] == {"serve": wanted}
+    reader = project("second", backend=stack.state)
+    (reader.folder / "__main__.py").write_text(
+        "import pulumi\n"
+        f"other = pulumi.StackReference('organization/{stack.folder.name}/dev')\n"
+        "pulumi.export('seen', other.require_output('status'))\n",
+        encoding="utf-8",
+    )
+    reader.up().assert_fine()
+    assert reader.output("seen") == stack.output("status")
+    # A pod that goes is seen by a refresh, and told by the update after it.
+    cluster.remove_nodes([each["metadata"]["name"] for each in cluster.list("v1/Node")])
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 0}, 60, "pods to go")
+    time.sleep(2)
+    stack.refresh().assert_fine()
+    stack.run("up", "--yes", "--skip-preview").assert_fine()
+    assert stack.output("status")["components"]["serve"]["readyReplicas"] == 0
+
+
+@pytest.mark.proves("a secret in a template is nowhere in the state in clear text")
+def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    hidden = role(replicas=1)
+    hidden["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}]
+    stack.write(service(namespace, hidden))
+    stack.up().assert_fine()
+    live = json.dumps(sets(cluster, namespace)["svc-serve-0"]["spec"])
+    assert "s3cr3t-value" in live
+    assert "s3cr3t-value" not in json.dumps(stack.json("stack", "export"))
+    assert "s3cr3t-value" not in stack.run("stack", "output", "--json").text
+
+
+@pytest.mark.proves("two stacks live in one namespace")
+def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    one, two = project("one"), project("two")
+    one.write(service(namespace, role(replicas=1), name="one"))
+    two.write(service(namespace, role(replicas=1), name="two"))
+    one.up().assert_fine()
+    two.up().assert_fine()
+    assert one.preview() == two.preview() == {}
+    one.down().assert_fine()
+    assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
+
+
+@pytest.mark.proves("what was edited or deleted by hand is found by refresh and repaired by up")
+def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    stack.write(service(namespace, role()))
+    stack.up().assert_fine()
+    cluster.delete(SETS, "svc-serve-1", namespace)
+    cluster.wait(lambda: len(sets(cluster, namespace)) == 2, 60, "the deletion")
+    path = cluster.resource(SETS).path("svc-serve-0", namespace)
+    patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1waitFor"}]
+    cluster.request("PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"})
+    stack.refresh().assert_fine()
+    stack.up().assert_fine()
+    live = sets(cluster, namespace)
+    assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
+    for each in live.values():
+        assert "condition=Available" in each["metadata"]["annotations"]["pulumi.com/waitFor"]
+    assert ready(cluster, namespace) == {"serve": 3}
+    assert stack.preview() == {}
+
+
+@pytest.mark.proves("a preview needs no cluster")
+def test_preview_without_a_cluster(tmp_path: Path) -> None:
+    stack = Project(tmp_path / "alone", None)
+    stack.write(service("default", role()))
+    assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 9}
+
+
+@pytest.mark.proves("files of the provider's render-to-directory mode are what `render` prints")
+def test_files(tmp_path: Path) -> None:
+    stack = Project(tmp_path / "files", None)
+    wanted = service("default", role(replicas=2, **SPREAD), role("other", replicas=1))
+    stack.write(wanted)
+    stack.up(RENDER_TO=str(tmp_path / "out")).assert_fine()
+    written = [
+        each
+        for path in sorted((tmp_path / "out").rglob("*.yaml"))
+        for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+    (args,) = load(wanted)
+
+    def by_name(objects: Any) -> dict[tuple[str, str], Any]:
+        return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+
+    assert by_name(written) == by_name(render(plan_service(args)))
+    assert len(written) == 5
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("after", [0.6, 1.2, 1.8, 2.4, 3.2])
+@pytest.mark.proves("an update that is killed is repaired by cancel and up; nothing is orphaned")
+def test_killed(
+    cluster: Cluster, namespace: str, project: Make, how: signal.Signals, after: float
+) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    stack.write(service(namespace, role(replicas=6, gpus=1, behaviour="slow", **SPREAD)))
+    process = stack.start("up", "--yes", "--skip-preview")
+    time.sleep(after)
+    process.send_signal(how)
+    process.communicate(timeout=120)
+    stack.run("cancel", "--yes")
+    # What was made, but not noted, exists: the provider takes it over where it is told to.
+    stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_fine()
+    assert len(sets(cluster, namespace)) == 6
+    assert ready(cluster, namespace) == {"serve": 6}
+    assert stack.preview() == {}
+    stack.down().assert_fine()
+    assert left(cluster, namespace) == []

@@ -1,0 +1,214 @@
+"""Patches that wait: what holds an update back until replicas, gang or service are there.
+
+A set never waits when it is made, because the pods of a gang start only together. A patch per
+required set, registered after all sets, does; and the annotation that it leaves on the live set
+makes every later update of that set wait by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.rollout import Rollout, SetStep
+from fusioninfer_pulumi.spec.rollout import RolloutStrategy, WaitLevel
+
+Manifest = Mapping[str, Any]
+
+WAIT_FOR = "pulumi.com/waitFor"
+SKIP_AWAIT = "pulumi.com/skipAwait"
+_FORCE = {"pulumi.com/patchForce": "true"}
+_SKIP = {SKIP_AWAIT: "true"}
+#: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
+AWAITED_BY_PROVIDER = ("Deployment", "Service")
+_TEMPLATE = ("spec.leaderWorkerTemplate",)
+# A look at the object from before the patch does not count: the provider may still hold one, and
+# the state would keep it.
+_PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
+AVAILABLE = json.dumps(["condition=Available", _PATCHED])
+SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", _PATCHED])
+
+
+class Patch(KubernetesObject):
+    """Annotations that are added to an object which another resource owns, and awaited."""
+
+    def __init__(
+        self,
+        name: str,
+        manifest: Manifest,
+        annotations: Mapping[str, str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """Registers the patch.
+
+        Args:
+            name: Logical name.
+            manifest: The object that it patches.
+            annotations: What it adds.
+            opts: Resource options.
+        """
+        identity = {key: manifest["metadata"][key] for key in ("name", "namespace")}
+        super().__init__(
+            name,
+            {
+                "apiVersion": manifest["apiVersion"],
+                "kind": manifest["kind"],
+                "metadata": {**identity, "annotations": {**annotations, **_FORCE}},
+            },
+            opts,
+            patch=True,
+        )
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """An object of the service, as it was registered.
+
+    Attributes:
+        logical: Its logical name.
+        manifest: Its manifest.
+        resource: Its resource.
+    """
+
+    logical: str
+    manifest: Manifest
+    resource: KubernetesObject
+
+
+def timeouts(duration: str) -> pulumi.CustomTimeouts:
+    """How long a creation or an update may take."""
+    return pulumi.CustomTimeouts(create=duration, update=duration)
+
+
+def set_options(step: SetStep) -> pulumi.ResourceOptions:
+    """What the engine has to know about the updates of a set."""
+    recreate = step.rollout.strategy is RolloutStrategy.RECREATE
+    return pulumi.ResourceOptions(
+        custom_timeouts=pulumi.CustomTimeouts(update=step.rollout.timeout),
+        # The template that the engine's state holds stays, whatever the program says.
+        ignore_changes=["spec", f'metadata.labels["{labels.REVISION}"]'] if step.frozen else None,
+        replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
+        # Names are fixed: the old object has to go before the new one comes.
+        delete_before_replace=True,
+    )
+
+
+def own_annotations(
+    manifest: Manifest, plan: ServicePlan, step: SetStep | None = None
+) -> dict[str, str]:
+    """Annotations that keep the provider from waiting for an object when it should not.
+
+    Args:
+        manifest: The object.
+        plan: The service.
+        step: Its place in the rollout, for a set.
+
+    Returns:
+        The annotations of the object itself, which patches do not share.
+    """
+    kind, level = manifest["kind"], plan.wait.level
+    if kind == "LeaderWorkerSet":
+        at_once = step is not None and step.rollout.strategy is RolloutStrategy.ALL_AT_ONCE
+        return dict(_SKIP) if at_once else {}
+    if kind == "PodGroup":
+        # It precedes the pods that it would wait for.
+        return dict(_SKIP) if level is WaitLevel.SCHEDULED else {}
+    if kind == "Service":
+        # The provider would wait for its endpoints; that of a picker is as good as the picker.
+        awaited = level is WaitLevel.SERVING and plan.router is None
+        return {} if awaited else dict(_SKIP)
+    if kind == "Deployment":
+        return {} if level in (WaitLevel.AVAILABLE, WaitLevel.SERVING) else dict(_SKIP)
+    return {}
+
+
+def patch_sets(
+    rollout: Rollout, sets: Mapping[str, Awaited], given: pulumi.ResourceOptions
+) -> dict[str, Patch]:
+    """Registers the patches of all sets that need one.
+
+    Args:
+        rollout: The order of the sets.
+        sets: The sets by Kubernetes name.
+        given: Options of every child of the component.
+
+    Returns:
+        The patches by Kubernetes name.
+    """
+    barrier = [sets[name].resource for name in rollout.barrier]
+    patches = {}
+    for step in rollout.steps:
+        if step.name not in rollout.patched:
+            continue
+        target = sets[step.name]
+        annotations = {WAIT_FOR: AVAILABLE}
+        if not rollout.awaited:
+            annotations.update(_SKIP)
+        if not step.paced:
+            # The set does not wait, so the patch has to be touched by each change of it.
+            annotations[labels.REVISION] = target.manifest["metadata"]["labels"][labels.REVISION]
+        patches[step.name] = Patch(
+            f"{target.logical}-wait",
+            target.manifest,
+            annotations,
+            _options(rollout, target, [target.resource, *barrier], given, frozen=step.frozen),
+        )
+    return patches
+
+
+def patch_pod_group(
+    rollout: Rollout,
+    group: Awaited,
+    sets: Mapping[str, Awaited],
+    given: pulumi.ResourceOptions,
+) -> Patch:
+    """Registers the patch that waits until the scheduler has placed the gang.
+
+    Args:
+        rollout: The order of the sets.
+        group: The PodGroup.
+        sets: The sets by Kubernetes name, whose pods it waits for.
+        given: Options of every child of the component.
+
+    Returns:
+        The patch; it waits again when the gang's minimum changes.
+    """
+    minimum = json.dumps(group.manifest["spec"]["minMember"])
+    after = [group.resource, *(sets[name].resource for name in rollout.barrier)]
+    return Patch(
+        f"{group.logical}-scheduled",
+        group.manifest,
+        {WAIT_FOR: SCHEDULED, f"{labels.PREFIX}min-member": minimum},
+        _options(rollout, group, after, given),
+    )
+
+
+def _options(
+    rollout: Rollout,
+    target: Awaited,
+    after: list[KubernetesObject],
+    given: pulumi.ResourceOptions,
+    *,
+    frozen: bool = False,
+) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions.merge(
+        given,
+        pulumi.ResourceOptions(
+            depends_on=after,
+            custom_timeouts=timeouts(rollout.wait_timeout),
+            ignore_changes=[f'metadata.annotations["{labels.REVISION}"]'] if frozen else None,
+            # A patch shows the whole live object, and forgets which of it the set keeps secret.
+            additional_secret_outputs=["spec"],
+            # What a patch added goes with its object, and has to be added to the next one.
+            deleted_with=target.resource,
+            replace_with=[target.resource],
+            delete_before_replace=True,
+        ),
+    )

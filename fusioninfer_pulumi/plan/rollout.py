@@ -1,0 +1,193 @@
+"""In which order sets change, what waits for what, and what an update leaves as it is.
+
+The engine knows nothing but a graph of dependencies, and the same graph is obeyed by creations and
+by updates. Pods of a gang start only together, so at creation no set may wait for the pods of
+another; on an update each has to wait for the one before it. Both hold because the sets themselves
+never wait when they are made: patches, which come after all sets, wait for them, and leave on the
+live set what makes every later update of it wait. From then on the chain of sets paces the update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.plan.gang import required_replicas
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.spec.rollout import (
+    DEFAULT_TIMEOUT,
+    RoleOrder,
+    RoleRolloutArgs,
+    RolloutArgs,
+    RolloutStrategy,
+    WaitLevel,
+)
+
+Names = tuple[str, ...]
+
+#: Sets of a role that change side by side at most, so that the graph stays small.
+MAX_LANES = 32
+
+
+@dataclass(frozen=True)
+class RoleRollout:
+    """How one role changes, with nothing left open.
+
+    Attributes:
+        strategy: How.
+        max_unavailable: Replicas that may be down because of it.
+        partition: Ordinals below it keep what they have.
+        timeout: How long one replica may take.
+    """
+
+    strategy: RolloutStrategy
+    max_unavailable: int
+    partition: int
+    timeout: str
+
+
+@dataclass(frozen=True)
+class SetStep:
+    """One set in the rollout.
+
+    Attributes:
+        name: Name of the LeaderWorkerSet.
+        role: Its role.
+        after: Sets that have to be done before.
+        required: Whether the service needs it; the others run where there is room.
+        frozen: Whether it keeps the pod template that it has.
+        rollout: How its role changes.
+    """
+
+    name: str
+    role: str
+    after: tuple[str, ...]
+    required: bool
+    frozen: bool
+    rollout: RoleRollout
+
+    @property
+    def paced(self) -> bool:
+        """Whether a change of it waits until it is available again."""
+        return self.required and self.rollout.strategy is not RolloutStrategy.ALL_AT_ONCE
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The order of a whole service.
+
+    Attributes:
+        steps: Every set, each after all that it depends on.
+        barrier: Sets after which every set has been made: what waits depends on these.
+        patched: Sets that get a patch, all of them required.
+        level: What an update waits for.
+        wait_timeout: How long a new replica may take.
+    """
+
+    steps: tuple[SetStep, ...]
+    barrier: tuple[str, ...]
+    patched: frozenset[str]
+    level: WaitLevel
+    wait_timeout: str
+
+    @property
+    def awaited(self) -> bool:
+        """Whether an update waits until the required replicas are available."""
+        return self.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
+
+
+def rollout_plan(plan: ServicePlan, workers: int | None = None) -> Rollout:
+    """Orders the sets of a service.
+
+    Args:
+        plan: The service.
+        workers: Operations that the engine runs at a time, None where nobody knows. A set that
+            waits occupies one: one is always left for new sets, which the waiting pods may need.
+
+    Returns:
+        The order. At most `max_unavailable` required replicas of a role change at a time, the
+        highest ordinal first; optional ones, which may wait for room for ever and so are not
+        waited for, change after them.
+    """
+    sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
+    roles = [role for role in plan.roles if role.replicas]
+    side_by_side = 1 if sequential else max(len(roles), 1)
+    free = MAX_LANES if workers is None else max(1, (workers - 1) // side_by_side)
+    free = min(free, MAX_LANES)
+    steps: list[SetStep] = []
+    barrier: list[str] = []
+    before: Names = ()
+    for role in roles:
+        chain, ends = _chain(plan, role, free, before)
+        steps += chain
+        if sequential:
+            before, barrier = ends, list(ends)
+        else:
+            barrier += ends
+    awaited = plan.wait.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
+    patched = {step.name for step in steps if step.paced or (step.required and awaited)}
+    return Rollout(
+        tuple(steps), tuple(barrier), frozenset(patched), plan.wait.level, plan.wait.timeout
+    )
+
+
+def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
+    """How a role changes: its own settings, else the service's, else the defaults."""
+    own = role.args.rollout or RoleRolloutArgs()
+
+    def given(field: str) -> object:
+        value = getattr(own, field)
+        return getattr(service, field) if value is None else value
+
+    limit = given("max_unavailable") or 1
+    partition = given("partition") or 0
+    assert isinstance(limit, int | str)
+    assert isinstance(partition, int)
+    return RoleRollout(
+        RolloutStrategy(given("strategy") or RolloutStrategy.ROLLING),
+        replicas_of(limit, len(role.replicas)),
+        partition,
+        str(given("timeout") or DEFAULT_TIMEOUT),
+    )
+
+
+def replicas_of(limit: int | str, replicas: int) -> int:
+    """A count, or a percentage of the replicas rounded down, but at least 1."""
+    if isinstance(limit, int):
+        return limit
+    return max(1, replicas * int(limit.removesuffix("%")) // 100)
+
+
+def required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
+    """Replicas that a role cannot do without; the scheduler fills the lowest ordinals first."""
+    if plan.gang is None or plan.gang.sub_groups is None:
+        return len(role.replicas)
+    minima = {group.role: group.minimum for group in plan.gang.sub_groups}
+    return min(required_replicas([role], minima)[role.name], len(role.replicas))
+
+
+def _chain(
+    plan: ServicePlan, role: RolePlan, free: int, before: Names
+) -> tuple[list[SetStep], Names]:
+    """The sets of one role, and those after which all of them have been made."""
+    rollout = role_rollout(plan.rollout, role)
+    required = required_ordinals(plan, role)
+    rolling = rollout.strategy is RolloutStrategy.ROLLING
+    limit = min(rollout.max_unavailable if rolling else MAX_LANES, free)
+    steps: list[SetStep] = []
+    for group in (role.replicas[:required], role.replicas[required:]):
+        # Highest ordinal first. An optional replica goes down when all required ones are back.
+        names = [replica.name for replica in reversed(group)]
+        for position, replica in enumerate(reversed(group)):
+            after = before if position < limit else (names[position - limit],)
+            steps.append(
+                SetStep(
+                    replica.name,
+                    role.name,
+                    after,
+                    replica.index < required,
+                    replica.index < rollout.partition,
+                    rollout,
+                )
+            )
+        before = tuple(names[-limit:]) or before
+    return steps, before

@@ -1,0 +1,123 @@
+"""How a service is updated, and what an update waits for."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from fusioninfer_pulumi import durations
+from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.spec.base import MAX_COUNT, Count, SpecModel
+
+#: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
+DEFAULT_TIMEOUT = "45m"
+
+_PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
+
+
+class RolloutStrategy(str, enum.Enum):
+    """How replicas of a role change to a new pod template."""
+
+    ROLLING = "Rolling"  #: at most `maxUnavailable` at a time, each when the last is available
+    ALL_AT_ONCE = "AllAtOnce"  #: all together
+    RECREATE = "Recreate"  #: each is deleted with all its pods before it is made anew
+
+
+class RoleOrder(str, enum.Enum):
+    """Whether roles change together."""
+
+    TOGETHER = "Together"  #: all roles at the same time, each at its own pace
+    SEQUENTIAL = "Sequential"  #: in the order of the spec, a role when the one before is done
+
+
+class WaitLevel(str, enum.Enum):
+    """What an update waits for before it returns."""
+
+    NONE = "None"  #: the API server has accepted the objects
+    SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
+    AVAILABLE = "Available"  #: every required replica is available
+    SERVING = "Serving"  #: and the service's endpoint has them
+
+
+def _duration(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("duration", LIFT)
+    length = durations.seconds(value) if isinstance(value, str) else None
+    if not length:
+        raise PydanticCustomError(
+            "duration", f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
+        )
+    return value
+
+
+def _count_or_percentage(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("count_or_percentage", LIFT)
+    counted = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
+    if counted or (isinstance(value, str) and _PERCENTAGE.fullmatch(value) and value != "0%"):
+        return value
+    raise PydanticCustomError(
+        "count_or_percentage",
+        f"must be a count of at least 1 or a percentage from 1% to 100%, got {shown(value)}",
+    )
+
+
+Duration = Annotated[
+    str,
+    PlainValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
+]
+
+CountOrPercentage = Annotated[
+    int | str,
+    PlainValidator(_count_or_percentage),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_COUNT},
+                {"type": "string", "pattern": "^(100|[1-9][0-9]?)%$"},
+            ]
+        }
+    ),
+]
+
+
+class RoleRolloutArgs(SpecModel):
+    """How one role is updated; what is left out is as in the service's `rollout`."""
+
+    strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
+    """`Rolling` (default), `AllAtOnce` or `Recreate`."""
+
+    max_unavailable: CountOrPercentage | None = None
+    """Replicas that may be down because of an update, a count or a percentage of the replicas
+    (rounded down, at least 1); 1 by default. Only for `Rolling`."""
+
+    partition: Count | None = None
+    """Replicas with an ordinal below it keep the pod template that they have, until it is lowered;
+    0 by default."""
+
+    timeout: Duration | None = None
+    """How long one replica may take to become available in its new form before the update fails
+    and halts, such as `90s` or `1h30m`; 45m by default."""
+
+
+class RolloutArgs(RoleRolloutArgs):
+    """How the service is updated; a role may override all but `roleOrder`."""
+
+    role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
+    """`Together` (default) or `Sequential`: in the order of the roles."""
+
+
+class WaitArgs(SpecModel):
+    """What an update waits for before it returns."""
+
+    level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE
+    """`None`, `Scheduled`, `Available` (default) or `Serving`."""
+
+    timeout: Duration = DEFAULT_TIMEOUT
+    """How long a new replica may take, such as `90s` or `1h30m`; 45m by default."""

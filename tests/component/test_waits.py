@@ -1,0 +1,134 @@
+"""What waits for what, as the SDK tells the engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from samples import nodes, role, service
+
+from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component.live import newest
+
+SKIP = {"pulumi.com/skipAwait": "true"}
+
+
+def deployed(engine: Any, *roles: Any, **spec: Any) -> Any:
+    manifest = service(*roles, **spec)
+    return engine.run(lambda: InferenceService("svc", manifest) and None)
+
+
+def annotations(registered: Any) -> dict[str, str]:
+    found: dict[str, str] = registered.inputs["metadata"].get("annotations") or {}
+    return found
+
+
+def test_a_patch_follows_its_own_set_and_the_last_of_the_chain(engine: Any) -> None:
+    deployment = deployed(engine, role(replicas=3))
+    sets = {name: deployment[f"svc-inference-{name}"].urn for name in range(3)}
+    for index in range(3):
+        request = deployment[f"svc-inference-{index}-wait"].request
+        assert set(request.dependencies) == {sets[index], sets[0]}
+        assert request.deletedWith == sets[index]
+        assert list(request.replace_with) == [sets[index]]
+        assert request.deleteBeforeReplace
+        assert list(request.additionalSecretOutputs) == ["spec"]
+        assert request.customTimeouts.create == request.customTimeouts.update == "45m"
+
+
+def test_a_patch_adds_annotations_and_nothing_else(engine: Any) -> None:
+    patch = deployed(engine)["svc-inference-0-wait"].inputs
+    added = patch["metadata"].pop("annotations")
+    assert patch == {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "svc-inference-0", "namespace": "default"},
+    }
+    assert added.pop("pulumi.com/patchForce") == "true"
+    assert json.loads(added.pop("pulumi.com/waitFor")) == [
+        "condition=Available",
+        "jsonpath={.metadata.annotations['pulumi.com/patchForce']}",
+    ]
+    assert added == {}
+
+
+def test_timeouts_of_rollout_and_wait(engine: Any) -> None:
+    deployment = deployed(
+        engine, role(replicas=1), rollout={"timeout": "2h"}, wait={"timeout": "90s"}
+    )
+    assert deployment["svc-inference-0"].request.customTimeouts.update == "2h"
+    assert deployment["svc-inference-0-wait"].request.customTimeouts.create == "90s"
+
+
+def test_below_the_partition_the_template_is_ignored(engine: Any) -> None:
+    deployment = deployed(engine, role(replicas=2), rollout={"partition": 1})
+    ignored = [
+        list(deployment[f"svc-inference-{index}"].request.ignoreChanges) for index in range(2)
+    ]
+    assert ignored == [["spec", 'metadata.labels["fusioninfer.io/revision"]'], []]
+
+
+@pytest.mark.parametrize(
+    ("level", "patches", "skipped"),
+    [
+        ("None", ["svc-inference-0-wait"], True),
+        ("Scheduled", ["svc-inference-0-wait", "svc-scheduled"], True),
+        ("Available", ["svc-inference-0-wait"], False),
+        ("Serving", ["svc-inference-0-wait"], False),
+    ],
+)
+def test_levels(engine: Any, level: str, patches: list[str], skipped: bool) -> None:
+    deployment = deployed(engine, role(multinode=nodes(2)), wait={"level": level})
+    assert sorted(each.request.name for each in deployment.patches) == patches
+    wait = annotations(deployment["svc-inference-0-wait"])
+    assert (wait.get("pulumi.com/skipAwait") == "true") == skipped
+    by_kind = {each.inputs["kind"]: each for each in deployment.children}
+    assert annotations(by_kind["LeaderWorkerSet"]) == {}
+    assert annotations(by_kind["PodGroup"]) == (SKIP if level == "Scheduled" else {})
+    assert annotations(by_kind["Service"]) == ({} if level == "Serving" else SKIP)
+    follows = deployment["svc-inference-0-wait"].urn in by_kind["Service"].request.dependencies
+    assert follows == (level == "Serving")
+
+
+def test_all_at_once_waits_by_patches_that_each_change_touches(engine: Any) -> None:
+    deployment = deployed(engine, role(replicas=3), rollout={"strategy": "AllAtOnce"})
+    for index in range(3):
+        made = deployment[f"svc-inference-{index}"]
+        assert list(made.request.dependencies) == []
+        assert annotations(made) == SKIP
+        revision = made.inputs["metadata"]["labels"]["fusioninfer.io/revision"]
+        patch = annotations(deployment[f"svc-inference-{index}-wait"])
+        assert patch["fusioninfer.io/revision"] == revision
+
+
+def test_recreate_replaces_sets_whose_template_changes(engine: Any) -> None:
+    made = deployed(engine, role(), rollout={"strategy": "Recreate"})["svc-inference-0"].request
+    assert "spec.leaderWorkerTemplate" in made.replaceOnChanges
+    assert made.deleteBeforeReplace
+
+
+def test_optional_replicas_are_not_waited_for(engine: Any) -> None:
+    minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
+    wide = role(replicas=3, multinode=nodes(2))
+    deployment = deployed(engine, wide, schedulingStrategy=minimum)
+    assert [each.request.name for each in deployment.patches] == ["svc-inference-0-wait"]
+
+
+def test_files_get_nothing_that_only_the_engine_reads(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"kubernetes:renderYamlToDirectory": "out"}
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(config))
+    deployment = deployed(engine, role(replicas=2), wait={"level": "Scheduled"})
+    assert deployment.patches == []
+    assert all(annotations(each) == {} for each in deployment.children)
+
+
+def test_the_newest_look_counts() -> None:
+    old, new = ({"metadata": {"resourceVersion": text}} for text in ("99", "100"))
+    assert newest(old, new) is new
+    assert newest(new, old) is new
+    assert newest(None, old) is old
+    assert newest({"metadata": {}}, old) is old
+    assert newest(None, {}) is None
