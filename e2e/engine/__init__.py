@@ -1,0 +1,1 @@
+"""The library on the real Pulumi engine, against the local cluster."""
