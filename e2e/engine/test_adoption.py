@@ -1,0 +1,201 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Objects that another tool made become a stack's own, on the real engine: docs/adoption.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.harness import Cluster
+from fusioninfer_pulumi import load, plan_service, render
+
+PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
+MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.skipif(
+    bool(MISSING), reason=f"NOTHING IS PROVED ON THE PULUMI ENGINE: no {', '.join(MISSING)} on PATH"
+)
+
+#: The program of docs/adoption.md.
+PROGRAM = """\
+import pulumi
+
+from fusioninfer_pulumi import InferenceService, load
+
+ADOPT = pulumi.Config().get_bool("adopt")
+
+
+def existing(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    if not args.custom or args.type_.endswith("Patch"):
+        return None
+    options, metadata = args.opts, args.props["metadata"]
+    if args.type_ == "kubernetes:core/v1:Service":
+        # Its addresses are part of what is imported, and would make it be replaced.
+        options.ignore_changes = ["spec.clusterIP", "spec.clusterIPs"]
+    if ADOPT:
+        options.import_ = "/".join(filter(None, [metadata.get("namespace"), metadata["name"]]))
+        return pulumi.ResourceTransformResult(args.props, options)
+    # The API server still counts the fields as the other tool's: take them over on a change.
+    annotations = {**(metadata.get("annotations") or {}), "pulumi.com/patchForce": "true"}
+    props = {**args.props, "metadata": {**metadata, "annotations": annotations}}
+    return pulumi.ResourceTransformResult(props, options)
+
+
+for args in load("service.yaml"):
+    InferenceService(args.name, args, pulumi.ResourceOptions(transforms=[existing]))
+"""
+
+
+def service(namespace: str, image: str = "registry.example/engine:1") -> dict[str, Any]:
+    """Two replicas of two nodes: sets, a gang and a Service."""
+    limits = {"limits": {"nvidia.com/gpu": "8"}}
+    engine = {"name": "engine", "image": image, "command": ["serve"], "resources": limits}
+    role = {
+        "name": "serve",
+        "componentType": "worker",
+        "replicas": 2,
+        "multinode": {"nodeCount": 2, "launcher": "none"},
+        "template": {"spec": {"containers": [engine]}},
+    }
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        # There are no EndpointSlices here for the provider to wait for (e2e/README.md).
+        "metadata": {
+            "name": "svc",
+            "namespace": namespace,
+            "annotations": {"pulumi.com/skipAwait": "true"},
+        },
+        "spec": {"roles": [role]},
+    }
+
+
+class Stack:
+    """A stack `dev` with a file backend of its own."""
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        state = folder / "state"
+        state.mkdir()
+        self.folder = folder
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")},
+            "KUBECONFIG": str(kubeconfig),
+            "PULUMI_HOME": str(folder / "home"),
+            "PULUMI_BACKEND_URL": state.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "end-to-end",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
+        settings = {"name": "adoption", "runtime": runtime}
+        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+        (folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
+        self.run("stack", "init", "organization/adoption/dev")
+
+    def write(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Sets what the program makes, and returns its objects."""
+        path = self.folder / "service.yaml"
+        path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
+        return [each for found in load(path) for each in render(plan_service(found))]
+
+    def run(self, *words: str, status: int = 0) -> str:
+        """Calls the command line."""
+        told = subprocess.run(
+            ["pulumi", *words, "--non-interactive", "--color", "never"],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert (told.returncode == 0) is (status == 0), told.stdout[-6000:]
+        return told.stdout
+
+    def preview(self) -> dict[str, int]:
+        """Operations that an update would do, `same` left out."""
+        told = self.run("preview", "--json")
+        summary = json.JSONDecoder().raw_decode(told[told.index("{") :])[0]["changeSummary"]
+        return {name: count for name, count in summary.items() if name != "same"}
+
+
+@pytest.fixture
+def stack(cluster: Cluster, tmp_path: Path) -> Stack:
+    """An empty stack on the cluster."""
+    return Stack(tmp_path, cluster.kubeconfig)
+
+
+def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) -> dict[str, str]:
+    """What tells an object, or a pod, from one that took its place."""
+    found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in cluster.pods(namespace)}
+    for each in objects:
+        kind = f"{each['apiVersion']}/{each['kind']}"
+        name = each["metadata"]["name"]
+        found[f"{kind}/{name}"] = cluster.get(kind, name, namespace)["metadata"]["uid"]
+    return found
+
+
+def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
+    cluster: Cluster, namespace: str, stack: Stack
+) -> None:
+    cluster.add_nodes(4, gpus=8)
+    objects = stack.write(service(namespace))
+    cluster.apply(objects)
+    cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60)
+    before = identities(cluster, namespace, objects)
+
+    stack.run("config", "set", "adopt", "true")
+    # The stack and the component are new; each object is imported, then applied.
+    adopted = {"create": 2, "import": len(objects), "update": len(objects)}
+    assert stack.preview() == adopted
+    stack.run("up", "--yes", "--skip-preview")
+    # Without the option the objects get an annotation, and it is a stack as any other.
+    stack.run("config", "rm", "adopt")
+    assert stack.preview() == {"update": len(objects)}
+    stack.run("up", "--yes", "--skip-preview")
+    assert stack.preview() == {}
+    assert identities(cluster, namespace, objects) == before
+
+    changed = stack.write(service(namespace, image="registry.example/engine:2"))
+    assert stack.preview() == {"update": 2}
+    stack.run("up", "--yes", "--skip-preview")
+    for each in changed:
+        if each["kind"] == "LeaderWorkerSet":
+            kind = f"{each['apiVersion']}/{each['kind']}"
+            stored = cluster.get(kind, each["metadata"]["name"], namespace)
+            template = stored["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+            assert template["spec"]["containers"][0]["image"] == "registry.example/engine:2"
+    stack.run("destroy", "--yes", "--skip-preview")
+    cluster.wait(lambda: not cluster.pods(namespace), 60)
+
+
+def test_an_object_that_is_not_there_is_said(
+    cluster: Cluster, namespace: str, stack: Stack
+) -> None:
+    objects = stack.write(service(namespace))
+    cluster.apply(each for each in objects if each["kind"] != "Service")
+    stack.run("config", "set", "adopt", "true")
+    told = stack.run("up", "--yes", "--skip-preview", status=1)
+    assert f"resource '{namespace}/svc' does not exist" in told
+
+
+def test_what_differs_is_refused(cluster: Cluster, namespace: str, stack: Stack) -> None:
+    cluster.apply(stack.write(service(namespace)))
+    stack.write(service(namespace, image="registry.example/engine:2"))
+    stack.run("config", "set", "adopt", "true")
+    told = stack.run("up", "--yes", "--skip-preview", status=1)
+    assert "field conflict" in told
+    assert '.spec.leaderWorkerTemplate.workerTemplate.spec.containers[name="engine"].image' in told

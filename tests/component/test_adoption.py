@@ -1,0 +1,57 @@
+"""Options that adopt existing objects reach them; the engine's part is in e2e/engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from fusioninfer_pulumi import InferenceService, InferenceServiceArgs
+
+ROOT = Path(__file__).parents[2]
+Story = Callable[[int], InferenceServiceArgs]
+
+
+def existing(
+    args: pulumi.ResourceTransformationArgs,
+) -> pulumi.ResourceTransformationResult | None:
+    if not args.type_.startswith("kubernetes:"):
+        return None
+    metadata: Any = args.props["metadata"]
+    args.opts.import_ = f"{metadata['namespace']}/{metadata['name']}"
+    return pulumi.ResourceTransformationResult(args.props, args.opts)
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_every_object_can_be_imported(engine: Any, story: Story, number: int) -> None:
+    options = pulumi.ResourceOptions(transformations=[existing])
+    done = engine.run(lambda: InferenceService("app", story(number), options) and None)
+    assert done.children
+    for each in done.children:
+        metadata = each.inputs["metadata"]
+        assert each.request.importId == f"{metadata['namespace']}/{metadata['name']}"
+    assert not done.component.request.importId
+
+
+def test_a_transform_of_the_component_is_registered_for_its_objects(
+    engine: Any, story: Story
+) -> None:
+    # The engine calls it for every object below the component; mocks do not.
+    def transform(args: pulumi.ResourceTransformArgs) -> None:
+        del args
+
+    options = pulumi.ResourceOptions(transforms=[transform])
+    done = engine.run(lambda: InferenceService("app", story(1), options) and None)
+    assert len(done.component.request.transforms) == 1
+    assert all(each.request.parent == done.component.urn for each in done.children)
+
+
+def test_the_docs_show_the_program_that_the_engine_runs() -> None:
+    text = (ROOT / "docs" / "adoption.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    tested = (ROOT / "e2e" / "engine" / "test_adoption.py").read_text(encoding="utf-8")
+    assert f'PROGRAM = """\\\n{shown}"""' in tested
