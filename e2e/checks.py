@@ -136,7 +136,9 @@ def _pod_facts(
         yield "command", serving.get("command", []), list(_value(written, "command"))
         yield "args", serving.get("args", []), list(_value(written, "args"))
         if worker:
-            kept = sorted(k for k in ("ports", "readinessProbe", "lifecycle") if k in serving)
+            # The pause before the end is for every pod of a group: only a user's hook is not.
+            hooks = ("lifecycle",) if "lifecycle" in given[role.serving.name] else ()
+            kept = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
             yield "what only a leader has", kept, []
         yield "accelerators", _accelerators(spec), gpus
         for container in (*spec.get("initContainers", ()), *spec["containers"]):
