@@ -10,7 +10,7 @@ from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.plan import ServicePlan
 
-PATIENCE = 60
+PATIENCE = 120
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 Change = Callable[[list[Object]], list[Object]]
 

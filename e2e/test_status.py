@@ -96,6 +96,14 @@ def test_the_life_of_a_gang(
     life.stage("another node came", "True InferenceServiceAvailable",
                {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
 
+    hold = {"metadata": {"finalizers": ["e2e.fusioninfer.io/hold"]}}
+    cluster.patch("LeaderWorkerSet", "svc-decode-1", hold, namespace)
+    cluster.delete("LeaderWorkerSet", "svc-decode-1", namespace)
+    life.stage("somebody deletes a replica", "True Partial",
+               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
+    release = {"metadata": {"finalizers": None}}
+    cluster.patch("LeaderWorkerSet", "svc-decode-1", release, namespace)
+
     service.delete()
     life.stage("deleted", "Unknown InferenceServiceCreating",
                {"prefill": "Unknown 0/1", "decode": "Unknown 0/2"})  # fmt: skip
