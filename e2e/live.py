@@ -89,7 +89,7 @@ class LiveService:
 
     def sets(self) -> dict[str, Object | None]:
         """The live LeaderWorkerSets of all planned replicas."""
-        names = [replica.name for role in self.plan.roles for replica in role.replicas]
+        names = [each.name for role in self.plan.roles for each in role.sets]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:

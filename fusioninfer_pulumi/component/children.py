@@ -110,11 +110,7 @@ class Children:
         if kind != "LeaderWorkerSet":
             return made
         # Sets are registered in the order of the rollout.
-        return {
-            replica.name: made[replica.name]
-            for role in self._plan.roles
-            for replica in role.replicas
-        }
+        return {each.name: made[each.name] for role in self._plan.roles for each in role.sets}
 
     def waited(self) -> pulumi.Output[dict[str, dict[str, Any]]]:
         """Objects as they were when a patch last waited for them, by Kubernetes name."""

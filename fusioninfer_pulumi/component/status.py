@@ -64,7 +64,7 @@ def service_status(
     failures = failures or {}
     blocked = _blocked(pod_group)
     components = {role.name: _component(role, sets, failures, blocked) for role in plan.roles}
-    known = any(sets.get(replica.name) for role in plan.roles for replica in role.replicas)
+    known = any(sets.get(each.name) for role in plan.roles for each in role.sets)
     return {
         "conditions": [
             _initialized(plan, known=known),
@@ -94,7 +94,7 @@ def _component(
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
-    live = [sets.get(replica.name) for replica in role.replicas]
+    live = [sets.get(each.name) for each in role.sets]
     ready = sum(map(is_ready, live))
     return {
         "desiredReplicas": len(role.replicas),
@@ -113,7 +113,7 @@ def _phase(
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> Phase:
-    if any(replica.name in failures for replica in role.replicas):
+    if any(each.name in failures for each in role.sets):
         return "Failed"
     if ready == len(live):
         return "Running"
@@ -182,7 +182,7 @@ def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
 
 
 def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
-    names = [replica.name for role in plan.roles for replica in role.replicas]
+    names = [each.name for role in plan.roles for each in role.sets]
     told = [f"{name}: {failures[name]}" for name in names if name in failures]
     if told:
         return _condition("Failed", "True", "InferenceServiceFailed", "; ".join(told))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.manifests.metadata import metadata
 from fusioninfer_pulumi.manifests.pod_template import (
     Manifest,
     RoleTemplates,
-    for_replica,
+    for_set,
     role_labels,
     role_templates,
+    set_labels,
 )
-from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.spec.role import RestartPolicy
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
@@ -24,24 +24,20 @@ KIND = "LeaderWorkerSet"
 def leader_worker_sets(plan: ServicePlan) -> Iterator[Manifest]:
     """Builds the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
-        if not role.replicas:
+        if not role.sets:
             continue
         templates = role_templates(plan, role)
-        for replica in role.replicas:
-            yield _leader_worker_set(plan, role, templates, replica)
+        for each in role.sets:
+            yield _leader_worker_set(plan, role, templates, each)
 
 
 def _leader_worker_set(
-    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, replica: ReplicaPlan
+    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, planned: SetPlan
 ) -> Manifest:
-    own = {
-        **role_labels(plan, role),
-        labels.REPLICA_INDEX: str(replica.index),
-        labels.REVISION: templates.revision,
-    }
+    own = {**role_labels(plan, role), **set_labels(planned, templates.revision)}
     spec: dict[str, Any] = {
-        "replicas": 1,
-        "leaderWorkerTemplate": _leader_worker_template(plan, role, templates, replica),
+        "replicas": len(planned.replicas),
+        "leaderWorkerTemplate": _leader_worker_template(plan, role, templates, planned),
     }
     if role.args.startup_policy is not None:
         spec["startupPolicy"] = role.args.startup_policy.value
@@ -50,13 +46,13 @@ def _leader_worker_set(
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": metadata(plan, replica.name, own),
+        "metadata": metadata(plan, planned.name, own),
         "spec": spec,
     }
 
 
 def _leader_worker_template(
-    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, replica: ReplicaPlan
+    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, planned: SetPlan
 ) -> Manifest:
     built: Manifest = {"size": role.nodes}
     policy = restart_policy(role)
@@ -68,9 +64,7 @@ def _leader_worker_template(
         )
 
     def finished(template: Manifest) -> Manifest:
-        return for_replica(
-            template, templates.revision, replica, gang_scheduled=plan.gang_scheduled
-        )
+        return for_set(template, templates.revision, planned, gang_scheduled=plan.gang_scheduled)
 
     if templates.worker is None:
         # LeaderWorkerSet makes a group's only pod from the worker template.

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.manifests.graceful_end import graceful
 from fusioninfer_pulumi.outputs import with_placeholders
 from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
-from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.role import LEADER_ONLY
 from fusioninfer_pulumi.spec.role import Launcher
 
@@ -74,26 +74,31 @@ def role_templates(plan: ServicePlan, role: RolePlan) -> RoleTemplates:
     return RoleTemplates(leader, worker, digest[:_REVISION_LENGTH])
 
 
-def for_replica(
-    template: Manifest, revision: str, replica: ReplicaPlan, *, gang_scheduled: bool
+def for_set(
+    template: Manifest, revision: str, planned: SetPlan, *, gang_scheduled: bool
 ) -> Manifest:
-    """Adds to a role's template what one replica's pods carry.
+    """Adds to a role's template what the pods of one of its sets carry.
 
     Args:
         template: Template of the role; it is not changed.
         revision: Revision of the role's templates.
-        replica: The replica.
+        planned: The set.
         gang_scheduled: Whether the pods belong to a gang.
 
     Returns:
-        The replica's template, which shares the pod spec with the role's.
+        The set's template, which shares the pod spec with the role's.
     """
     metadata = template["metadata"]
-    own = {labels.REPLICA_INDEX: str(replica.index), labels.REVISION: revision}
-    finished = {**metadata, "labels": {**metadata["labels"], **own}}
+    finished = {**metadata, "labels": {**metadata["labels"], **set_labels(planned, revision)}}
     if gang_scheduled:
-        finished["annotations"] = {**metadata["annotations"], labels.TASK_SPEC: replica.task}
+        finished["annotations"] = {**metadata["annotations"], labels.TASK_SPEC: planned.task}
     return {"metadata": finished, "spec": template["spec"]}
+
+
+def set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
+    """Labels that tell the sets of a role, and their pods, from each other."""
+    own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
+    return {**own, labels.REVISION: revision}
 
 
 def role_labels(plan: ServicePlan, role: RolePlan) -> dict[str, str]:

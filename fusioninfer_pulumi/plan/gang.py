@@ -63,7 +63,7 @@ def gang_form(gang: GangPlan | None) -> GangForm:
 
 
 def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
-    return {replica.task: role.nodes for role in roles for replica in role.replicas}
+    return {each.task: role.nodes for role in roles for each in role.sets}
 
 
 def _sub_groups(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> tuple[SubGroup, ...]:

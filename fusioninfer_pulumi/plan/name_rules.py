@@ -37,10 +37,10 @@ def name_findings(service: str, roles: Sequence[RolePlan]) -> Iterator[Finding]:
                 f'"{role.name}" is taken by the router\'s objects; '
                 f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
             )
-        if not role.replicas:
+        if not role.sets:
             continue
-        longest = role.replicas[-1].name
-        limit = names.leader_worker_set_limit(role.nodes)
+        longest = role.sets[-1].name
+        limit = names.leader_worker_set_limit(role.nodes, len(role.sets[-1].replicas))
         if len(longest) > limit:
             yield error(
                 at,
@@ -109,16 +109,20 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
         if guarded:
             policy = names.role_network_policy(plan.service, role.name)
             yield "NetworkPolicy", policy, at, owner
-        for replica in role.replicas:
-            yield "LeaderWorkerSet", replica.name, at, owner
-            yield "StatefulSet", replica.name, at, owner
-            yield "Service", _headless_service(role, replica.name), at, owner
+        for each in role.sets:
+            yield "LeaderWorkerSet", each.name, at, owner
+            yield "StatefulSet", each.name, at, owner
+            groups = range(len(each.replicas))
+            for name in _headless_services(role, each.name, groups):
+                yield "Service", name, at, owner
             if role.nodes > 1:
-                yield "StatefulSet", names.leader_pod(replica.name), at, owner
+                for group in groups:
+                    yield "StatefulSet", names.leader_pod(each.name, group), at, owner
 
 
-def _headless_service(role: RolePlan, set_name: str) -> str:
+def _headless_services(role: RolePlan, set_name: str, groups: range) -> Iterator[str]:
     network = role.args.network_config
     if network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA:
-        return names.leader_pod(set_name)
-    return set_name
+        yield from (names.leader_pod(set_name, group) for group in groups)
+    else:
+        yield set_name

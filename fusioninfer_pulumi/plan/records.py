@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import EngineCommand
@@ -31,6 +32,24 @@ class ReplicaPlan:
 
 
 @dataclass(frozen=True)
+class SetPlan:
+    """One LeaderWorkerSet of a role.
+
+    Attributes:
+        name: Its name.
+        task: Volcano task of its pods.
+        replicas: The replicas that it runs: its groups, in the order of the group index.
+        ordinal: Ordinal of its only replica; None for the one set of a role that runs all of its
+            replicas.
+    """
+
+    name: str
+    task: str
+    replicas: tuple[ReplicaPlan, ...]
+    ordinal: int | None
+
+
+@dataclass(frozen=True)
 class ServingContainer:
     """The container that serves the model.
 
@@ -53,7 +72,7 @@ class RolePlan:
         position: Index of the role in the spec.
         args: The role as the user wrote it.
         serving: Its serving container, in the leader's template.
-        replicas: The replicas, none when the role is parked.
+        sets: The LeaderWorkerSets, none when the role is parked.
         nodes: Pods in one replica.
         leader_accelerators: Accelerators that the leader asks for.
         worker_accelerators: Accelerators that each worker asks for.
@@ -66,7 +85,7 @@ class RolePlan:
     position: int
     args: RoleArgs
     serving: ServingContainer
-    replicas: tuple[ReplicaPlan, ...]
+    sets: tuple[SetPlan, ...]
     nodes: int
     leader_accelerators: int
     worker_accelerators: int
@@ -74,6 +93,11 @@ class RolePlan:
     leader_launch: Launch | None
     worker_launch: Launch | None
     wiring: Wiring | None = None
+
+    @cached_property
+    def replicas(self) -> tuple[ReplicaPlan, ...]:
+        """The replicas of all sets, none when the role is parked."""
+        return tuple(replica for each in self.sets for replica in each.replicas)
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.outputs import contains_output, output_paths
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.disaggregation.role import wired
-from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer
+from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer, SetPlan
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
@@ -84,14 +84,7 @@ def role_plan(
             wire.wiring.pool_port if wire.wiring else serving_port(container, command, args.port),
             command,
         ),
-        replicas=tuple(
-            ReplicaPlan(
-                index,
-                names.leader_worker_set(service, args.name, index),
-                names.task(args.name, index),
-            )
-            for index in range(args.replicas)
-        ),
+        sets=_sets(service, args),
         nodes=nodes,
         leader_accelerators=accelerators(leader_template),
         worker_accelerators=accelerators(worker_template) if nodes > 1 else 0,
@@ -104,6 +97,18 @@ def role_plan(
     findings += _engine_findings(plan, command_at)
     findings += _advice(plan, worker, worker_at)
     return plan, findings
+
+
+def _sets(service: str, args: RoleArgs) -> tuple[SetPlan, ...]:
+    replicas = (
+        ReplicaPlan(
+            index,
+            names.leader_worker_set(service, args.name, index),
+            names.task(args.name, index),
+        )
+        for index in range(args.replicas)
+    )
+    return tuple(SetPlan(each.name, each.task, (each,), each.index) for each in replicas)
 
 
 def _launcher(args: RoleArgs, command: EngineCommand) -> Launcher:

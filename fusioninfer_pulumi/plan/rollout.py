@@ -174,18 +174,19 @@ def _chain(
     rolling = rollout.strategy is RolloutStrategy.ROLLING
     limit = min(rollout.max_unavailable if rolling else MAX_LANES, free)
     steps: list[SetStep] = []
-    for group in (role.replicas[:required], role.replicas[required:]):
+    for group in (role.sets[:required], role.sets[required:]):
         # Highest ordinal first. An optional replica goes down when all required ones are back.
-        names = [replica.name for replica in reversed(group)]
-        for position, replica in enumerate(reversed(group)):
+        names = [each.name for each in reversed(group)]
+        for position, each in enumerate(reversed(group)):
             after = before if position < limit else (names[position - limit],)
+            ordinal = each.replicas[0].index
             steps.append(
                 SetStep(
-                    replica.name,
+                    each.name,
                     role.name,
                     after,
-                    replica.index < required,
-                    replica.index < rollout.partition,
+                    ordinal < required,
+                    ordinal < rollout.partition,
                     rollout,
                 )
             )
