@@ -39,8 +39,12 @@ lint: $(STAMP)  ## Check style and types
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine
 	$(BIN)/python tools/test_pythons.py
 
+.PHONY: test-other-pythons
+test-other-pythons: $(STAMP)  ## The same without the version of .venv, which `test` runs
+	$(BIN)/python tools/test_pythons.py --others
+
 .PHONY: check
-check: lint test test-pythons  ## Everything that needs no Go: lint, types, tests on all Pythons
+check: lint test test-other-pythons  ## Everything that needs no Go: lint, types, tests on all Pythons
 
 .PHONY: e2e-tools
 e2e-tools: $(STAMP)  ## Build the real components (Go; about 15 minutes once, then nothing)

@@ -6,11 +6,13 @@ unless a version was selected.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,35 +37,54 @@ def works(python: str, version: str) -> bool:
     return told.returncode == 0 and told.stdout.strip() == version
 
 
-def run(python: str, version: str) -> bool:
-    """Sets up an environment and runs the fast tests in it."""
+def run(python: str, version: str) -> tuple[bool, str]:
+    """Sets up an environment, runs the fast tests in it, and returns what they printed."""
     home = ROOT / ".venvs" / version
     own = home / "bin" / "python"
+    pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    steps = [
+        [*pip, "-c", "constraints.txt", "-e", ".[dev]"],
+        [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+    ]
     if not own.exists():
-        subprocess.run([python, "-m", "venv", str(home)], check=True)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [str(own), *install, "-c", "constraints.txt", "-e", ".[dev]"], check=True, cwd=ROOT
-    )
-    tests = [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    return subprocess.run(tests, check=False, cwd=ROOT).returncode == 0
+        steps.insert(0, [python, "-m", "venv", str(home)])
+    told = ""
+    for step in steps:
+        done = subprocess.run(
+            step, check=False, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        told += done.stdout
+        if done.returncode:
+            return False, told
+    return True, told
 
 
 def main() -> int:
-    """Tests all versions, and says which the machine does not have."""
-    failed, missing = [], []
-    for version in VERSIONS:
-        python = next((path for path in candidates(version) if works(path, version)), None)
-        if python is None:
-            missing.append(version)
-            continue
-        print(f"=== Python {version}", flush=True)
-        if not run(python, version):
-            failed.append(version)
-    for version in missing:
-        print(f"skipped: no Python {version} on this machine")
+    """Tests the versions, as many at a time as there are processors."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--others", action="store_true", help="leave out the version that runs this program"
+    )
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    left_out = own if parser.parse_args().others else None
+    wanted = [version for version in VERSIONS if version != left_out]
+    found = {
+        version: next((path for path in candidates(version) if works(path, version)), None)
+        for version in wanted
+    }
+    failed = []
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        runs = {pool.submit(run, path, version): version for version, path in found.items() if path}
+        for done in as_completed(runs):
+            passed, told = done.result()
+            print(f"=== Python {runs[done]}\n{told}", flush=True)
+            if not passed:
+                failed.append(runs[done])
+    for version, path in found.items():
+        if path is None:
+            print(f"skipped: no Python {version} on this machine")
     if failed:
-        print(f"failed on Python {', '.join(failed)}")
+        print(f"failed on Python {', '.join(sorted(failed))}")
     return 1 if failed else 0
 
 
