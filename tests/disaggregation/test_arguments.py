@@ -30,6 +30,19 @@ def test_one_argument_with_flag_and_value_is_split_and_said() -> None:
     ]
 
 
+def test_such_an_argument_is_split_without_a_pair_too() -> None:
+    joined = [f"{FLAG} '{NIXL}'", "--max-model-len 4096"]
+    text = "an argument that held a flag and its value was split, as a shell would have done"
+    alone = service(role("a", template=template(engine("--model=m", *joined))))
+    assert words(leader(alone, "a")) == ["--model=m", *NIXL_ARGS, "--max-model-len", "4096"]
+    assert said(alone, Severity.INFO) == [
+        f"info: roles[0].template.spec.containers[0].args: {text}"
+    ]
+    by_hand = {"nodeCount": 2, "launcher": "none"}
+    several = service(role("a", template=template(engine("--model=m", *joined)), multinode=by_hand))
+    assert words(leader(several, "a")) == ["--model=m", *joined]
+
+
 @pytest.mark.parametrize("name", ["prefill", "decode"])
 def test_an_empty_block_generates_what_nixl_needs(name: str) -> None:
     block = {"kvTransfer": {}}

@@ -20,6 +20,7 @@ from fusioninfer_pulumi.plan.disaggregation.arguments import (
 )
 from fusioninfer_pulumi.plan.disaggregation.decode import decode_side
 from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT, Disaggregation, Wiring
+from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 
@@ -75,7 +76,7 @@ def wired(
     part = _PAIR.get(args.component_type)
     paired = disaggregation if part is not None else None
     if paired is None and args.kv_transfer is None and args.kv_events is None:
-        return Wired(leader, worker)
+        return _as_meant(args, leader, worker, at)
     command = read_command(leader)
     given = args.kv_transfer or KvTransferArgs()
     way, found = transfer(position, args, command, at, needed=paired is not None)
@@ -102,6 +103,17 @@ def wired(
     return Wired(
         _with(leader, edits[0]), _with(worker, edits[1]), wiring, edits[0], edits[1], found
     )
+
+
+def _as_meant(args: RoleArgs, leader: Container, worker: Container, at: str) -> Wired:
+    """Splits arguments that hold a flag and its value, which no engine knows, of single pods.
+
+    The launchers of several nodes do so themselves; `launcher: none` asks for what was written.
+    """
+    if nodes_per_replica(args) > 1:
+        return Wired(leader, worker)
+    (edit, _), found = _edited(leader, worker, [], [], at)
+    return Wired(_with(leader, edit), worker, leader_edit=edit, findings=found)
 
 
 def _pool_port(
