@@ -45,6 +45,8 @@ GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 LWS_PREFIX = "leaderworkerset.sigs.k8s.io/"
 # "0" on leaders, set by LeaderWorkerSet's pod webhook; also on the only pod of a size-1 group.
 LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
+# Index of a pod's group in its set; tells replicas apart where one set runs all of a role.
+LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
 LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}subgroup-exclusive-topology"
 # Written by LeaderWorkerSet itself on every pod; a user's value is overwritten, and where it is not

@@ -21,6 +21,11 @@ def leader_worker_set(service: str, role: str, replica: int) -> str:
     return f"{service}-{role}-{replica}"
 
 
+def role_set(service: str, role: str) -> str:
+    """Name of the one LeaderWorkerSet of a role, of its StatefulSet and headless Service."""
+    return f"{service}-{role}"
+
+
 def task(role: str, replica: int) -> str:
     """Volcano task of one replica: the key in `minTaskMember` and the pods' task-spec."""
     return f"{role}-{replica}"

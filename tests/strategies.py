@@ -301,6 +301,7 @@ def services(
     _optional(draw, metadata, "labels", labels)
     _optional(draw, metadata, "annotations", annotations)
     spec: Manifest = {"roles": roles}
+    _optional(draw, spec, "layout", st.sampled_from(("PerReplica", "PerRole")))
     scheduling = draw(_scheduling(roles, queues, priority_classes))
     if scheduling:
         spec["schedulingStrategy"] = scheduling

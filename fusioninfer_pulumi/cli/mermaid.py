@@ -64,7 +64,8 @@ def _entry(plan: ServicePlan) -> Generator[str, None, set[str]]:
 
 def _role(number: int, role: RolePlan) -> Iterator[str]:
     count = _count(len(role.replicas), "replica") if role.replicas else "parked"
-    yield f'subgraph role{number}["{role.name} ({role.component_type.value}): {count}"]'
+    where = "".join(f" in {each.name}" for each in role.sets if each.ordinal is None)
+    yield f'subgraph role{number}["{role.name} ({role.component_type.value}): {count}{where}"]'
     size = f"{_count(role.nodes, 'pod')} x {_count(role.accelerators_per_pod, 'GPU')}"
     if len(role.replicas) <= _DRAWN:
         for replica in role.replicas:

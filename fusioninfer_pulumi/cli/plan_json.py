@@ -10,6 +10,7 @@ from fusioninfer_pulumi.manifests.pod_group import pod_group
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.spec.rollout import Layout
 
 UNKNOWN = "<unknown>"
 
@@ -32,6 +33,8 @@ def plan_json(
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
+        # Only where it is not the default, so that what programs read today stays as it is.
+        **({"layout": plan.layout.value} if plan.layout is not Layout.PER_REPLICA else {}),
         "roles": [
             {
                 "name": role.name,

@@ -17,6 +17,8 @@ from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.entry import endpoint
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.rollout import role_rollout
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutStrategy
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -93,6 +95,8 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
     table.add_row("Gang", _gang(plan))
+    if plan.layout is Layout.PER_ROLE:
+        table.add_row("Layout", _layout(plan))
     kinds = Counter(str(item["kind"]) for item in objects)
     listed = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
@@ -106,20 +110,31 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _layout(plan: ServicePlan) -> str:
+    """What one set for a role means for its updates."""
+    told = []
+    for role in plan.roles:
+        rollout = role_rollout(plan.rollout, role)
+        pace = rollout.strategy.value
+        if rollout.strategy is RolloutStrategy.ROLLING:
+            pace = f"{rollout.max_unavailable} down at a time"
+            if rollout.max_surge:
+                pace += f", {rollout.max_surge} more"
+        told += [f"{each.name} ({pace})" for each in role.sets]
+    return f"PerRole, updated by LeaderWorkerSet: {', '.join(told) or 'none'}"
+
+
 def _gang(plan: ServicePlan) -> str:
     gang = plan.gang
     if gang is None:
         return "none: every pod is scheduled by itself"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
-    if gang.sub_groups is None:
-        return (
-            f"PodGroup {gang.pod_group}, all-or-nothing: {size} (scheduler {plan.scheduler_name})"
-        )
-    minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
-    return (
-        f"PodGroup {gang.pod_group}, starts with {minimum}: {size} "
-        f"(scheduler {plan.scheduler_name}, Volcano 1.14.1 or later)"
-    )
+    form = "all-or-nothing"
+    if gang.partial and gang.sub_groups:
+        minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
+        form = f"starts with {minimum}"
+    needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
+    return f"PodGroup {gang.pod_group}, {form}: {size} (scheduler {plan.scheduler_name}{needs})"
 
 
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:

@@ -8,10 +8,11 @@ from whoever saw a rollout or a pod fail.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.plan.gang import required_replicas
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
@@ -76,16 +77,34 @@ def service_status(
 
 
 def is_ready(live: Mapping[str, Any] | None) -> bool:
-    """Tells whether a replica's LeaderWorkerSet serves, in the revision that was asked for."""
+    """Tells whether a LeaderWorkerSet serves, all of it and in the revision asked for."""
+    status, available = _observed(live)
+    return available and int(status.get("readyReplicas") or 0) >= 1
+
+
+def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
+    """Replicas of a LeaderWorkerSet that serve.
+
+    Where it runs one, in the revision that was asked for; where it runs several, in any: an update
+    changes one after the other.
+    """
+    if planned.ordinal is not None:
+        return int(is_ready(live))
+    status, _ = _observed(live)
+    return int(status.get("readyReplicas") or 0)
+
+
+def _observed(live: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], bool]:
+    """The status of a set and whether it is Available; nothing while it speaks of an older spec."""
     status = (live or {}).get("status") or {}
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
     available = conditions.get("Available") or {}
     generation = ((live or {}).get("metadata") or {}).get("generation")
-    # LeaderWorkerSet writes both since 0.9; an older status may speak of an older spec.
+    # LeaderWorkerSet writes both since 0.9.
     observed = available.get("observedGeneration", status.get("observedGeneration"))
     if generation is not None and observed is not None and int(observed) < int(generation):
-        return False
-    return available.get("status") == "True" and int(status.get("readyReplicas") or 0) >= 1
+        return {}, False
+    return status, available.get("status") == "True"
 
 
 def _component(
@@ -95,27 +114,38 @@ def _component(
     blocked: str | None,
 ) -> ComponentStatus:
     live = [sets.get(each.name) for each in role.sets]
-    ready = sum(map(is_ready, live))
+    ready = sum(starmap(ready_replicas, zip(role.sets, live, strict=True)))
+    desired = _desired(role, live)
+    # An update may start more of them for a time.
+    ready = min(ready, desired)
     return {
-        "desiredReplicas": len(role.replicas),
+        "desiredReplicas": desired,
         "readyReplicas": ready,
         "nodesPerReplica": role.nodes,
-        "totalPods": role.total_pods,
+        "totalPods": desired * role.nodes,
         "readyPods": ready * role.nodes,
-        "phase": _phase(role, live, ready, failures, blocked),
+        "phase": _phase(role, live, (ready, desired), failures, blocked),
     }
+
+
+def _desired(role: RolePlan, live: list[Mapping[str, Any] | None]) -> int:
+    """Replicas that there should be: those that there are where something else sets them."""
+    if role.scaled_elsewhere and all(map(_has_status, live)):
+        return sum(int((item or {})["status"].get("replicas") or 0) for item in live)
+    return len(role.replicas)
 
 
 def _phase(
     role: RolePlan,
     live: list[Mapping[str, Any] | None],
-    ready: int,
+    counts: tuple[int, int],
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> Phase:
+    ready, desired = counts
     if any(each.name in failures for each in role.sets):
         return "Failed"
-    if ready == len(live):
+    if ready == desired and all(_observed(item)[1] for item in live):
         return "Running"
     if not any(live):
         return "Unknown"

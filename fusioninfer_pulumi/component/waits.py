@@ -33,6 +33,8 @@ _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # the state would keep it.
 _PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
 AVAILABLE = json.dumps(["condition=Available", _PATCHED])
+# The status has no count of ready replicas as long as there is none.
+SOME_READY = json.dumps(["jsonpath={.status.readyReplicas}", _PATCHED])
 SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", _PATCHED])
 
 
@@ -90,10 +92,13 @@ def timeouts(duration: str) -> pulumi.CustomTimeouts:
 def set_options(step: SetStep) -> pulumi.ResourceOptions:
     """What the engine has to know about the updates of a set."""
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
+    # The template that the engine's state holds stays, whatever the program says.
+    ignored = ["spec", f'metadata.labels["{labels.REVISION}"]'] if step.frozen else []
+    if step.scaled_elsewhere:
+        ignored.append("spec.replicas")
     return pulumi.ResourceOptions(
-        custom_timeouts=pulumi.CustomTimeouts(update=step.rollout.timeout),
-        # The template that the engine's state holds stays, whatever the program says.
-        ignore_changes=["spec", f'metadata.labels["{labels.REVISION}"]'] if step.frozen else None,
+        custom_timeouts=pulumi.CustomTimeouts(update=step.timeout),
+        ignore_changes=ignored or None,
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
         # Names are fixed: the old object has to go before the new one comes.
         delete_before_replace=True,
@@ -148,7 +153,7 @@ def patch_sets(
         if step.name not in rollout.patched:
             continue
         target = sets[step.name]
-        annotations = {WAIT_FOR: AVAILABLE}
+        annotations = {WAIT_FOR: SOME_READY if step.partial else AVAILABLE}
         if not rollout.awaited:
             annotations.update(_SKIP)
         if not step.paced:

@@ -15,7 +15,9 @@ from fusioninfer_pulumi.manifests.pod_template import (
     set_labels,
 )
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.rollout import role_rollout
 from fusioninfer_pulumi.spec.role import RestartPolicy
+from fusioninfer_pulumi.spec.rollout import RolloutStrategy
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
@@ -39,6 +41,8 @@ def _leader_worker_set(
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _leader_worker_template(plan, role, templates, planned),
     }
+    if planned.ordinal is None:
+        spec["rolloutStrategy"] = _rollout_strategy(plan, role)
     if role.args.startup_policy is not None:
         spec["startupPolicy"] = role.args.startup_policy.value
     if role.args.network_config is not None:
@@ -48,6 +52,20 @@ def _leader_worker_set(
         "kind": KIND,
         "metadata": metadata(plan, planned.name, own),
         "spec": spec,
+    }
+
+
+def _rollout_strategy(plan: ServicePlan, role: RolePlan) -> Manifest:
+    """The rolling update of a set that runs several replicas, the only type there is."""
+    rollout = role_rollout(plan.rollout, role)
+    at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdateConfiguration": {
+            "partition": rollout.partition,
+            "maxUnavailable": "100%" if at_once else rollout.max_unavailable,
+            "maxSurge": rollout.max_surge,
+        },
     }
 
 

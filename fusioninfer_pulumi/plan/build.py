@@ -11,6 +11,7 @@ from fusioninfer_pulumi.plan.credentials import role_credentials
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.gang import gang_plan
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
+from fusioninfer_pulumi.plan.layout_rules import layout_findings
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
@@ -59,16 +60,16 @@ def plan_service(
     pairing = disaggregation_of(service, known)
     for position, role in enumerate(args.roles):
         if role.component_type is not ComponentType.ROUTER and position not in leave_out:
-            planned, found = role_plan(service, position, role, pairing)
+            planned, found = role_plan(service, position, role, pairing, args.layout)
             roles.append(planned)
             findings += found
             findings += role_credentials(position, role)
     findings += agreement_findings(roles, pairing)
     scheduling = args.scheduling_strategy
     gang_scheduled = needs_gang(args.roles, scheduling)
-    gang = gang_plan(service, roles, scheduling) if gang_scheduled else None
+    gang = gang_plan(service, roles, scheduling, args.layout) if gang_scheduled else None
     scheduler = scheduling.scheduler_name or (VOLCANO if gang_scheduled else None)
-    findings += name_findings(service, roles)
+    findings += name_findings(service, roles, args.rollout)
     findings += scheduling_findings(
         roles, scheduling, args.annotations, scheduler, gang, gang_scheduled=gang_scheduled
     )
@@ -98,11 +99,13 @@ def plan_service(
         gang_scheduled=gang_scheduled,
         queue=scheduling.queue,
         priority_class=scheduling.priority_class_name,
+        layout=args.layout,
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
     )
     findings += rollout_findings(plan)
+    findings += layout_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 

@@ -15,11 +15,15 @@ from fusioninfer_pulumi import names
 from fusioninfer_pulumi.plan.capacity import GangForm
 from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, SubGroup
 from fusioninfer_pulumi.plan.resources import pod_requests, total
+from fusioninfer_pulumi.spec.rollout import Layout
 from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
 
 def gang_plan(
-    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs
+    service: str,
+    roles: Sequence[RolePlan],
+    scheduling: SchedulingStrategyArgs,
+    layout: Layout = Layout.PER_REPLICA,
 ) -> GangPlan | None:
     """Computes the gang of a service whose topology asks for one.
 
@@ -27,6 +31,8 @@ def gang_plan(
         service: Name of the service.
         roles: Its serving roles.
         scheduling: Its scheduling strategy.
+        layout: Which LeaderWorkerSets run the replicas. Those of one set share their pod template
+            and so their task: only the subgroups keep them apart.
 
     Returns:
         The gang; None when no replica exists or every role is optional.
@@ -36,11 +42,13 @@ def gang_plan(
     if members == 0:
         return None
     partial = scheduling.gang_policy.min_role_replicas is not None
+    grouped = partial or layout is Layout.PER_ROLE
     return GangPlan(
         pod_group=names.pod_group(service),
         min_member=members,
-        tasks=None if partial else _tasks(roles),
-        sub_groups=_sub_groups(roles, minima) if partial else None,
+        partial=partial,
+        tasks=None if grouped else _tasks(roles),
+        sub_groups=_sub_groups(roles, minima) if grouped else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_requests(roles, minima) if scheduling.gang_policy.min_resources else None,
         queue=scheduling.queue,

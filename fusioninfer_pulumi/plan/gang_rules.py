@@ -179,7 +179,7 @@ def _minimum(
         if any(role.replicas for role in roles):
             yield error(at, "must be above 0 for at least one role, got 0 for all")
         return
-    if gang.sub_groups is None:
+    if not gang.partial:
         # One replica, or one gang of single pods: there is nothing that could start in part.
         if sum(len(role.replicas) for role in roles) > 1:
             yield info(

@@ -12,19 +12,24 @@ from typing import Any
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.findings import Finding, error, join
 from fusioninfer_pulumi.outputs import is_output
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.rollout import role_rollout
 from fusioninfer_pulumi.spec.role import SubdomainPolicy
+from fusioninfer_pulumi.spec.rollout import RolloutArgs
 
 #: Role names that would meet the names of the router's objects.
 RESERVED_ROLES = frozenset({"epp", "epp-config", "pool", "httproute", "gateway"})
 
 
-def name_findings(service: str, roles: Sequence[RolePlan]) -> Iterator[Finding]:
+def name_findings(
+    service: str, roles: Sequence[RolePlan], rollout: RolloutArgs
+) -> Iterator[Finding]:
     """Checks the names of one service by themselves.
 
     Args:
         service: Name of the service.
         roles: Its roles that run pods.
+        rollout: How it is updated: an update may start replicas beside the others.
 
     Yields:
         One finding per role whose names cannot work.
@@ -40,7 +45,7 @@ def name_findings(service: str, roles: Sequence[RolePlan]) -> Iterator[Finding]:
         if not role.sets:
             continue
         longest = role.sets[-1].name
-        limit = names.leader_worker_set_limit(role.nodes, len(role.sets[-1].replicas))
+        limit = names.leader_worker_set_limit(role.nodes, _groups(rollout, role, role.sets[-1]))
         if len(longest) > limit:
             yield error(
                 at,
@@ -112,12 +117,17 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
         for each in role.sets:
             yield "LeaderWorkerSet", each.name, at, owner
             yield "StatefulSet", each.name, at, owner
-            groups = range(len(each.replicas))
+            groups = range(_groups(plan.rollout, role, each))
             for name in _headless_services(role, each.name, groups):
                 yield "Service", name, at, owner
             if role.nodes > 1:
                 for group in groups:
                     yield "StatefulSet", names.leader_pod(each.name, group), at, owner
+
+
+def _groups(rollout: RolloutArgs, role: RolePlan, planned: SetPlan) -> int:
+    """Groups that a set may have, with those that an update starts beside them."""
+    return len(planned.replicas) + role_rollout(rollout, role).max_surge
 
 
 def _headless_services(role: RolePlan, set_name: str, groups: range) -> Iterator[str]:

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
-from fusioninfer_pulumi.spec.rollout import RolloutArgs, WaitArgs
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class ReplicaPlan:
 
     Attributes:
         index: Ordinal, from 0.
-        name: Name of its LeaderWorkerSet.
-        task: Its Volcano task, `{role}-{index}`.
+        name: Name of its LeaderWorkerSet; of its leader pod where one set runs all replicas.
+        task: `{role}-{index}`, its Volcano task where it has one of its own.
     """
 
     index: int
@@ -37,7 +37,8 @@ class SetPlan:
 
     Attributes:
         name: Its name.
-        task: Volcano task of its pods.
+        task: Volcano task of its pods; where it runs all replicas of a role they share one, as
+            they share a template.
         replicas: The replicas that it runs: its groups, in the order of the group index.
         ordinal: Ordinal of its only replica; None for the one set of a role that runs all of its
             replicas.
@@ -80,6 +81,8 @@ class RolePlan:
         leader_launch: Command of the serving container on leaders, None to leave it as written.
         worker_launch: The same on workers.
         wiring: What pods get that hand their KV cache over, None for all others.
+        scaled_elsewhere: Whether something else, such as an autoscaler, sets the replicas of its
+            one LeaderWorkerSet once it exists; only for layout PerRole.
     """
 
     position: int
@@ -93,6 +96,7 @@ class RolePlan:
     leader_launch: Launch | None
     worker_launch: Launch | None
     wiring: Wiring | None = None
+    scaled_elsewhere: bool = False
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
@@ -182,6 +186,7 @@ class GangPlan:
     Attributes:
         pod_group: Name of the PodGroup.
         min_member: Pods that must be placed together.
+        partial: Whether replicas may be left out of the minimum; else it is all-or-nothing.
         tasks: Pods of each `{role}-{replica}` in the literal, all-or-nothing form; else None.
         sub_groups: Shares of the roles in the form that may run in part; else None.
         min_accelerators: Accelerators of the minimum.
@@ -192,6 +197,7 @@ class GangPlan:
 
     pod_group: str
     min_member: int
+    partial: bool
     tasks: Mapping[str, int] | None
     sub_groups: tuple[SubGroup, ...] | None
     min_accelerators: int
@@ -217,6 +223,7 @@ class ServicePlan:
         gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
         queue: Volcano queue of the service, None for the default.
         priority_class: PriorityClass of the pods.
+        layout: Which LeaderWorkerSets run the replicas.
         rollout: How pod templates change, as the user wrote it.
         wait: What an update waits for.
         findings: What is to be said about the input, errors first.
@@ -234,6 +241,7 @@ class ServicePlan:
     gang_scheduled: bool
     queue: str | None
     priority_class: str | None
+    layout: Layout
     rollout: RolloutArgs
     wait: WaitArgs
     findings: tuple[Finding, ...]

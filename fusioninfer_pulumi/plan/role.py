@@ -19,6 +19,7 @@ from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContai
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
+from fusioninfer_pulumi.spec.rollout import Layout
 
 #: What a worker pod's serving container does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
@@ -29,6 +30,7 @@ def role_plan(
     position: int,
     args: RoleArgs,
     disaggregation: Disaggregation | None = None,
+    layout: Layout = Layout.PER_REPLICA,
 ) -> tuple[RolePlan, list[Finding]]:
     """Plans a role that runs pods.
 
@@ -37,6 +39,7 @@ def role_plan(
         position: Index of the role in the spec.
         args: The role, valid by the spec's rules.
         disaggregation: The service's pairing of prefill with decode, None without.
+        layout: Which LeaderWorkerSets run the replicas.
 
     Returns:
         The plan, and what is to be said about the role by itself.
@@ -84,7 +87,7 @@ def role_plan(
             wire.wiring.pool_port if wire.wiring else serving_port(container, command, args.port),
             command,
         ),
-        sets=_sets(service, args),
+        sets=_sets(service, args, layout),
         nodes=nodes,
         leader_accelerators=accelerators(leader_template),
         worker_accelerators=accelerators(worker_template) if nodes > 1 else 0,
@@ -99,8 +102,8 @@ def role_plan(
     return plan, findings
 
 
-def _sets(service: str, args: RoleArgs) -> tuple[SetPlan, ...]:
-    replicas = (
+def _sets(service: str, args: RoleArgs, layout: Layout) -> tuple[SetPlan, ...]:
+    replicas = tuple(
         ReplicaPlan(
             index,
             names.leader_worker_set(service, args.name, index),
@@ -108,7 +111,9 @@ def _sets(service: str, args: RoleArgs) -> tuple[SetPlan, ...]:
         )
         for index in range(args.replicas)
     )
-    return tuple(SetPlan(each.name, each.task, (each,), each.index) for each in replicas)
+    if layout is Layout.PER_REPLICA or not replicas:
+        return tuple(SetPlan(each.name, each.task, (each,), each.index) for each in replicas)
+    return (SetPlan(names.role_set(service, args.name), args.name, replicas, None),)
 
 
 def _launcher(args: RoleArgs, command: EngineCommand) -> Launcher:

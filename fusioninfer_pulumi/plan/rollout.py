@@ -10,11 +10,15 @@ live set what makes every later update of it wait. From then on the chain of set
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from fusioninfer_pulumi.durations import times
+from fusioninfer_pulumi.findings import join
 from fusioninfer_pulumi.plan.gang import required_replicas
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.spec.rollout import (
     DEFAULT_TIMEOUT,
+    Layout,
     RoleOrder,
     RoleRolloutArgs,
     RolloutArgs,
@@ -35,12 +39,14 @@ class RoleRollout:
     Attributes:
         strategy: How.
         max_unavailable: Replicas that may be down because of it.
+        max_surge: Replicas that it may start beside those that there are.
         partition: Ordinals below it keep what they have.
         timeout: How long one replica may take.
     """
 
     strategy: RolloutStrategy
     max_unavailable: int
+    max_surge: int
     partition: int
     timeout: str
 
@@ -56,6 +62,9 @@ class SetStep:
         required: Whether the service needs it; the others run where there is room.
         frozen: Whether it keeps the pod template that it has.
         rollout: How its role changes.
+        timeout: How long an update of it may take: that of a replica, as often as it takes.
+        partial: Whether some of its replicas may lack room for ever.
+        scaled_elsewhere: Whether something else sets its replicas.
     """
 
     name: str
@@ -64,6 +73,9 @@ class SetStep:
     required: bool
     frozen: bool
     rollout: RoleRollout
+    timeout: str
+    partial: bool = False
+    scaled_elsewhere: bool = False
 
     @property
     def paced(self) -> bool:
@@ -132,22 +144,27 @@ def rollout_plan(plan: ServicePlan, workers: int | None = None) -> Rollout:
 
 def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
     """How a role changes: its own settings, else the service's, else the defaults."""
-    own = role.args.rollout or RoleRolloutArgs()
-
-    def given(field: str) -> object:
-        value = getattr(own, field)
-        return getattr(service, field) if value is None else value
-
-    limit = given("max_unavailable") or 1
-    partition = given("partition") or 0
-    assert isinstance(limit, int | str)
-    assert isinstance(partition, int)
+    limit = stated(service, role, "max_unavailable")
     return RoleRollout(
-        RolloutStrategy(given("strategy") or RolloutStrategy.ROLLING),
-        replicas_of(limit, len(role.replicas)),
-        partition,
-        str(given("timeout") or DEFAULT_TIMEOUT),
+        stated(service, role, "strategy") or RolloutStrategy.ROLLING,
+        replicas_of(1 if limit is None else limit, len(role.replicas)),
+        surge_of(stated(service, role, "max_surge") or 0, len(role.replicas)),
+        stated(service, role, "partition") or 0,
+        stated(service, role, "timeout") or DEFAULT_TIMEOUT,
     )
+
+
+def stated(service: RolloutArgs, role: RolePlan, field: str) -> Any:
+    """What a field of `rollout` says for a role, None where neither role nor service states it."""
+    own = None if role.args.rollout is None else getattr(role.args.rollout, field)
+    return getattr(service, field) if own is None else own
+
+
+def field_path(role: RolePlan, field: str) -> str:
+    """Path of a field of `rollout` as the user wrote it: the role's own, else the service's."""
+    alias = RoleRolloutArgs.model_fields[field].alias or field
+    own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
+    return join("roles", role.position, "rollout", alias) if own else join("rollout", alias)
 
 
 def replicas_of(limit: int | str, replicas: int) -> int:
@@ -155,6 +172,13 @@ def replicas_of(limit: int | str, replicas: int) -> int:
     if isinstance(limit, int):
         return limit
     return max(1, replicas * int(limit.removesuffix("%")) // 100)
+
+
+def surge_of(limit: int | str, replicas: int) -> int:
+    """A count, or a percentage of the replicas rounded up, as LeaderWorkerSet does; at most all."""
+    if isinstance(limit, str):
+        limit = -(-replicas * int(limit.removesuffix("%")) // 100)
+    return min(limit, replicas)
 
 
 def required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
@@ -174,6 +198,9 @@ def _chain(
     rolling = rollout.strategy is RolloutStrategy.ROLLING
     limit = min(rollout.max_unavailable if rolling else MAX_LANES, free)
     steps: list[SetStep] = []
+    if plan.layout is Layout.PER_ROLE:
+        sets = [_whole_role(role, each, rollout, required, before) for each in role.sets]
+        return sets, tuple(step.name for step in sets)
     for group in (role.sets[:required], role.sets[required:]):
         # Highest ordinal first. An optional replica goes down when all required ones are back.
         names = [each.name for each in reversed(group)]
@@ -188,7 +215,28 @@ def _chain(
                     ordinal < required,
                     ordinal < rollout.partition,
                     rollout,
+                    rollout.timeout,
                 )
             )
         before = tuple(names[-limit:]) or before
     return steps, before
+
+
+def _whole_role(
+    role: RolePlan, planned: SetPlan, rollout: RoleRollout, required: int, before: Names
+) -> SetStep:
+    """The one set of a role: LeaderWorkerSet paces what is in it, and holds the partition."""
+    count = len(planned.replicas)
+    at_a_time = max(1, rollout.max_unavailable + rollout.max_surge)
+    rolling = rollout.strategy is RolloutStrategy.ROLLING
+    return SetStep(
+        planned.name,
+        role.name,
+        before,
+        required=required > 0,
+        frozen=False,
+        rollout=rollout,
+        timeout=times(rollout.timeout, -(-count // at_a_time) if rolling else 1),
+        partial=required < count,
+        scaled_elsewhere=role.scaled_elsewhere,
+    )

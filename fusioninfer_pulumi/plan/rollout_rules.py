@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.findings import Finding, info, join, warning
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
-from fusioninfer_pulumi.plan.rollout import replicas_of, required_ordinals, role_rollout
-from fusioninfer_pulumi.spec.rollout import RoleOrder, RolloutStrategy, WaitLevel
+from fusioninfer_pulumi.plan.rollout import field_path, required_ordinals, role_rollout, stated
+from fusioninfer_pulumi.spec.rollout import Layout, RoleOrder, RolloutStrategy, WaitLevel
 
 
 def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
@@ -35,35 +35,29 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     count = len(role.replicas)
 
-    def at(field: str, alias: str) -> str:
-        own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
-        return join("roles", role.position, "rollout", alias) if own else f"rollout.{alias}"
-
     if rollout.partition > count:
         yield warning(
-            at("partition", "partition"),
+            field_path(role, "partition"),
             f"{rollout.partition} is above the replicas of {role.name} ({count}): none of them "
             "is ever updated",
         )
     elif rollout.partition == count:
-        yield info(at("partition", "partition"), f"holds back all replicas of {role.name}")
-    given = (role.args.rollout and role.args.rollout.max_unavailable) or (
-        plan.rollout.max_unavailable
-    )
+        yield info(field_path(role, "partition"), f"holds back all replicas of {role.name}")
+    given = stated(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
-                at("max_unavailable", "maxUnavailable"),
+                field_path(role, "max_unavailable"),
                 f"has no effect with strategy {rollout.strategy.value}",
             )
         return
-    if given is not None and count > 1 and replicas_of(given, count) >= count:
+    if given is not None and count > 1 and rollout.max_unavailable >= count:
         yield warning(
-            at("max_unavailable", "maxUnavailable"),
+            field_path(role, "max_unavailable"),
             f"{given} lets an update take all {count} replicas of {role.name} down at once",
         )
     optional = count - required_ordinals(plan, role)
-    if optional > 1 or optional == count:
+    if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
         yield info(
             join("roles", role.position, "replicas"),
             f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "

@@ -20,6 +20,13 @@ DEFAULT_TIMEOUT = "45m"
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
+class Layout(str, enum.Enum):
+    """Which LeaderWorkerSets run the replicas of a role."""
+
+    PER_REPLICA = "PerReplica"  #: one for each replica; the engine paces updates
+    PER_ROLE = "PerRole"  #: one for all of them; LeaderWorkerSet paces updates
+
+
 class RolloutStrategy(str, enum.Enum):
     """How replicas of a role change to a new pod template."""
 
@@ -58,12 +65,12 @@ def _duration(value: Any) -> Any:
 def _count_or_percentage(value: Any) -> Any:
     if is_output(value):
         raise PydanticCustomError("count_or_percentage", LIFT)
-    counted = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
+    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
     if counted or (isinstance(value, str) and _PERCENTAGE.fullmatch(value) and value != "0%"):
         return value
     raise PydanticCustomError(
         "count_or_percentage",
-        f"must be a count of at least 1 or a percentage from 1% to 100%, got {shown(value)}",
+        f"must be a count of at least 0 or a percentage from 1% to 100%, got {shown(value)}",
     )
 
 
@@ -79,7 +86,7 @@ CountOrPercentage = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MAX_COUNT},
+                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
                 {"type": "string", "pattern": "^(100|[1-9][0-9]?)%$"},
             ]
         }
@@ -95,11 +102,16 @@ class RoleRolloutArgs(SpecModel):
 
     max_unavailable: CountOrPercentage | None = None
     """Replicas that may be down because of an update, a count or a percentage of the replicas
-    (rounded down, at least 1); 1 by default. Only for `Rolling`."""
+    (rounded down, at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."""
+
+    max_surge: CountOrPercentage | None = None
+    """Replicas above their number that an update may start, a count or a percentage of the
+    replicas (rounded up); 0 by default. Only for `Rolling` and layout `PerRole`, and they need
+    room of their own."""
 
     partition: Count | None = None
     """Replicas with an ordinal below it keep the pod template that they have, until it is lowered;
-    0 by default."""
+    0 by default. Layout `PerRole` has no partition with `Recreate`."""
 
     timeout: Duration | None = None
     """How long one replica may take to become available in its new form before the update fails

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import RoleArgs
-from fusioninfer_pulumi.spec.rollout import RolloutArgs, WaitArgs
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.spec.rules import service_problems
 from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
@@ -43,6 +43,10 @@ class ServiceSpec(SpecModel):
 
     scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
+
+    layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
+    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
+    with its own rolling update and a scale subresource; a live service cannot change it."""
 
     rollout: RolloutArgs = Field(default_factory=RolloutArgs)
     """How pod templates change: pace, order, halt."""

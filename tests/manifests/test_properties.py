@@ -23,6 +23,7 @@ from fusioninfer_pulumi.spec.yaml_text import documents
 Manifest = dict[str, Any]
 PREFIX = "fusioninfer.io/"
 GROUP = "scheduling.k8s.io/group-name"
+GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 TASK = "volcano.sh/task-spec"
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
@@ -48,6 +49,7 @@ def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
             for index, pod in enumerate((leader, *workers)):
                 key = "leaderworkerset.sigs.k8s.io/worker-index"
                 pod["metadata"]["labels"][key] = str(index)
+                pod["metadata"]["labels"][GROUP_INDEX] = str(group)
                 suffix = f"-{index}" if index else ""
                 yield f"{name}-{group}{suffix}", index == 0, pod
 
@@ -65,7 +67,11 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     made = list(pods(objects))
     assert plan.total_pods == len(made) == total
     sets = of_kind(objects, "LeaderWorkerSet")
-    assert len(sets) == sum(replicas for _, replicas, _ in roles(manifest))
+    per_role = manifest["spec"].get("layout") == "PerRole"
+    wanted = [min(replicas, 1) if per_role else replicas for _, replicas, _ in roles(manifest)]
+    assert len(sets) == sum(wanted)
+    assert sum(each["spec"]["replicas"] for each in sets) == sum(r for _, r, _ in roles(manifest))
+    event(f"layout: {plan.layout.value}")
     assert len(of_kind(objects, "Service")) == 1
     groups = of_kind(objects, "PodGroup")
     assert [each["kind"] for each in objects] == [
@@ -134,7 +140,8 @@ def test_names_are_unique_and_fit_what_is_derived_from_them(manifest: Manifest) 
     assert len(set(pod_names)) == len(pod_names)
     assert all(len(name) <= 63 for name in pod_names)
     for each in of_kind(objects, "LeaderWorkerSet"):
-        limit = leader_worker_set_limit(each["spec"]["leaderWorkerTemplate"]["size"])
+        size, replicas = each["spec"]["leaderWorkerTemplate"]["size"], each["spec"]["replicas"]
+        limit = leader_worker_set_limit(size, replicas)
         assert len(each["metadata"]["name"]) <= limit
     namespace = manifest["metadata"].get("namespace", "default")
     assert {each["metadata"]["namespace"] for each in objects} == {namespace}
@@ -252,10 +259,15 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
     _, after = built(larger)
     old, new = revisions(before), revisions(after)
     assert new.items() >= old.items()
-    assert len(new) == len(old) + more
+    per_role = manifest["spec"].get("layout") == "PerRole"
+    # With one set for a role, that set grows; a parked role has none.
+    assert len(new) == len(old) + (more if not per_role else role["replicas"] == more)
     sets = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
     for each in of_kind(before, "LeaderWorkerSet"):
-        assert sets[each["metadata"]["name"]]["spec"] == each["spec"]
+        grown = sets[each["metadata"]["name"]]
+        scaled = per_role and grown["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
+        replicas = each["spec"]["replicas"] + (more if scaled else 0)
+        assert grown["spec"] == {**each["spec"], "replicas": replicas}
     policy = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
     if role["name"] in policy.get("minRoleReplicas", {}) and of_kind(before, "PodGroup"):
         (one,), (other,) = of_kind(before, "PodGroup"), of_kind(after, "PodGroup")
@@ -280,7 +292,12 @@ def test_every_change_of_a_pod_template_is_another_revision(manifest: Manifest, 
         spec.setdefault("volumes", []).append({"name": "changed", "emptyDir": {}})
     else:
         spec.setdefault("initContainers", []).append({"name": "changed", "image": "a:1"})
-    old, new = revisions(built(manifest)[1]), revisions(built(changed)[1])
-    mine = f"{manifest['metadata']['name']}-{role['name']}-"
+    objects = built(manifest)[1]
+    old, new = revisions(objects), revisions(built(changed)[1])
+    mine = {
+        each["metadata"]["name"]
+        for each in of_kind(objects, "LeaderWorkerSet")
+        if each["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
+    }
     for name, revision in old.items():
-        assert (new[name] != revision) == (name.rpartition("-")[0] + "-" == mine)
+        assert (new[name] != revision) == (name in mine)

@@ -44,17 +44,22 @@ def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, rest: int) -
     assert seconds(f"{hours}h{minutes}m{rest}s") == hours * 3600 + minutes * 60 + rest
 
 
+_NEEDS_SURGE = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("timeout", "0s", 'must be a duration above 0 such as 90s, 10m or 1h30m, got "0s"'),
         ("timeout", 90, "must be a duration above 0 such as 90s, 10m or 1h30m, got 90"),
-        ("maxUnavailable", 0, _COUNT := "must be a count of at least 1 or a percentage from 1% to "
-         "100%, got 0"),
-        ("maxUnavailable", True, _COUNT[:-1] + "true"),
-        ("maxUnavailable", "0%", _COUNT[:-1] + '"0%"'),
-        ("maxUnavailable", "101%", _COUNT[:-1] + '"101%"'),
-        ("maxUnavailable", "2", _COUNT[:-1] + '"2"'),
+        ("maxUnavailable", -1, _COUNT := "must be a count of at least 0 or a percentage from 1% "
+         "to 100%, got -1"),
+        ("maxSurge", -1, _COUNT),
+        ("maxUnavailable", 0, _NEEDS_SURGE),
+        ("maxUnavailable", True, _COUNT[:-2] + "true"),
+        ("maxUnavailable", "0%", _COUNT[:-2] + '"0%"'),
+        ("maxUnavailable", "101%", _COUNT[:-2] + '"101%"'),
+        ("maxUnavailable", "2", _COUNT[:-2] + '"2"'),
         ("partition", -1, "must be at least 0, got -1"),
         ("strategy", "Blue", 'must be one of Rolling, AllAtOnce, Recreate, got "Blue"'),
     ],

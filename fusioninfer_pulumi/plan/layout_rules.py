@@ -1,0 +1,95 @@
+"""What a layout cannot do, and what LeaderWorkerSet's own rolling update does with a gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.rollout import (
+    field_path,
+    required_ordinals,
+    role_rollout,
+    stated,
+)
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutStrategy
+
+
+def layout_findings(plan: ServicePlan) -> Iterator[Finding]:
+    """Checks `rollout` against the layout.
+
+    Args:
+        plan: The service, without these findings.
+
+    Yields:
+        Every finding, once: roles may share the field that it is about.
+    """
+    found = (finding for role in plan.roles for finding in _role(plan, role))
+    yield from dict.fromkeys(found)
+
+
+def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    surge = stated(plan.rollout, role, "max_surge")
+    per_role = plan.layout is Layout.PER_ROLE
+    rolling = rollout.strategy is RolloutStrategy.ROLLING
+    if stated(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+        yield error(
+            field_path(role, "max_unavailable"),
+            "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0",
+        )
+    if surge and not per_role:
+        yield error(
+            field_path(role, "max_surge"),
+            f"needs layout: PerRole, got {shown(surge)}: where each replica is a LeaderWorkerSet "
+            "of its own, none of them can have one replica more for the time of an update",
+        )
+    if not per_role:
+        return
+    if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
+        yield error(
+            field_path(role, "partition"),
+            f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
+            "the set is deleted with all its replicas and made anew; use Rolling or AllAtOnce",
+        )
+    if surge and not rolling:
+        yield warning(
+            field_path(role, "max_surge"), f"has no effect with strategy {rollout.strategy.value}"
+        )
+    if rolling and role.replicas:
+        yield from _surge(plan, role)
+        yield from _optional(plan, role)
+
+
+def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    if not rollout.max_surge:
+        return
+    if rollout.partition:
+        yield warning(
+            field_path(role, "max_surge"),
+            f"LeaderWorkerSet keeps the replicas that it started beside the others until partition "
+            f"is 0 again, got {rollout.partition}",
+        )
+    more = f"{rollout.max_surge} more of {role.name}"
+    accelerators = rollout.max_surge * role.replica_accelerators
+    room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
+    if rollout.max_unavailable == 0:
+        yield warning(
+            field_path(role, "max_surge"),
+            f"an update needs {room}: with maxUnavailable 0 it stands still until there is some",
+        )
+    else:
+        yield info(field_path(role, "max_surge"), f"an update uses {room}")
+
+
+def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+    count, required = len(role.replicas), required_ordinals(plan, role)
+    if required < count:
+        yield warning(
+            join("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
+            f"with layout: PerRole an update of {role.name} needs room for all of its {count} "
+            "replicas: LeaderWorkerSet starts with the highest one and stands still where that "
+            "never runs; lower replicas before an update, or use strategy: AllAtOnce or layout: "
+            "PerReplica",
+        )

@@ -1,0 +1,242 @@
+"""One LeaderWorkerSet for each role: its name, its gang, its rolling update, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import (
+    container,
+    kinds,
+    nodes,
+    plan_of,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    said,
+    service,
+    template,
+    warnings,
+)
+
+from fusioninfer_pulumi.durations import times
+from fusioninfer_pulumi.plan import SetPlan, plan_services
+from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.plan.rollout import rollout_plan, surge_of
+from fusioninfer_pulumi.spec import load
+
+PER_ROLE = {"layout": "PerRole"}
+LONG = "a" * 40
+WIDE = {"template": template(container(gpus="8")), "multinode": nodes(2, launcher="none")}
+
+
+def spec_of(manifest: Any, name: str) -> Any:
+    return next(
+        each["spec"]
+        for each in rendered(manifest)
+        if (each["kind"], each["metadata"]["name"]) == ("LeaderWorkerSet", name)
+    )
+
+
+def updating(manifest: Any, name: str = "svc-inference") -> Any:
+    return spec_of(manifest, name)["rolloutStrategy"]["rollingUpdateConfiguration"]
+
+
+def of(rollout: Any, replicas: int = 4, **more: Any) -> Any:
+    return service(role(replicas=replicas, **more), rollout=rollout, **PER_ROLE)
+
+
+def test_a_role_is_one_set_with_all_its_replicas() -> None:
+    manifest = prefill_decode({"replicas": 3}, {"replicas": 0}, **PER_ROLE)
+    assert kinds(manifest) == ["PodGroup/svc", "LeaderWorkerSet/svc-prefill", "Service/svc"]
+    assert spec_of(manifest, "svc-prefill")["replicas"] == 3
+    (prefill, decode) = plan_of(manifest).roles
+    assert [each.name for each in prefill.replicas] == [
+        "svc-prefill-0", "svc-prefill-1", "svc-prefill-2",
+    ]  # fmt: skip
+    assert prefill.sets == (SetPlan("svc-prefill", "prefill", prefill.replicas, None),)
+    assert decode.sets == decode.replicas == ()
+    assert (prefill.total_pods, decode.total_pods) == (3, 0)
+
+
+def test_nothing_of_it_carries_the_index_of_a_replica() -> None:
+    assert "replica-index" not in str(rendered(prefill_decode(**PER_ROLE)))
+    assert "replica-index" in str(rendered(prefill_decode()))
+
+
+def test_its_pods_share_one_task_and_its_gang_tells_them_apart_by_their_group() -> None:
+    group, *sets, _ = rendered(prefill_decode(**PER_ROLE))
+    for each in sets:
+        held = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+        name = held["labels"]["fusioninfer.io/role-name"]
+        assert held["annotations"] == {
+            "scheduling.k8s.io/group-name": "svc", "volcano.sh/task-spec": name,
+        }  # fmt: skip
+    assert "minTaskMember" not in group["spec"]
+    assert group["spec"]["minMember"] == 3
+    keys = [each["matchLabelKeys"] for each in group["spec"]["subGroupPolicy"]]
+    assert keys == [["leaderworkerset.sigs.k8s.io/group-index"]] * 2
+    assert [each["minSubGroups"] for each in group["spec"]["subGroupPolicy"]] == [1, 2]
+
+
+def test_the_whole_service_is_still_all_or_nothing_by_default() -> None:
+    wide = prefill_decode(WIDE, {**WIDE, "replicas": 2, "multinode": nodes(4, launcher="none")})
+    for minima in (None, {"prefill": 1, "decode": 1}):
+        policy = {} if minima is None else {"gangPolicy": {"minRoleReplicas": minima}}
+        wide["spec"]["schedulingStrategy"] = policy
+        per_replica = plan_of(wide)
+        per_role = plan_of({**wide, "spec": {**wide["spec"], **PER_ROLE}})
+        asked = (80, 64, 48, 32, 16)
+        assert capacity_for_gpus(per_role, asked) == capacity_for_gpus(per_replica, asked)
+    told = said(prefill_decode(**PER_ROLE))
+    assert any("the gang is all-or-nothing: nothing starts before all 3 pods" in t for t in told)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "expected"),
+    [
+        ({}, (0, 1, 0)),
+        ({"maxUnavailable": 2, "partition": 3}, (3, 2, 0)),
+        # LeaderWorkerSet rounds the one down, and refuses 0; the other one up.
+        ({"maxUnavailable": "10%", "maxSurge": "10%"}, (0, 1, 1)),
+        ({"maxUnavailable": "60%", "maxSurge": "60%"}, (0, 2, 3)),
+        ({"maxUnavailable": 0, "maxSurge": 9}, (0, 0, 4)),
+        ({"strategy": "AllAtOnce", "partition": 1}, (1, "100%", 0)),
+        ({"strategy": "Recreate"}, (0, 1, 0)),
+    ],
+)
+def test_its_rolling_update_is_what_rollout_says(rollout: Any, expected: Any) -> None:
+    assert tuple(updating(of(rollout)).values()) == expected
+    # A role's own words come first.
+    inner = service(role(replicas=4, rollout=rollout), rollout={"maxUnavailable": 3}, **PER_ROLE)
+    if "maxUnavailable" in rollout:
+        assert tuple(updating(inner).values()) == expected
+
+
+def test_sets_of_a_single_replica_have_no_rolling_update_of_their_own() -> None:
+    assert "rolloutStrategy" not in spec_of(service(role()), "svc-inference-0")
+
+
+def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None:
+    rows = [({"timeout": "10m"}, "2400s"), ({"timeout": "10m", "maxUnavailable": 3}, "1200s"),
+            ({"timeout": "10m", "maxUnavailable": 3, "maxSurge": 1}, "10m"),
+            ({"timeout": "10m", "strategy": "AllAtOnce"}, "10m")]  # fmt: skip
+    for rollout, expected in rows:
+        (step,) = rollout_plan(plan_of(of(rollout))).steps
+        assert (step.timeout, step.frozen) == (expected, False)
+    assert times("1.5s", 3) == "5s"
+    assert times("2000000h", 1000) == times("2500000h", 1000)
+
+
+def test_roles_may_still_change_one_after_the_other() -> None:
+    order = {"rollout": {"roleOrder": "Sequential"}}
+    rollout = rollout_plan(plan_of(prefill_decode(**order, **PER_ROLE)))
+    assert [(each.name, each.after) for each in rollout.steps] == [
+        ("svc-prefill", ()), ("svc-decode", ("svc-prefill",)),
+    ]  # fmt: skip
+    assert rollout.barrier == ("svc-decode",)
+    assert rollout.patched == {"svc-prefill", "svc-decode"}
+
+
+def test_a_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
+    minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
+    manifest = prefill_decode(**PER_ROLE, schedulingStrategy=minima)
+    rollout = rollout_plan(plan_of(manifest))
+    assert {each.name: (each.required, each.partial) for each in rollout.steps} == {
+        "svc-prefill": (False, True), "svc-decode": (True, True),
+    }  # fmt: skip
+    assert rollout.patched == {"svc-decode"}
+    stands_still = [each for each in warnings(manifest) if "stands still" in each]
+    policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
+    for name, told in zip(("prefill", "decode"), stands_still, strict=True):
+        assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
+    manifest["spec"]["rollout"] = {"strategy": "AllAtOnce"}
+    assert not any("stands still" in each for each in warnings(manifest))
+
+
+def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_share() -> None:
+    several = service(role(), role("other"), rollout={"maxSurge": 1})
+    assert problems(several) == [
+        (
+            "rollout.maxSurge: needs layout: PerRole, got 1: where each replica is a "
+            "LeaderWorkerSet of its own, none of them can have one replica more for the time of an "
+            "update"
+        )
+    ]
+    inner = service(role(rollout={"maxSurge": "10%"}))
+    assert problems(inner)[0].startswith('roles[0].rollout.maxSurge: needs layout: PerRole, got "1')
+
+
+@pytest.mark.parametrize("spec", [{}, PER_ROLE])
+def test_nothing_may_be_down_only_where_something_may_be_more(spec: Any) -> None:
+    (told,) = problems(service(role(), rollout={"maxUnavailable": 0}, **spec))
+    assert told.startswith(
+        "rollout.maxUnavailable: must be at least 1, or 0 together with maxSurge"
+    )
+    (told,) = problems(service(role(rollout={"maxUnavailable": 0}), **spec))
+    assert told.startswith("roles[0].rollout.maxUnavailable: must be at least 1")
+    assert not problems(of({"maxUnavailable": 0, "maxSurge": 1}))
+
+
+def test_a_set_that_is_made_anew_holds_no_partition() -> None:
+    (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
+    assert told.startswith("rollout.partition: cannot be held with strategy Recreate")
+    assert not problems(service(role(), rollout={"strategy": "Recreate", "partition": 1}))
+
+
+def test_what_an_update_starts_beside_the_others_is_told() -> None:
+    gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
+    told = said(of({"maxSurge": 1}, **gpus))
+    assert (
+        "info: rollout.maxSurge: an update uses room for 1 more of inference (16 accelerators)"
+        in told
+    )
+    told = warnings(of({"maxSurge": 1, "maxUnavailable": 0}))
+    assert (
+        "warning: rollout.maxSurge: an update needs room for 1 more of inference: with " in told[0]
+    )
+    told = warnings(of({"maxSurge": 1, "partition": 2}))
+    assert "keeps the replicas that it started beside the others until partition is 0" in told[0]
+    (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
+    assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
+
+
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [({}, 52), ({"multinode": nodes(2)}, 50), ({"multinode": nodes(2), "replicas": 11}, 49),
+     ({"multinode": nodes(2), "replicas": 10, "rollout": {"maxSurge": 1}}, 49)],
+)  # fmt: skip
+def test_names_have_room_for_the_groups_that_a_set_may_have(more: Any, limit: int) -> None:
+    fits = role("b" * (limit - 41), **{"replicas": 2, **more})
+    assert not problems(service(fits, name=LONG, **PER_ROLE))
+    fits["name"] += "b"
+    (told,) = problems(service(fits, name=LONG, **PER_ROLE))
+    assert f"has {limit + 1} characters, its pods need at most {limit}" in told
+
+
+@pytest.mark.parametrize(
+    ("roles", "kind"),
+    [
+        # The workers of group 0 of role a are run by a StatefulSet of that name.
+        ([role("a", multinode=nodes(2)), role("a-0")], 'StatefulSet "svc-a-0"'),
+        ([role("a", multinode=nodes(2), rollout={"maxSurge": 1}), role("a-1")],
+         'StatefulSet "svc-a-1"'),
+        ([role("a", networkConfig={"subdomainPolicy": "UniquePerReplica"}, replicas=2),
+          role("a-1")], 'Service "svc-a-1"'),
+    ],
+)  # fmt: skip
+def test_two_roles_share_no_name(roles: Any, kind: str) -> None:
+    (plan,) = plan_services(load(service(*roles, **PER_ROLE)))
+    assert any(kind in str(each) for each in plan.findings), plan.findings
+
+
+def test_a_role_and_another_service_share_no_name() -> None:
+    # The headless Service of the role's set, and the Service in front of the other one.
+    pair = [service(role("a"), **PER_ROLE), service(role("b"), name="svc-a")]
+    _, other = plan_services([args for each in pair for args in load(each)])
+    assert 'Service "svc-a" would also belong to role a of service svc' in str(other.findings[0])
+
+
+def test_surge_is_rounded_up_and_never_more_than_all() -> None:
+    assert [surge_of(limit, 3) for limit in (0, 2, 7, "1%", "34%", "100%")] == [0, 2, 3, 1, 2, 3]
