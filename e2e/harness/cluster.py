@@ -11,13 +11,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 
 import urllib3
 
 from e2e.harness import components as parts
-from e2e.harness.api import Client
+from e2e.harness.api import ApiError, Client
 from e2e.harness.certificates import create_certificates
 from e2e.harness.control_plane import (
     prepare,
@@ -180,9 +181,24 @@ class Cluster(Client):
         # From here on nothing can be created in it, so what is deleted now does not come back. The
         # namespace controller would wait 5 s before it begins.
         for kind in ("scheduling.volcano.sh/v1beta1/PodGroup", "v1/Pod"):
-            path = self.resource(kind).path(None, name)
-            self.request("DELETE", path, {"gracePeriodSeconds": 0})
+            self._delete_all(self.resource(kind).path(None, name), timeout)
         self.wait(lambda: not self.pods(name), timeout, lambda: f"pods left in {name}")
+
+    def _delete_all(self, path: str, timeout: float) -> None:
+        """Delete every object of a kind; the server breaks off what takes longer than a minute."""
+
+        def deleted() -> bool:
+            try:
+                self.request("DELETE", path, {"gracePeriodSeconds": 0})
+            except urllib3.exceptions.HTTPError:
+                return False
+            except ApiError as refused:
+                if refused.status != HTTPStatus.GATEWAY_TIMEOUT:
+                    raise
+                return False
+            return True
+
+        self.wait(deleted, timeout, lambda: f"deletion of {path}")
 
     def scheduler_cycles(self) -> int:
         """How often Volcano has looked at the whole cluster so far."""

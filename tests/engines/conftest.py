@@ -66,7 +66,10 @@ class Host:
     def calls(self) -> list[Call]:
         found = []
         for path in sorted(self.calls_dir.iterdir()):
-            pid, *arguments = path.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
+            noted = path.read_bytes().decode(errors="surrogateescape")
+            if not noted:
+                continue  # opened, and not yet written: its program has just been started
+            pid, *arguments = noted.split("\0")[:-1]
             found.append(Call(path.name.partition("-")[2], int(pid), arguments))
         return found
 
