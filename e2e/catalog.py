@@ -134,6 +134,17 @@ TOOLS: tuple[Tool, ...] = (
         source="sigs.k8s.io/gateway-api",
         manifests={"crds": ("config/crd/standard/gateway.*.yaml",)},
     ),
+    Tool(
+        name="prometheus-operator",
+        source="github.com/prometheus-operator/prometheus-operator",
+        # Its other kinds are large, and nothing of ours has them.
+        manifests={
+            "crds": (
+                "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+                "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+            )
+        },
+    ),
     _picker("1.2"),
     _picker("1.5"),
     Tool(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
     from fusioninfer_pulumi.spec import (
         ComponentType,
+        DisruptionBudgetArgs,
         EndpointPickerArgs,
         FailureMode,
         GangMode,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         KvTransferArgs,
         Launcher,
         MetricsMode,
+        MonitoringArgs,
         MultinodeArgs,
         NetworkConfigArgs,
         NetworkPolicyArgs,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
         SubdomainPolicy,
         SubGroupPolicyArgs,
         SubGroupPolicyType,
+        TokenSecretArgs,
+        UnhealthyPods,
         WaitArgs,
         WaitLevel,
     )
@@ -62,6 +66,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ComponentType",
+    "DisruptionBudgetArgs",
     "EndpointPickerArgs",
     "FailureMode",
     "Finding",
@@ -82,6 +87,7 @@ __all__ = [
     "Launcher",
     "LeaderWorkerSet",
     "MetricsMode",
+    "MonitoringArgs",
     "MultinodeArgs",
     "NetworkConfigArgs",
     "NetworkPolicyArgs",
@@ -106,6 +112,8 @@ __all__ = [
     "SubGroupPolicyArgs",
     "SubGroupPolicyType",
     "SubdomainPolicy",
+    "TokenSecretArgs",
+    "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
     "load",

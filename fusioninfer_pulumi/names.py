@@ -10,6 +10,10 @@ import re
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_LABEL_LIMIT = 63
 
+# Names of ports that monitors find: of the decode leaders' sidecar, and of the picker's metrics.
+SIDECAR_PORT = "sidecar"
+PICKER_METRICS_PORT = "http-metrics"
+
 # A StatefulSet's pods carry `controller-revision-hash: <set>-<hash of up to 10 characters>`, and a
 # label value ends at 63 characters: a longer name passes admission and its pods never appear
 # (kubernetes#64023).
@@ -89,6 +93,21 @@ def picker_network_policy(service: str) -> str:
 def role_network_policy(service: str, role: str) -> str:
     """Name of the NetworkPolicy of one role's pods."""
     return f"{service}-{role}"
+
+
+def disruption_budget(service: str, role: str) -> str:
+    """Name of the PodDisruptionBudget of one role's pods."""
+    return f"{service}-{role}"
+
+
+def engine_monitor(service: str, role: str) -> str:
+    """Name of the PodMonitor of one role's leaders."""
+    return f"{service}-{role}"
+
+
+def picker_monitor(service: str) -> str:
+    """Name of the endpoint picker's ServiceMonitor."""
+    return endpoint_picker(service)
 
 
 def metrics_reviewer(namespace: str, service: str) -> str:

@@ -13,6 +13,7 @@ import fusioninfer_pulumi
 
 NAMES = [
     "ComponentType",
+    "DisruptionBudgetArgs",
     "EndpointPickerArgs",
     "FailureMode",
     "Finding",
@@ -33,6 +34,7 @@ NAMES = [
     "Launcher",
     "LeaderWorkerSet",
     "MetricsMode",
+    "MonitoringArgs",
     "MultinodeArgs",
     "NetworkConfigArgs",
     "NetworkPolicyArgs",
@@ -57,6 +59,8 @@ NAMES = [
     "SubGroupPolicyArgs",
     "SubGroupPolicyType",
     "SubdomainPolicy",
+    "TokenSecretArgs",
+    "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
     "load",

@@ -22,6 +22,7 @@ may do everything: the tests are about the rights of what we generate, not of th
 CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "deployment-controller",
+    "disruption-controller",
     "garbage-collector-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",

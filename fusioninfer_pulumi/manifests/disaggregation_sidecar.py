@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fusioninfer_pulumi import names
 from fusioninfer_pulumi.manifests.disaggregation import free_name
 from fusioninfer_pulumi.pickers.sidecar import HEALTH_PATH, USER
 from fusioninfer_pulumi.plan.disaggregation.records import SidecarPlan
@@ -62,7 +63,7 @@ def _sidecar(sidecar: SidecarPlan, mounts: list[Manifest]) -> Manifest:
         "restartPolicy": "Always",
         "args": list(sidecar.arguments),
         "env": env,
-        "ports": [{"name": "sidecar", "containerPort": sidecar.port}],
+        "ports": [{"name": names.SIDECAR_PORT, "containerPort": sidecar.port}],
         # Says that it listens; whether the engine behind it serves is the engine's to say.
         "readinessProbe": {
             "httpGet": {"path": HEALTH_PATH, "port": sidecar.port, **scheme},

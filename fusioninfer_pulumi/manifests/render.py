@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.manifests.day_two import day_two
 from fusioninfer_pulumi.manifests.disaggregation_access import sidecar_access
 from fusioninfer_pulumi.manifests.leader_worker_set import leader_worker_sets
 from fusioninfer_pulumi.manifests.pod_group import pod_group
@@ -31,8 +32,8 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     if refused:
         raise InvalidServiceError(refused)
     if plan.router is not None:
-        return (*workloads(plan), *routing(plan, plan.router))
-    return (*workloads(plan), serving_service(plan))
+        return (*workloads(plan), *routing(plan, plan.router), *day_two(plan))
+    return (*workloads(plan), serving_service(plan), *day_two(plan))
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
 from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.credentials import role_credentials
+from fusioninfer_pulumi.plan.day_two.build import day_two_plan
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.gang import gang_plan
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
@@ -86,6 +87,8 @@ def plan_service(
             service, args.namespace, routers[0], args.roles, roles, complete=not leave_out
         )
         findings += found
+    after, found = day_two_plan(service, args, roles, router, gang_scheduled=gang_scheduled)
+    findings += found
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
@@ -103,6 +106,7 @@ def plan_service(
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
+        day_two=after,
     )
     findings += rollout_findings(plan)
     findings += layout_findings(plan)

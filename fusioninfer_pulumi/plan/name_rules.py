@@ -109,6 +109,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
     guarded = plan.router is not None and plan.router.args.network_policy is not None
     if guarded:
         yield "NetworkPolicy", names.picker_network_policy(plan.service), "metadata.name", here
+    yield from _day_two(plan)
     for role in plan.roles:
         at, owner = join("roles", role.position, "name"), f"role {role.name} of {here}"
         if guarded:
@@ -128,6 +129,17 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
 def _groups(rollout: RolloutArgs, role: RolePlan, planned: SetPlan) -> int:
     """Groups that a set may have, with those that an update starts beside them."""
     return len(planned.replicas) + role_rollout(rollout, role).max_surge
+
+
+def _day_two(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
+    monitoring = plan.day_two.monitoring
+    objects = [("PodDisruptionBudget", each.name, each.role) for each in plan.day_two.budgets]
+    if monitoring is not None:
+        objects += [("PodMonitor", each.name, each.role) for each in monitoring.engines]
+    positions = {role.name: role.position for role in plan.roles}
+    for kind, name, role in objects:
+        at = join("roles", positions[role], "name")
+        yield kind, name, at, f"role {role} of service {plan.service}"
 
 
 def _headless_services(role: RolePlan, set_name: str, groups: range) -> Iterator[str]:

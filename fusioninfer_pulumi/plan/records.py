@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.day_two.records import DayTwoPlan
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
@@ -227,6 +228,7 @@ class ServicePlan:
         rollout: How pod templates change, as the user wrote it.
         wait: What an update waits for.
         findings: What is to be said about the input, errors first.
+        day_two: Disruption budgets and monitors.
     """
 
     service: str
@@ -245,6 +247,7 @@ class ServicePlan:
     rollout: RolloutArgs
     wait: WaitArgs
     findings: tuple[Finding, ...]
+    day_two: DayTwoPlan = field(default_factory=DayTwoPlan)
 
     @property
     def total_pods(self) -> int:

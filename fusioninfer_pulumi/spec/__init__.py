@@ -3,6 +3,12 @@
 Knows no Kubernetes kind but the pod template, and neither Pulumi nor a plan.
 """
 
+from fusioninfer_pulumi.spec.day_two import (
+    DisruptionBudgetArgs,
+    MonitoringArgs,
+    TokenSecretArgs,
+    UnhealthyPods,
+)
 from fusioninfer_pulumi.spec.kv_transfer import (
     KvEventsArgs,
     KvRole,
@@ -48,6 +54,7 @@ from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 __all__ = [
     "ComponentType",
+    "DisruptionBudgetArgs",
     "EndpointPickerArgs",
     "FailureMode",
     "GangMode",
@@ -61,6 +68,7 @@ __all__ = [
     "KvTransferArgs",
     "Launcher",
     "MetricsMode",
+    "MonitoringArgs",
     "MultinodeArgs",
     "NetworkConfigArgs",
     "NetworkPolicyArgs",
@@ -80,6 +88,8 @@ __all__ = [
     "SubGroupPolicyArgs",
     "SubGroupPolicyType",
     "SubdomainPolicy",
+    "TokenSecretArgs",
+    "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
     "load",

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.spec.base import (
     PositiveCount,
     SpecModel,
 )
+from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.spec.router import (
@@ -164,6 +165,10 @@ class RoleArgs(SpecModel):
 
     kv_events: KvEventsArgs | None = None
     """What the engine tells the endpoint picker about its KV cache; by default nothing."""
+
+    disruption_budget: DisruptionBudgetArgs | None = None
+    """How many replicas evictions may take down at a time, in place of the service's; by default
+    any number."""
 
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and

@@ -42,6 +42,7 @@ _SERVING_ONLY = (
     "sub_group_policy",
     "kv_transfer",
     "kv_events",
+    "disruption_budget",
 )
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
+from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import RoleArgs
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
@@ -53,6 +54,12 @@ class ServiceSpec(SpecModel):
 
     wait: WaitArgs = Field(default_factory=WaitArgs)
     """What an update waits for before it returns."""
+
+    disruption_budget: DisruptionBudgetArgs | None = None
+    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
+
+    monitoring: MonitoringArgs | None = None
+    """Monitors of the Prometheus operator for engines and picker; none by default."""
 
 
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):

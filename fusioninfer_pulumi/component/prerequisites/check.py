@@ -77,6 +77,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.LEADER_WORKER_SET
     if plan.gang is not None:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
+    yield from _monitors(plan)
     router = plan.router
     if router is None:
         return
@@ -93,6 +94,16 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
             yield table.ROUTE_TIMEOUTS
         if router.route.use_default_gateways is not None:
             yield table.DEFAULT_GATEWAYS
+
+
+def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
+    monitoring = plan.day_two.monitoring
+    if monitoring is None:
+        return
+    for monitor in monitoring.engines:
+        yield table.POD_MONITOR if monitor.port_name is not None else table.POD_MONITOR_NUMBER
+    if monitoring.picker:
+        yield table.SERVICE_MONITOR
 
 
 def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:

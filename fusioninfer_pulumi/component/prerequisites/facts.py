@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.component.prerequisites.table import Release
 
-_BUNDLE = re.compile(r"networking\.k8s\.io/bundle-version$")
+_BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
 

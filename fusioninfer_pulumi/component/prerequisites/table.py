@@ -1,8 +1,9 @@
 """What a cluster must have at least, and how it shows: the only place that says so.
 
-A definition (CRD) tells the API versions that it serves and the fields that it knows; Gateway API
-and its inference extension also write their release on it. LeaderWorkerSet and Volcano do not:
-their release is the tag of their program's image, where that Deployment can be read.
+A definition (CRD) tells the API versions that it serves and the fields that it knows; Gateway API,
+its inference extension and the Prometheus operator also write their release on it. LeaderWorkerSet
+and Volcano do not: their release is the tag of their program's image, where that Deployment can be
+read.
 """
 
 from __future__ import annotations
@@ -147,6 +148,33 @@ INFERENCE_OBJECTIVE = Minimum(
     install=_INFERENCE,
 )
 
+# Kind and group are v1 since the PodMonitor came with 0.31.0 (its changelog). The number of a port
+# without a name is in the definition of v0.79.2, not in that of v0.76.0.
+_MONITORING = "https://github.com/prometheus-operator/prometheus-operator/releases/download/v0.85.0/bundle.yaml"
+POD_MONITOR = Minimum(
+    product="Prometheus operator",
+    definition="podmonitors.monitoring.coreos.com",
+    served="v1",
+    least=(0, 31, 0),
+    install=_MONITORING,
+)
+POD_MONITOR_NUMBER = Minimum(
+    product="Prometheus operator",
+    definition="podmonitors.monitoring.coreos.com",
+    served="v1",
+    least=(0, 31, 0),
+    field="spec.podMetricsEndpoints.portNumber",
+    tells=True,
+    install=_MONITORING,
+)
+SERVICE_MONITOR = Minimum(
+    product="Prometheus operator",
+    definition="servicemonitors.monitoring.coreos.com",
+    served="v1",
+    least=(0, 31, 0),
+    install=_MONITORING,
+)
+
 #: Rows of one definition, the more demanding one last.
 ROWS = (
     LEADER_WORKER_SET,
@@ -159,6 +187,9 @@ ROWS = (
     REFERENCE_GRANT,
     INFERENCE_POOL,
     INFERENCE_OBJECTIVE,
+    POD_MONITOR,
+    POD_MONITOR_NUMBER,
+    SERVICE_MONITOR,
 )
 
 #: Images whose tag is the release of a product that does not write it on its definitions.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusioninfer_pulumi import names
 from fusioninfer_pulumi.manifests.routing.common import Manifest, picker_labels, router_metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.plan.records import ServicePlan
@@ -25,7 +26,7 @@ def picker_service(plan: ServicePlan, router: RouterPlan) -> Manifest:
         {"name": "grpc-health", "port": HEALTH_PORT, "protocol": "TCP"},
     ]
     if router.picker.metrics is not MetricsMode.OFF:
-        ports.append({"name": "http-metrics", "port": METRICS_PORT, "protocol": "TCP"})
+        ports.append({"name": names.PICKER_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -1,0 +1,1 @@
+"""What a service needs while it runs: disruption budgets, monitors."""

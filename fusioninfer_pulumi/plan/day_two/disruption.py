@@ -1,0 +1,108 @@
+"""How many replicas evictions may take down, counted in the pods that Kubernetes counts.
+
+A PodDisruptionBudget counts pods, but an evicted pod takes its whole replica down: a replica of
+four nodes is one loss, not four. A budget of `replicas x nodes - n` pods allows n evictions while
+all is well, so at most n replicas are hit; the first replica that goes down uses the budget up,
+until it is back. A minimum of whole replicas (`(replicas - n) x nodes`) would allow so many
+evictions as n replicas have pods, each of them in another replica.
+
+The minimum is a number of pods, not a share: for a share, and for `maxUnavailable`, the disruption
+controller adds up the scale of the controllers of the pods that exist just then (kubernetes v1.35.4
+pkg/controller/disruption, getExpectedScale). A replica without pods for a moment would not count as
+missing, since each replica has StatefulSets of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.plan.day_two.records import BudgetPlan
+from fusioninfer_pulumi.plan.records import RolePlan
+from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs
+
+
+def disruption_budgets(
+    service: str,
+    roles: Sequence[RolePlan],
+    common: DisruptionBudgetArgs | None,
+    optional: Sequence[str] = (),
+) -> tuple[tuple[BudgetPlan, ...], list[Finding]]:
+    """Plans the budgets of a service.
+
+    Args:
+        service: Name of the service.
+        roles: Its serving roles.
+        common: The service's own budget, for roles without one.
+        optional: Names of roles of which the gang does not need every replica.
+
+    Returns:
+        A budget for each role that has replicas and asks for one, and what is to be said.
+    """
+    budgets: list[BudgetPlan] = []
+    found: list[Finding] = []
+    for role in roles:
+        own = role.args.disruption_budget
+        given = own or common
+        if given is None or not role.replicas:
+            continue
+        at = join("roles", role.position, "disruptionBudget") if own else "disruptionBudget"
+        replicas, said = _allowed(given, role, at)
+        found += said
+        if role.name in optional and replicas:
+            found.append(
+                info(
+                    at,
+                    f"while a replica of {role.name} waits for room, none of the others may be "
+                    "evicted: the budget counts every replica",
+                )
+            )
+        budgets.append(
+            BudgetPlan(
+                role=role.name,
+                name=names.disruption_budget(service, role.name),
+                replicas=replicas,
+                min_available=role.total_pods - replicas,
+                unhealthy_pods=given.unhealthy_pods,
+            )
+        )
+    return tuple(budgets), found
+
+
+def _allowed(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
+    """Replicas that may be down, and what is to be said."""
+    count = len(role.replicas)
+    if given.min_available is not None:
+        field = f"{at}.minAvailable"
+        kept = _share(given.min_available, count, math.ceil)
+        if kept > count:
+            return 0, [
+                error(field, f"must be at most the replicas of {role.name} ({count}), got {kept}")
+            ]
+        allowed = count - kept
+    else:
+        field = f"{at}.maxUnavailable"
+        allowed = min(_most(given.max_unavailable, count), count)
+    if allowed == 0:
+        return 0, [
+            warning(
+                field,
+                f"lets no replica of {role.name} go ({count} in all): node drains and upgrades "
+                "wait for ever; add a replica, or delete the pods by hand when a node has to go",
+            )
+        ]
+    return allowed, []
+
+
+def _most(given: int | str | None, count: int) -> int:
+    if given is None:
+        return 1
+    share = _share(given, count, math.floor)
+    # As with `rollout.maxUnavailable`; 0% is meant.
+    return max(share, 1) if isinstance(given, str) and given != "0%" else share
+
+
+def _share(given: int | str, count: int, rounded: Callable[[float], int]) -> int:
+    return rounded(count * int(given[:-1]) / 100) if isinstance(given, str) else given

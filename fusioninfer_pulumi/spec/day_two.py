@@ -1,0 +1,130 @@
+"""What keeps a running service running: drains, monitoring.
+
+Everything here is off until it is asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.spec.base import MAX_COUNT, LabelMap, SpecModel
+
+_PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
+# The type Duration of the Prometheus operator's API, without 0.
+_PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
+
+
+def _replicas(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("replicas", LIFT)
+    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
+    if counted or (isinstance(value, str) and _PERCENTAGE.fullmatch(value)):
+        return value
+    raise PydanticCustomError(
+        "replicas", f"must be a count of replicas or a percentage of them, got {shown(value)}"
+    )
+
+
+def _interval(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("interval", LIFT)
+    if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
+        return value
+    raise PydanticCustomError(
+        "interval", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
+    )
+
+
+Replicas = Annotated[
+    int | str,
+    PlainValidator(_replicas),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
+                {"type": "string", "pattern": "^(100|[1-9]?[0-9])%$"},
+            ]
+        }
+    ),
+]
+
+Interval = Annotated[
+    str,
+    PlainValidator(_interval),
+    WithJsonSchema({"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+]
+
+
+class UnhealthyPods(str, enum.Enum):
+    """Whether pods that are not ready may be evicted while the budget is used up."""
+
+    ALWAYS_ALLOW = "AlwaysAllow"  #: they serve nothing, and must not hold up a drain
+    IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only while the others suffice
+
+
+class DisruptionBudgetArgs(SpecModel):
+    """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
+
+    max_unavailable: Replicas | None = None
+    """Replicas that evictions may take down at a time, a count or a percentage (rounded down, at
+    least 1 but for 0%); 1 by default. 0 forbids every eviction, and so every drain."""
+
+    min_available: Replicas | None = None
+    """In its place: replicas that stay up, a count or a percentage (rounded up)."""
+
+    unhealthy_pods: Annotated[UnhealthyPods, Field(strict=False)] = UnhealthyPods.ALWAYS_ALLOW
+    """`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that
+    are not ready may be evicted when the budget is used up."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> DisruptionBudgetArgs:
+        if self.max_unavailable is not None and self.min_available is not None:
+            raise PydanticCustomError(
+                "one_of_both", "maxUnavailable and minAvailable say the same; give one of them"
+            )
+        return self
+
+
+class TokenSecretArgs(SpecModel):
+    """A key of a Secret."""
+
+    name: str = Field(min_length=1)
+    """Name of the Secret, in the service's namespace."""
+
+    key: str = Field(default="token", min_length=1)
+    """Key that holds the token; `token` by default."""
+
+
+class MonitoringArgs(SpecModel):
+    """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+
+    engines: bool = True
+    """A PodMonitor for each serving role: its leaders, on the serving port."""
+
+    picker: bool | None = None
+    """A ServiceMonitor for the endpoint picker; by default where its metrics are on
+    (`endpointPicker.metrics`)."""
+
+    path: str = Field(default="/metrics", pattern=r"^/")
+    """Path of the engines' metrics; `/metrics` by default."""
+
+    interval: Interval | None = None
+    """How often, such as `15s`; by default that of Prometheus."""
+
+    scrape_timeout: Interval | None = None
+    """How long a reading may take, at most the interval; by default that of Prometheus."""
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels of the monitors, by which a Prometheus may choose them, such as
+    `release: kube-prometheus-stack`."""
+
+    picker_token: TokenSecretArgs | None = None
+    """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
+    shows the token of its own ServiceAccount."""

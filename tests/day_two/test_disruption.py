@@ -1,0 +1,172 @@
+"""Disruption budgets: counted in replicas, written in pods, over exactly the pods of the role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from routed import pair, routed
+from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
+
+Manifest = dict[str, Any]
+
+
+def budgets(manifest: Manifest) -> dict[str, Manifest]:
+    return {
+        each["metadata"]["name"]: each["spec"]
+        for each in rendered(manifest)
+        if each["kind"] == "PodDisruptionBudget"
+    }
+
+
+def least(given: Manifest, replicas: int, size: int = 1) -> int:
+    """Pods that the budget of a role asks for."""
+    multinode = {"multinode": nodes(size, launcher="none")} if size > 1 else {}
+    made = role(replicas=replicas, disruptionBudget=given, **multinode)
+    (spec,) = budgets(service(made)).values()
+    found: int = spec["minAvailable"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "replicas", "down"),
+    [
+        ({}, 1, 1),
+        ({}, 4, 1),
+        ({"maxUnavailable": 2}, 4, 2),
+        ({"maxUnavailable": 9}, 4, 4),
+        ({"maxUnavailable": 0}, 4, 0),
+        ({"maxUnavailable": "50%"}, 5, 2),
+        ({"maxUnavailable": "10%"}, 5, 1),
+        ({"maxUnavailable": "0%"}, 5, 0),
+        ({"maxUnavailable": "100%"}, 3, 3),
+        ({"minAvailable": 0}, 3, 3),
+        ({"minAvailable": 3}, 4, 1),
+        ({"minAvailable": 4}, 4, 0),
+        ({"minAvailable": "50%"}, 5, 2),
+        ({"minAvailable": "1%"}, 5, 4),
+        ({"minAvailable": "100%"}, 5, 0),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_budget_of_replicas_is_written_in_pods(
+    given: Manifest, replicas: int, down: int, size: int
+) -> None:
+    assert least(given, replicas, size) == replicas * size - down
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 6), st.data())
+def test_no_order_of_evictions_takes_down_more_replicas_than_allowed(
+    replicas: int, size: int, allowed: int, data: st.DataObject
+) -> None:
+    """Each is granted as long as more pods are healthy than the budget asks for."""
+    needed = least({"maxUnavailable": allowed}, replicas, size)
+    healthy = {(replica, pod) for replica in range(replicas) for pod in range(size)}
+    while len(healthy) > needed:
+        replica, pod = data.draw(st.sampled_from(sorted(healthy)))
+        healthy.discard((replica, pod))
+        # LeaderWorkerSet may be quick to take down the others of the group, or slow.
+        if data.draw(st.booleans()):
+            healthy -= {each for each in healthy if each[0] == replica}
+    down = {r for r in range(replicas) if sum(each[0] == r for each in healthy) < size}
+    assert len(down) <= allowed
+
+
+def test_the_selector_is_that_of_the_role_and_of_nothing_else() -> None:
+    manifest = pair()
+    manifest["spec"]["disruptionBudget"] = {"unhealthyPods": "IfHealthyBudget"}
+    assert budgets(manifest) == {
+        f"svc-{name}": {
+            "minAvailable": 0,
+            "selector": {
+                "matchLabels": {
+                    "fusioninfer.io/service": "svc",
+                    "fusioninfer.io/component-type": kind,
+                    "fusioninfer.io/role-name": name,
+                }
+            },
+            "unhealthyPodEvictionPolicy": "IfHealthyBudget",
+        }
+        for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
+    }
+
+
+def test_the_budget_of_a_role_stands_in_place_of_the_services() -> None:
+    manifest = prefill_decode(
+        {"replicas": 3, "disruptionBudget": {"maxUnavailable": 2}},
+        {"replicas": 3},
+        disruptionBudget={},
+    )
+    found = budgets(manifest)
+    assert {name: spec["minAvailable"] for name, spec in found.items()} == {
+        "svc-prefill": 1,
+        "svc-decode": 2,
+    }
+    assert found["svc-decode"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_a_parked_role_has_none() -> None:
+    assert budgets(service(role(replicas=0, disruptionBudget={}))) == {}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (
+            service(role(replicas=2, disruptionBudget={"minAvailable": 3})),
+            (
+                "roles[0].disruptionBudget.minAvailable: must be at most the replicas of inference "
+                "(2), got 3"
+            ),
+        ),
+        (
+            service(role(replicas=1), disruptionBudget={"minAvailable": 2}),
+            "disruptionBudget.minAvailable: must be at most the replicas of inference (1), got 2",
+        ),
+        (
+            service(role(disruptionBudget={"minAvailable": 1, "maxUnavailable": 1})),
+            (
+                "roles[0].disruptionBudget: maxUnavailable and minAvailable say the same; give "
+                "one of them"
+            ),
+        ),
+        (
+            service(role(disruptionBudget={"maxUnavailable": "1.5%"})),
+            (
+                "roles[0].disruptionBudget.maxUnavailable: must be a count of replicas or a "
+                'percentage of them, got "1.5%"'
+            ),
+        ),
+        (
+            routed(disruptionBudget={}),
+            "roles[0].disruptionBudget: a router runs no model; remove it (this role is a router)",
+        ),
+    ],
+)
+def test_what_cannot_be_held_is_refused(manifest: Manifest, problem: str) -> None:
+    assert problem in problems(manifest)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [({"maxUnavailable": 0}, "maxUnavailable"), ({"minAvailable": "100%"}, "minAvailable")],
+)
+def test_a_budget_that_stops_every_drain_is_a_warning(given: Manifest, field: str) -> None:
+    (found,) = warnings(service(role(replicas=2, disruptionBudget=given)))
+    assert found.startswith(
+        f"warning: roles[0].disruptionBudget.{field}: lets no replica of inference go (2 in all)"
+    )
+
+
+def test_replicas_that_wait_for_room_are_told_of() -> None:
+    policy = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
+    manifest = prefill_decode(disruptionBudget={}, schedulingStrategy=policy)
+    found = [each for each in said(manifest) if "disruptionBudget" in each]
+    assert found == [
+        (
+            "info: disruptionBudget: while a replica of decode waits for room, none of the others "
+            "may be evicted: the budget counts every replica"
+        )
+    ]

@@ -1,0 +1,37 @@
+"""`docs/day-two.md`: its manifests are right, and it names every field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from samples import problems, rendered, warnings
+
+from fusioninfer_pulumi.spec import day_two
+
+TEXT = (Path(__file__).parents[2] / "docs" / "day-two.md").read_text(encoding="utf-8")
+MANIFESTS = re.findall(r"^```yaml\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+MODELS = [
+    each
+    for each in vars(day_two).values()
+    if isinstance(each, type)
+    and issubclass(each, BaseModel)
+    and each.__module__ == day_two.__name__
+]
+
+
+@pytest.mark.parametrize("text", MANIFESTS)
+def test_a_manifest_of_the_docs_works(text: str) -> None:
+    manifest = yaml.safe_load(text)
+    assert problems(manifest) == []
+    assert warnings(manifest) == []
+    assert rendered(manifest)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_field_is_told_of(model: type[BaseModel]) -> None:
+    for name, field in model.model_fields.items():
+        assert re.search(rf"`{field.alias or name}\b|[{{ ,]{field.alias or name}[,}}]", TEXT), name
