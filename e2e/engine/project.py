@@ -38,7 +38,7 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
     if args is None:
         continue
     for role in args["spec"]["roles"]:
-        for container in role["template"]["spec"]["containers"]:
+        for container in role.get("template", {}).get("spec", {}).get("containers", []):
             for entry in container.get("env", []):
                 if entry["value"] == "secret":
                     entry["value"] = pulumi.Output.secret("s3cr3t-value")
@@ -151,7 +151,7 @@ class Project:
 
     def output(self, name: str) -> Any:
         """One output of the stack."""
-        return self.json("stack", "output", name, "--json")
+        return self.json("stack", "output", "--json")[name]
 
     def resources(self) -> list[dict[str, Any]]:
         """The stack's resources as its state holds them."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component import waits
-from fusioninfer_pulumi.component.live import live
+from fusioninfer_pulumi.component import routing_waits, waits
+from fusioninfer_pulumi.component.live import Looks, live
 from fusioninfer_pulumi.component.render_mode import rendering
 from fusioninfer_pulumi.component.resources import (
     Gateway,
@@ -99,6 +99,8 @@ class Children:
         self._wait()
         for manifest in manifests[first + len(sets) :]:
             self._add(manifest)
+        if self._plan.wait.level is WaitLevel.SERVING:
+            self._wait_for_routing()
 
     def resources(self) -> list[KubernetesObject]:
         """All objects, without the patches."""
@@ -112,7 +114,12 @@ class Children:
         # Sets are registered in the order of the rollout.
         return {each.name: made[each.name] for role in self._plan.roles for each in role.sets}
 
-    def waited(self) -> pulumi.Output[dict[str, dict[str, Any]]]:
+    def last(self, waited: pulumi.Output[Looks]) -> pulumi.Output[bool]:
+        """Known when all that is awaited is there; false where files are written."""
+        services = [each.resource.id for each in self._of("Service")]
+        return pulumi.Output.all(self._files, waited, *services).apply(lambda seen: not seen[0])
+
+    def waited(self) -> pulumi.Output[Looks]:
         """Objects as they were when a patch last waited for them, by Kubernetes name."""
         if isinstance(self._patches, pulumi.Output):
             return self._patches.apply(live)
@@ -144,6 +151,26 @@ class Children:
         self._patches = (
             files.apply(register) if isinstance(files, pulumi.Output) else register(files)
         )
+
+    def _wait_for_routing(self) -> None:
+        router = self._plan.router
+        if router is None or self._files is True:
+            return
+        objects = [each for kind in routing_waits.KINDS for each in self._of(kind)]
+        picker = [each.resource for each in self._of("Deployment")]
+
+        def register(patches: dict[str, Patch]) -> dict[str, Patch]:
+            after = [*picker, *patches.values()]
+            return patches | routing_waits.patch_routing(
+                self._rollout, router, objects, after, self._given
+            )
+
+        patches, files = self._patches, self._files
+        if isinstance(patches, pulumi.Output):
+            both: Any = pulumi.Output.all(files, patches)
+            self._patches = both.apply(lambda seen: {} if seen[0] else register(seen[1]))
+        else:
+            self._patches = register(patches)
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""

@@ -9,7 +9,7 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.live import live, newest
+from fusioninfer_pulumi.component.live import Looks, live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
@@ -20,6 +20,7 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
+from fusioninfer_pulumi.component.serving import confirm
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.manifests import render
@@ -106,8 +107,10 @@ class InferenceService(pulumi.ComponentResource):
         self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
-        self.endpoint = self._endpoint()
-        self.status = self._status()
+        waited = self._children.waited()
+        self.endpoint = self._endpoint(waited)
+        self.status = self._status(waited)
+        confirm(self, self.plan, self.endpoint, self._children.last(waited))
         self.register_outputs(
             {
                 "name": self.name,
@@ -153,7 +156,7 @@ class InferenceService(pulumi.ComponentResource):
         if self.plan.router is None:
             (self.service,) = self._children.by_name("Service").values()
 
-    def _endpoint(self) -> pulumi.Output[str]:
+    def _endpoint(self, waited: pulumi.Output[Looks]) -> pulumi.Output[str]:
         router = self.plan.router
         if router is None:
             host, namespace, port = endpoint(self.plan)
@@ -165,21 +168,38 @@ class InferenceService(pulumi.ComponentResource):
             return pulumi.Output.from_input(found.host).apply(found.url)
         if self.gateway is None:
             return pulumi.Output.from_input("")
-        return self.gateway.status.apply(found.url_of_gateway)
+        name = "" if router.gateway is None else router.gateway.name
+        gateway = {name: self.gateway}
 
-    def _status(self) -> pulumi.Output[ServiceStatus]:
+        def url(looks: list[Looks]) -> str:
+            seen = newest(looks[0][name], looks[1].get(name)) or {}
+            return found.url_of_gateway(seen.get("status"))
+
+        # The address may have come only while a patch waited.
+        return pulumi.Output.all(live(gateway), waited).apply(url)
+
+    def _status(self, waited: pulumi.Output[Looks]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
         objects: dict[str, KubernetesObject] = dict(self.leader_worker_sets)
         if self.pod_group is not None:
             # The service's own name, which no set has.
             objects[plan.service] = self.pod_group
+        router = plan.router
+        if router is not None:
+            planned = (router.gateway, router.pool, router.route)
+            made = (self.gateway, self.inference_pool, self.http_route)
+            objects |= {
+                is_planned.name: each
+                for is_planned, each in zip(planned, made, strict=True)
+                if is_planned is not None and each is not None
+            }
 
-        def computed(looks: list[dict[str, dict[str, Any]]]) -> ServiceStatus:
-            first, waited = looks
-            seen = {name: newest(look, waited.get(name)) for name, look in first.items()}
-            return service_status(plan, seen, seen.get(plan.service))
+        def computed(looks: list[Looks]) -> ServiceStatus:
+            first, later = looks
+            seen = {name: newest(look, later.get(name)) for name, look in first.items()}
+            return service_status(plan, seen, seen.get(plan.service), routing=seen)
 
-        return pulumi.Output.all(live(objects), self._children.waited()).apply(computed)
+        return pulumi.Output.all(live(objects), waited).apply(computed)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

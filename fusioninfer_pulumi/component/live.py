@@ -9,8 +9,11 @@ import pulumi
 
 from fusioninfer_pulumi.component.resources import KubernetesObject
 
+#: `metadata` and `status` of objects, by name.
+Looks = dict[str, dict[str, Any]]
 
-def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[dict[str, dict[str, Any]]]:
+
+def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[Looks]:
     """Combines what the cluster says of objects, as `pulumi.Output.all` would.
 
     That one makes an Output of every structure inside of every value: for the metadata and status
@@ -27,7 +30,7 @@ def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[dict[str, dic
     async def resources() -> set[pulumi.Resource]:
         return {resource for output in outputs for resource in await output.resources()}
 
-    async def values() -> dict[str, dict[str, Any]]:
+    async def values() -> Looks:
         return {
             name: {
                 "metadata": await each.metadata.future(with_unknowns=True),

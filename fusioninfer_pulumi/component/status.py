@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import starmap
 from typing import Any, Literal, TypedDict
 
+from fusioninfer_pulumi.component.routing_status import Refusal, refusal
 from fusioninfer_pulumi.plan.gang import required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 
@@ -49,6 +50,7 @@ def service_status(
     sets: Mapping[str, Mapping[str, Any] | None],
     pod_group: Mapping[str, Any] | None = None,
     failures: Mapping[str, str] | None = None,
+    routing: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> ServiceStatus:
     """Computes a service's status.
 
@@ -58,6 +60,7 @@ def service_status(
             that does not exist or was not read.
         pod_group: The live PodGroup, None where there is none.
         failures: Why a LeaderWorkerSet failed, by name, where somebody knows.
+        routing: Live Gateway, pool and route of a service with a router, by name, as `sets`.
 
     Returns:
         The status of every role and the conditions Initialized, Active and Failed.
@@ -65,11 +68,12 @@ def service_status(
     failures = failures or {}
     blocked = _blocked(pod_group)
     components = {role.name: _component(role, sets, failures, blocked) for role in plan.roles}
+    refused = refusal(plan.router, routing or {}) if plan.router is not None else None
     known = any(sets.get(each.name) for role in plan.roles for each in role.sets)
     return {
         "conditions": [
             _initialized(plan, known=known),
-            _active(plan, components, blocked, known=known),
+            _active(plan, components, blocked, refused, known=known),
             _failed(plan, failures),
         ],
         "components": components,
@@ -182,6 +186,7 @@ def _active(
     plan: ServicePlan,
     components: Mapping[str, ComponentStatus],
     blocked: str | None,
+    refused: Refusal | None,
     *,
     known: bool,
 ) -> Condition:
@@ -193,11 +198,15 @@ def _active(
         f"{name} {item['readyReplicas']}/{item['desiredReplicas']}"
         for name, item in components.items()
     )
-    if all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values()):
-        return _condition("Active", "True", "InferenceServiceAvailable", f"ready: {counts}")
+    full = all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values())
     needed = [role for role in plan.roles if role.replicas and not _is_optional(plan, role)]
     serving = [role for role in needed or plan.roles if components[role.name]["readyReplicas"]]
-    if serving and len(serving) >= len(needed):
+    partial = bool(serving) and len(serving) >= len(needed)
+    if refused is not None and (full or partial):
+        return _condition("Active", "False", refused.reason, refused.message)
+    if full:
+        return _condition("Active", "True", "InferenceServiceAvailable", f"ready: {counts}")
+    if partial:
         return _condition("Active", "True", "Partial", f"ready: {counts}")
     if blocked is not None:
         return _condition("Active", "False", "GangNotScheduled", blocked)

@@ -28,14 +28,16 @@ _FORCE = {"pulumi.com/patchForce": "true"}
 _SKIP = {SKIP_AWAIT: "true"}
 #: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
 AWAITED_BY_PROVIDER = ("Deployment", "Service")
+#: Kinds that never wait themselves.
+AWAITED_BY_PATCH = ("PodGroup", "Gateway", "InferencePool", "HTTPRoute")
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # A look at the object from before the patch does not count: the provider may still hold one, and
 # the state would keep it.
-_PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
-AVAILABLE = json.dumps(["condition=Available", _PATCHED])
+PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
+AVAILABLE = json.dumps(["condition=Available", PATCHED])
 # The status has no count of ready replicas as long as there is none.
-SOME_READY = json.dumps(["jsonpath={.status.readyReplicas}", _PATCHED])
-SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", _PATCHED])
+SOME_READY = json.dumps(["jsonpath={.status.readyReplicas}", PATCHED])
+SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", PATCHED])
 
 
 class Patch(KubernetesObject):
@@ -45,7 +47,7 @@ class Patch(KubernetesObject):
         self,
         name: str,
         manifest: Manifest,
-        annotations: Mapping[str, str],
+        annotations: Mapping[str, pulumi.Input[str]],
         opts: pulumi.ResourceOptions,
     ) -> None:
         """Registers the patch.
@@ -122,9 +124,10 @@ def own_annotations(
     if kind == "LeaderWorkerSet":
         at_once = step is not None and step.rollout.strategy is RolloutStrategy.ALL_AT_ONCE
         return dict(_SKIP) if at_once else {}
-    if kind == "PodGroup":
-        # It precedes the pods that it would wait for.
-        return dict(_SKIP) if level is WaitLevel.SCHEDULED else {}
+    if kind in AWAITED_BY_PATCH:
+        # They precede what they would wait for: pods, a route. At every level, because what a
+        # patch left on the live object stays until after it has been updated.
+        return dict(_SKIP)
     if kind == "Service":
         # The provider would wait for its endpoints; that of a picker is as good as the picker.
         awaited = level is WaitLevel.SERVING and plan.router is None
@@ -163,7 +166,7 @@ def patch_sets(
             f"{target.logical}-wait",
             target.manifest,
             annotations,
-            _options(rollout, target, [target.resource, *barrier], given, frozen=step.frozen),
+            patch_options(rollout, target, [target.resource, *barrier], given, frozen=step.frozen),
         )
     return patches
 
@@ -191,11 +194,11 @@ def patch_pod_group(
         f"{group.logical}-scheduled",
         group.manifest,
         {WAIT_FOR: SCHEDULED, f"{labels.PREFIX}min-member": minimum},
-        _options(rollout, group, after, given),
+        patch_options(rollout, group, after, given),
     )
 
 
-def _options(
+def patch_options(
     rollout: Rollout,
     target: Awaited,
     after: list[KubernetesObject],
@@ -203,6 +206,18 @@ def _options(
     *,
     frozen: bool = False,
 ) -> pulumi.ResourceOptions:
+    """Options of a patch: after what it waits, and its life as that of its object.
+
+    Args:
+        rollout: How long it waits.
+        target: The object that it patches.
+        after: What has to be there before.
+        given: Options of every child of the component.
+        frozen: Whether the object keeps what it has.
+
+    Returns:
+        The options.
+    """
     return pulumi.ResourceOptions.merge(
         given,
         pulumi.ResourceOptions(

@@ -48,7 +48,7 @@ class WaitLevel(str, enum.Enum):
     NONE = "None"  #: the API server has accepted the objects
     SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
     AVAILABLE = "Available"  #: every required replica is available
-    SERVING = "Serving"  #: and the service's endpoint has them
+    SERVING = "Serving"  #: and gateways have accepted the route, and the endpoint answers
 
 
 def _duration(value: Any) -> Any:

@@ -253,3 +253,16 @@ def test_a_clean_service_logs_nothing(engine: Any) -> None:
 def test_the_endpoint_is_known_in_preview(engine: Any, story: Story, preview: bool) -> None:
     deployment = engine.run(lambda: exports(InferenceService("svc", story(1))), preview=preview)
     assert deployment.exports["endpoint"] == "http://qwen-inference.default.svc:8000"
+
+
+def test_preview_tells_the_status_of_the_last_look(engine: Any) -> None:
+    engine.live["svc-inference-0"] = live()
+    known = engine.run(lambda: exports(InferenceService("svc", args())), preview=True)
+    active = known.exports["status"]["conditions"][1]
+    assert (active["status"], active["reason"]) == ("True", "InferenceServiceAvailable")
+
+
+def test_preview_of_a_set_that_changes_has_no_status(engine: Any) -> None:
+    engine.live["svc-inference-0"] = {"status": pulumi.output.UNKNOWN}
+    deployment = engine.run(lambda: exports(InferenceService("svc", args())), preview=True)
+    assert deployment.exports["status"] is ...

@@ -85,7 +85,7 @@ def test_levels(engine: Any, level: str, patches: list[str], skipped: bool) -> N
     assert (wait.get("pulumi.com/skipAwait") == "true") == skipped
     by_kind = {each.inputs["kind"]: each for each in deployment.children}
     assert annotations(by_kind["LeaderWorkerSet"]) == {}
-    assert annotations(by_kind["PodGroup"]) == (SKIP if level == "Scheduled" else {})
+    assert annotations(by_kind["PodGroup"]) == SKIP
     assert annotations(by_kind["Service"]) == ({} if level == "Serving" else SKIP)
     follows = deployment["svc-inference-0-wait"].urn in by_kind["Service"].request.dependencies
     assert follows == (level == "Serving")

@@ -1,0 +1,137 @@
+"""Plays the controller of a gateway: writes the status of Gateways, routes and pools.
+
+No gateway runs here. What is shown with this is what an update waits for, not that a gateway works.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from e2e.harness import Cluster, Object
+from e2e.harness.api import ApiError
+
+GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
+ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
+POOLS = "inference.networking.k8s.io/v1/InferencePool"
+_CONTROLLER = "e2e.fusioninfer.io/stand-in"
+
+
+@dataclass
+class GatewayStandIn:
+    """Accepts what it finds in a namespace, after a while; use it as a context manager.
+
+    Attributes:
+        cluster: Where.
+        namespace: Which objects.
+        delay: Seconds from when it sees a generation until it speaks of it.
+        address: Address of every Gateway.
+        refused: Kinds that it refuses, with the reason.
+        spoke: When it first spoke of an object and generation, by `kind/name@generation`.
+    """
+
+    cluster: Cluster
+    namespace: str
+    delay: float = 1.5
+    address: str = "127.0.0.1"
+    refused: dict[str, str] = field(default_factory=dict)
+    spoke: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Nothing was seen so far."""
+        self._seen: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> GatewayStandIn:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.wait(0.1):
+            routes = self.cluster.list(ROUTES, self.namespace)
+            for kind in (GATEWAYS, ROUTES, POOLS):
+                for each in self.cluster.list(kind, self.namespace):
+                    self._look(kind, each, routes)
+
+    def _look(self, kind: str, each: Object, routes: list[Object]) -> None:
+        meta = each["metadata"]
+        key = f"{each['kind']}/{meta['name']}@{meta['generation']}"
+        seen = self._seen.setdefault(f"{key} {meta['uid']}", time.monotonic())
+        status = self._status(each, routes)
+        if status is None or time.monotonic() - seen < self.delay:
+            return
+        if _without_times(each.get("status")) == _without_times(status):
+            return
+        try:
+            self.cluster.patch(
+                kind, meta["name"], {"status": status}, self.namespace, subresource="status"
+            )
+        except ApiError as problem:
+            if problem.status != 404:  # it may just have been deleted
+                raise
+        self.spoke.setdefault(key, time.monotonic())
+
+    def _status(self, each: Object, routes: list[Object]) -> Object | None:
+        kind = each["kind"]
+        if kind == "Gateway":
+            conditions = self._conditions(each, "Accepted", "Programmed")
+            address = {"type": "IPAddress", "value": self.address}
+            return {"conditions": conditions, "addresses": [address]}
+        if kind == "HTTPRoute":
+            refs = each["spec"].get("parentRefs") or []
+        else:
+            refs = [
+                {"name": ref["name"]}
+                for route in routes
+                for rule in route["spec"]["rules"]
+                for backend in rule.get("backendRefs") or ()
+                if backend["name"] == each["metadata"]["name"]
+                for ref in route["spec"].get("parentRefs") or ()
+            ]
+            if not refs:
+                return None  # no controller looks at a pool that no route leads to
+        conditions = self._conditions(each, "Accepted", "ResolvedRefs")
+        return {
+            "parents": [
+                {"parentRef": ref, "controllerName": _CONTROLLER, "conditions": conditions}
+                for ref in refs
+            ]
+        }
+
+    def _conditions(self, each: Object, *types: str) -> list[Object]:
+        reason = self.refused.get(each["kind"])
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return [
+            {
+                "type": name,
+                "status": "False" if reason else "True",
+                "reason": reason or name,
+                "message": f"said by the stand-in: {reason or 'fine'}",
+                "observedGeneration": each["metadata"]["generation"],
+                "lastTransitionTime": now,
+            }
+            for name in types
+        ]
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        kept = {key: _without_times(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if key not in ("lastTransitionTime",)}
+    if isinstance(value, list):
+        return [_without_times(item) for item in value]
+    return value

@@ -1,0 +1,155 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""`wait.level: Serving` on the engine; the gateway's controller is played by a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.engine.endpoint import EndpointStandIn
+from e2e.engine.gateway import GATEWAYS, POOLS, ROUTES, GatewayStandIn
+from e2e.engine.project import Project
+from e2e.engine.services import QUICK, role, service
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+SERVING = {"level": "Serving", "timeout": "60s"}
+
+
+def routed(namespace: str, *, wait: Any = SERVING, port: int = 8080, **route: Any) -> Any:
+    """A service with a router and a Gateway of its own."""
+    router = {
+        "name": "router",
+        "componentType": "router",
+        "gateway": {
+            "gatewayClassName": "stand-in",
+            "listeners": [{"name": "http", "port": port, "protocol": "HTTP"}],
+        },
+        **({"httproute": route} if route else {}),
+    }
+    return service(namespace, router, role(replicas=1), wait=wait, rollout=QUICK)
+
+
+STAND_IN = "a stand-in playing the gateway's controller"
+
+
+@pytest.mark.proves(
+    f"wait.level Serving waits for Gateway, pool and route ({STAND_IN}) and for an answer from "
+    "/v1/models; a preview asks nothing; a second `up` does nothing"
+)
+def test_router_is_waited_for(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    with EndpointStandIn(unready=4) as endpoint:
+        stack.write(routed(namespace, port=endpoint.port))
+        with GatewayStandIn(cluster, namespace, delay=3) as gateway:
+            stack.preview()
+            assert endpoint.asked == []
+            stack.up().assert_fine()
+        assert set(gateway.spoke) == {
+            "Gateway/svc-gateway@1", "HTTPRoute/svc-httproute@1", "InferencePool/svc-pool@1",
+        }  # fmt: skip
+        answers = [status for _, status in endpoint.asked]
+        assert answers[0] == 503
+        assert answers[-1] == 200
+        assert max(gateway.spoke.values()) < endpoint.asked[0][0]
+        # The address was not known when the Gateway was made.
+        assert stack.output("endpoint") == f"http://127.0.0.1:{endpoint.port}"
+        for _ in range(2):
+            assert stack.preview() == {}
+            stack.up().assert_fine()
+            assert stack.changes() == {}
+    # Nothing is left of the waits where they are not wanted any more.
+    stack.write(routed(namespace, port=endpoint.port, wait=QUICK))
+    stack.up().assert_fine()
+    for kind in (GATEWAYS, ROUTES, POOLS):
+        (each,) = cluster.list(kind, namespace)
+        assert "pulumi.com/waitFor" not in each["metadata"].get("annotations", {})
+
+
+@pytest.mark.proves(f"a changed route is waited for anew: what was said before it does not count "
+                    f"({STAND_IN})")  # fmt: skip
+def test_a_changed_route(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    with GatewayStandIn(cluster, namespace, delay=0.5) as gateway, EndpointStandIn() as endpoint:
+        stack.write(routed(namespace, port=endpoint.port))
+        stack.up().assert_fine()
+        gateway.delay = 6
+        path = [{"path": {"type": "PathPrefix", "value": "/v1"}}]
+        stack.write(routed(namespace, port=endpoint.port, rules=[{"matches": path}]))
+        stack.up().assert_fine()
+        assert "HTTPRoute/svc-httproute@2" in gateway.spoke
+        assert stack.preview() == {}
+
+
+@pytest.mark.proves(f"a route that its Gateway refuses fails the update, which names it "
+                    f"({STAND_IN}); the next update goes on")  # fmt: skip
+def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    short = {"level": "Serving", "timeout": "12s"}
+    with GatewayStandIn(cluster, namespace) as gateway, EndpointStandIn() as endpoint:
+        gateway.refused["HTTPRoute"] = "NotAllowedByListeners"
+        stack.write(routed(namespace, port=endpoint.port, wait=short))
+        told = stack.up()
+        assert told.status != 0
+        assert "svc-httproute-wait" in told.text
+        assert endpoint.asked == []
+        # At another level the outputs say what the controller said.
+        stack.write(routed(namespace, port=endpoint.port, wait=QUICK))
+        stack.up().assert_fine()
+        stack.refresh().assert_fine()
+        stack.up().assert_fine()
+        active = next(c for c in stack.output("status")["conditions"] if c["type"] == "Active")
+        assert (active["status"], active["reason"]) == ("False", "RouteNotAccepted")
+        assert "NotAllowedByListeners" in active["message"]
+        gateway.refused.clear()
+        stack.write(routed(namespace, port=endpoint.port))
+        stack.up().assert_fine()
+        assert stack.preview() == {}
+        active = next(c for c in stack.output("status")["conditions"] if c["type"] == "Active")
+        assert active["status"] == "True"
+
+
+@pytest.mark.proves("an endpoint that can be reached and does not serve fails the update, which "
+                    "says what it answered")  # fmt: skip
+def test_an_endpoint_that_does_not_serve(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    short = {"level": "Serving", "timeout": "12s"}
+    with GatewayStandIn(cluster, namespace), EndpointStandIn(unready=600) as endpoint:
+        stack.write(routed(namespace, port=endpoint.port, wait=short))
+        told = stack.up()
+    assert told.status != 0
+    assert f"http://127.0.0.1:{endpoint.port}/v1/models did not answer within 12s" in told.text
+    assert "HTTP status 503" in told.text
+    assert "Traceback" not in told.text
+
+
+@pytest.mark.proves(
+    "wait.level Serving without a router waits while an endpoint of the Service is not ready, and "
+    "tells that a name inside of the cluster cannot be asked from outside"
+)
+def test_without_a_router(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+
+    def endpoints(kind: str) -> None:
+        # What the controller that does not run here would write.
+        subset = {kind: [{"ip": "10.1.2.3"}], "ports": [{"port": 8000}]}
+        metadata = {"name": "svc", "namespace": namespace}
+        manifest = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
+        cluster.apply([{**manifest, "subsets": [subset]}])
+
+    endpoints("notReadyAddresses")
+    stack.write(service(namespace, role(replicas=1), wait={"level": "Serving", "timeout": "15s"}))
+    told = stack.up()
+    assert told.status != 0
+    assert "Service (svc)" in told.text
+    endpoints("addresses")
+    told = stack.up().assert_fine()
+    assert "whether the endpoint answers was not checked" in told.text
+    assert stack.preview() == {}

@@ -1,0 +1,98 @@
+"""What gateways refuse, as a table; and what the service's status makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import routed
+from samples import plan_of
+
+from fusioninfer_pulumi.component.routing_status import refusal
+from fusioninfer_pulumi.component.status import service_status
+
+GATEWAY = {
+    "gatewayClassName": "istio",
+    "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+}
+PLAN = plan_of(routed(httproute={}, gateway=GATEWAY))
+READY = {"status": {"readyReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}}
+
+
+def condition(kind: str, status: str = "False", *, observed: int | None = 2) -> dict[str, Any]:
+    told = {"type": kind, "status": status, "reason": "Because", "message": "of that"}
+    return told if observed is None else {**told, "observedGeneration": observed}
+
+
+def of_gateway(*conditions: Any) -> dict[str, Any]:
+    return {"metadata": {"generation": 2}, "status": {"conditions": list(conditions)}}
+
+
+def of_parent(*conditions: Any, name: str = "gw") -> dict[str, Any]:
+    parent = {"parentRef": {"name": name}, "conditions": list(conditions)}
+    return {"metadata": {"generation": 2}, "status": {"parents": [parent]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "look", "reason", "message"),
+    [
+        ("svc-gateway", of_gateway(condition("Accepted")), "GatewayNotReady",
+         "Gateway svc-gateway: Accepted is False, Because: of that"),
+        ("svc-gateway", of_gateway(condition("Programmed")), "GatewayNotReady",
+         "Gateway svc-gateway: Programmed is False, Because: of that"),
+        ("svc-httproute", of_parent(condition("Accepted")), "RouteNotAccepted",
+         "HTTPRoute svc-httproute: Accepted is False by Gateway gw, Because: of that"),
+        ("svc-httproute", of_parent(condition("ResolvedRefs")), "RouteNotAccepted",
+         "HTTPRoute svc-httproute: ResolvedRefs is False by Gateway gw, Because: of that"),
+        ("svc-pool", of_parent(condition("Accepted", observed=None)), "PoolNotAccepted",
+         "InferencePool svc-pool: Accepted is False by Gateway gw, Because: of that"),
+        ("svc-pool", of_parent({"type": "Accepted", "status": "False"}, name=""), "PoolNotAccepted",
+         "InferencePool svc-pool: Accepted is False"),
+    ],
+)  # fmt: skip
+def test_refusals(name: str, look: Any, reason: str, message: str) -> None:
+    assert PLAN.router is not None
+    found = refusal(PLAN.router, {name: look})
+    assert found is not None
+    assert (found.reason, found.message) == (reason, message)
+    status = service_status(PLAN, {"svc-inference-0": READY}, routing={name: look})
+    assert status["conditions"][1] == {
+        "type": "Active",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+    }
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        None,
+        {},
+        {"status": None},
+        {"metadata": {"generation": 2}, "status": {"parents": []}},
+        of_parent(condition("Accepted", "True")),
+        of_parent(condition("Accepted", "Unknown")),
+        of_parent(condition("Exported")),  # none that requests depend on
+        of_parent(condition("Accepted", observed=1)),  # speaks of an older spec
+        {**of_parent(condition("Accepted", observed=1)), "metadata": {"generation": 2.0}},
+    ],
+)
+def test_no_refusals(look: Any) -> None:
+    assert PLAN.router is not None
+    assert refusal(PLAN.router, {"svc-httproute": look, "svc-pool": look}) is None
+    status = service_status(PLAN, {"svc-inference-0": READY}, routing={"svc-httproute": look})
+    assert status["conditions"][1]["reason"] == "InferenceServiceAvailable"
+
+
+def test_pods_that_are_not_ready_come_first() -> None:
+    refused = {"svc-httproute": of_parent(condition("Accepted"))}
+    status = service_status(PLAN, {"svc-inference-0": {"status": {}}}, routing=refused)
+    assert status["conditions"][1]["reason"] == "InferenceServiceProcessing"
+
+
+def test_a_pool_without_a_route_speaks_of_nothing() -> None:
+    alone = plan_of(routed(httproute=None)).router
+    assert alone is not None
+    assert alone.route is None
+    assert refusal(alone, {"svc-pool": of_parent(condition("Accepted"))}) is None
