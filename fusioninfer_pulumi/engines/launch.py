@@ -2,6 +2,7 @@
 
 `ray`: the leader starts a ray cluster and the engine in it, the workers join (the documents'
 form). `multiprocessing`: every node runs the engine with the engine's own multi-node arguments.
+`data-parallel`: every node runs its share of vLLM's data parallel ranks, the leader serves.
 `none`: commands stay as they are written.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.data_parallel_launch import data_parallel_launch
 from fusioninfer_pulumi.engines.launch_types import Launch, LaunchError
 from fusioninfer_pulumi.engines.own_launch import own_launch
 from fusioninfer_pulumi.engines.ray_launch import ray_leader, ray_worker
@@ -24,7 +26,7 @@ __all__ = [
     "worker_launch",
 ]
 
-LAUNCHERS = ("ray", "multiprocessing", "none")
+LAUNCHERS = ("ray", "multiprocessing", "data-parallel", "none")
 
 
 def default_launcher(command: EngineCommand) -> str:
@@ -50,6 +52,8 @@ def leader_launch(container: Mapping[str, Any], launcher: str, nodes: int) -> La
         return _as_written(container)
     if launcher == "ray":
         return ray_leader(container)
+    if launcher == "data-parallel":
+        return data_parallel_launch(container, nodes, leader=True)
     return own_launch(container, nodes, leader=True)
 
 
@@ -75,6 +79,8 @@ def worker_launch(
         return _as_written(container)
     if launcher == "ray":
         return ray_worker(container, retry=retry)
+    if launcher == "data-parallel":
+        return data_parallel_launch(container, nodes, leader=False)
     return own_launch(container, nodes, leader=False)
 
 

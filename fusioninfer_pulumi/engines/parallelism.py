@@ -8,12 +8,12 @@ from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.engines.notes import EngineNote
 
-__all__ = ["EngineNote", "Parallelism", "check_parallelism", "read_parallelism"]
+__all__ = ["SPELLINGS", "EngineNote", "Parallelism", "check_parallelism", "read_parallelism"]
 
 # Spellings per engine, the one for messages first. `--tensor-parallel` and SGLang's `--tp` are
 # abbreviations that argparse completes, as the engines' own documents write them.
 # vLLM: `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. SGLang: `ServerArgs` 0.4.6 to 0.5.23.
-_SIZES: dict[str, dict[str, tuple[str, ...]]] = {
+SPELLINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "vllm": {
         "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
         "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
@@ -76,7 +76,7 @@ class Parallelism:
 
     def written(self, engine: str, nodes: int | None = None) -> str:
         """Writes the product behind `devices` with the engine's flags, for messages."""
-        names = {size: spellings[0] for size, spellings in _SIZES[engine].items()}
+        names = {size: spellings[0] for size, spellings in SPELLINGS[engine].items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
         ranks = self._ranks(nodes)
@@ -101,7 +101,7 @@ def read_parallelism(command: EngineCommand) -> Parallelism | None:
         return None
     arguments = split_joined_flags(command.arguments)
     sizes: dict[str, int] = {}
-    for size, names in _SIZES[command.engine].items():
+    for size, names in SPELLINGS[command.engine].items():
         text = flag_value(arguments, *names)
         if text is None and not has_flag(arguments, *names):
             continue
@@ -160,7 +160,7 @@ def check_parallelism(
     if parallelism.stated:
         message = f"{asked} uses {_count(need)}, but {has}: {have - need} stay idle"
     else:
-        tensor = _SIZES[command.engine]["tensor"][0]
+        tensor = SPELLINGS[command.engine]["tensor"][0]
         message = (
             f"no parallelism is given, so {command.engine} uses 1 accelerator, but {has}: "
             f"give {tensor} {have}, or ask for fewer accelerators"

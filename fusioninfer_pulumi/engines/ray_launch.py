@@ -101,7 +101,7 @@ def _listed(command: EngineCommand, words: ContainerWords) -> Launch:
     split = split_joined_flags(arguments)
     joined = "an argument that held a flag and its value was split" if split != arguments else ""
     # `vllm serve` wants its model as the positional argument (`facts`).
-    arguments = _positional_model(split) if command.serve else split
+    arguments = positional_model(split) if command.serve else split
     if not has_flag(arguments, _FLAG):
         arguments = [*arguments, *_BACKEND.split()]
     guess = ""
@@ -124,7 +124,8 @@ def _plain(words: ContainerWords) -> list[str]:
     return texts
 
 
-def _positional_model(arguments: Sequence[str]) -> list[str]:
+def positional_model(arguments: Sequence[str]) -> list[str]:
+    """Turns `--model X` into the positional argument that `vllm serve` wants."""
     if arguments and not arguments[0].startswith("-"):
         return list(arguments)
     model, rest, skip = None, [], False

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
 from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
+from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.credentials import role_credentials
 from fusioninfer_pulumi.plan.day_two.build import day_two_plan
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
@@ -56,6 +57,8 @@ def plan_service(
                 f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
             )
         )
+    args, found = completed(args, leave_out)
+    findings += found
     roles: list[RolePlan] = []
     known = [role for position, role in enumerate(args.roles) if position not in leave_out]
     pairing = disaggregation_of(service, known)

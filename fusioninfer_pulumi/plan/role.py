@@ -12,6 +12,7 @@ from fusioninfer_pulumi.engines.notes import EngineNote
 from fusioninfer_pulumi.engines.parallelism import check_parallelism
 from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.outputs import contains_output, output_paths
+from fusioninfer_pulumi.plan.completion.parallelism import shortage
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.disaggregation.role import wired
@@ -23,6 +24,9 @@ from fusioninfer_pulumi.spec.rollout import Layout
 
 #: What a worker pod's serving container does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
+
+#: Launchers that write a container's words.
+WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 
 def role_plan(
@@ -61,7 +65,7 @@ def role_plan(
     container, worker = wire.leader, wire.worker
     command = read_command(container)
     leader_launch, worker_launch = wire.leader_edit, wire.worker_edit
-    if launcher in (Launcher.RAY, Launcher.MULTIPROCESSING) and not findings:
+    if launcher in WRAPPING and not findings:
         own = args.worker_template is not None
         try:
             leader_launch = launch.leader_launch(container, launcher.value, nodes)
@@ -157,7 +161,7 @@ def _output_findings(
     launcher: Launcher | None,
 ) -> Iterator[Finding]:
     """Refuses Outputs among arguments that must be quoted or checked."""
-    wrapped = launcher in (Launcher.RAY, Launcher.MULTIPROCESSING)
+    wrapped = launcher in WRAPPING
     if command.engine is None and not wrapped:
         return
     for key in ("command", "args"):
@@ -173,7 +177,10 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     if len(sizes) == 1 and plan.leader_accelerators and one_rank_each(plan.leader_template):
-        notes += check_parallelism(command, plan.leader_accelerators, plan.nodes)
+        given, have = plan.args.parallelism, plan.leader_accelerators
+        # What `parallelism` cannot hold was said there, in its own words.
+        if given is None or shortage(given, plan.nodes, command, have) is None:
+            notes += check_parallelism(command, have, plan.nodes)
     if plan.launcher is not None:
         notes += table.launcher_notes(command, plan.launcher.value, plan.nodes)
     notes += table.connector_notes(command)

@@ -18,7 +18,7 @@ def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
 
 def nodes_per_replica(role: RoleArgs) -> int:
     """Pods in one replica of a role."""
-    return role.multinode.node_count if role.multinode else 1
+    return role.nodes
 
 
 def is_multinode(role: RoleArgs) -> bool:

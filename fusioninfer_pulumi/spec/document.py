@@ -27,7 +27,7 @@ from fusioninfer_pulumi.spec.service import (
 _ROUNDS = 4
 _PLACEHOLDERS = {"componentType": "worker", "nodeCount": 1}
 # What other rules compare: a finding that rests on a provisional value of these is no finding.
-_STRUCTURE = {"name", "componentType", "component_type", "replicas", "multinode"}
+_STRUCTURE = {"name", "componentType", "component_type", "replicas", "multinode", "parallelism"}
 _ROLE = re.compile(r"roles\[(\d+)\]\.?(\w+)?(\.(?:spec|metadata)\b)?")
 _MINIMA = "schedulingStrategy.gangPolicy.minRoleReplicas"
 

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.spec.base import (
 )
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
 from fusioninfer_pulumi.spec.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.spec.router import (
     EndpointPickerArgs,
@@ -41,6 +42,9 @@ class Launcher(str, enum.Enum):
 
     RAY = "ray"  #: a ray cluster per replica; the image must ship ray
     MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
+    DATA_PARALLEL = (
+        "data-parallel"  #: vLLM: each pod runs its data parallel ranks, the leader serves
+    )
     NONE = "none"  #: commands are used as written
 
 
@@ -90,7 +94,8 @@ class MultinodeArgs(SpecModel):
     """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods find each other; by default `ray`, for SGLang `multiprocessing`."""
+    """How the pods find each other; by default `ray`, for SGLang `multiprocessing`, and
+    `data-parallel` where `parallelism.data` spans pods."""
 
 
 class NetworkConfigArgs(SpecModel):
@@ -141,6 +146,10 @@ class RoleArgs(SpecModel):
 
     multinode: MultinodeArgs | None = None
     """Spreads each replica over several nodes; by default a replica is one pod."""
+
+    parallelism: ParallelismArgs | None = None
+    """How the engine splits and copies the model: sets its arguments, and the pods of a replica;
+    by default the arguments say it."""
 
     rollout: RoleRolloutArgs | None = None
     """How this role is updated, where it differs from the service's `rollout`."""
@@ -201,3 +210,10 @@ class RoleArgs(SpecModel):
     reference_grants: bool | None = None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
     namespaces; by default they are asked for in a warning."""
+
+    @property
+    def nodes(self) -> int:
+        """Pods in one replica; `nodeCount: 1` is the same as no `multinode`."""
+        if self.multinode is not None:
+            return self.multinode.node_count
+        return self.parallelism.pods if self.parallelism is not None else 1

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.kv_rules import kv_problems
+from fusioninfer_pulumi.spec.parallelism import parallelism_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, SubGroupPolicyType
@@ -35,6 +36,7 @@ _SERVING_ONLY = (
     "container",
     "port",
     "multinode",
+    "parallelism",
     "rollout",
     "restart_policy",
     "startup_policy",
@@ -65,11 +67,6 @@ def service_problems(
         problems += _role(("roles", index), role)
     problems += _gang_minima(roles, scheduling.gang_policy.min_role_replicas or {})
     return problems
-
-
-def node_count(role: RoleArgs) -> int:
-    """Pods in one replica of a role."""
-    return role.multinode.node_count if role.multinode else 1
 
 
 def _own_labels(own: Mapping[str, str]) -> Iterator[Problem]:
@@ -106,7 +103,10 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
     yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
     yield from _templates(at, role)
     yield from kv_problems(at, role)
-    nodes = node_count(role)
+    if role.parallelism is not None:
+        stated = role.multinode.node_count if role.multinode else None
+        yield from parallelism_problems((*at, "parallelism"), role.parallelism, stated)
+    nodes = role.nodes
     if role.sub_group_policy:
         size = role.sub_group_policy.sub_group_size
         where = (*at, "subGroupPolicy", "subGroupSize")
@@ -143,7 +143,7 @@ def _templates(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
             yield Problem((*at, name), "stands in place of template; give one or the other")
     elif not given:
         yield Problem((*at, "template"), "is required: the pods that serve the model")
-    elif node_count(role) == 1:
+    elif role.nodes == 1:
         for name in given:
             yield Problem((*at, name), "needs multinode.nodeCount of at least 2; use template")
     else:

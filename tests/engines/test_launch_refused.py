@@ -104,7 +104,7 @@ OWN = (
          ("--data-parallel-size-local 4 does not fit --data-parallel-size 16 on 2 nodes, where "
           f"each runs 8: leave it out, {BY_HAND}")),
         ({"image": STOCK}, "slurm",
-         "launcher must be one of ray, multiprocessing, none, got 'slurm'"),
+         "launcher must be one of ray, multiprocessing, data-parallel, none, got 'slurm'"),
     ],
 )  # fmt: skip
 def test_refused(container: dict[str, Any], launcher: str, message: str) -> None:

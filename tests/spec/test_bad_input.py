@@ -200,7 +200,12 @@ def test_counts_are_whole_numbers(value: Any, message: str) -> None:
         ({"multinode": {}}, ["roles[0].multinode.nodeCount: is required"]),
         (
             {"multinode": nodes(2, launcher="mpi")},
-            ['roles[0].multinode.launcher: must be one of ray, multiprocessing, none, got "mpi"'],
+            [
+                (
+                    "roles[0].multinode.launcher: must be one of ray, multiprocessing, "
+                    'data-parallel, none, got "mpi"'
+                )
+            ],
         ),
         ({"port": 0}, ["roles[0].port: must be at least 1, got 0"]),
         ({"port": 65536}, ["roles[0].port: must be at most 65535, got 65536"]),

@@ -1,0 +1,36 @@
+"""Completes a whole service: the one entry to this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.completion.parallelism import parallel_role
+from fusioninfer_pulumi.spec.role import ComponentType
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+
+
+def completed(
+    args: InferenceServiceArgs, leave_out: Collection[int] = ()
+) -> tuple[InferenceServiceArgs, list[Finding]]:
+    """Writes out what the short fields of a service stand for.
+
+    Args:
+        args: The spec.
+        leave_out: Indexes of roles that cannot be planned.
+
+    Returns:
+        The spec with complete pod templates, the same one where nothing was short, and what is to
+        be said.
+    """
+    findings: list[Finding] = []
+    roles = []
+    for position, role in enumerate(args.roles):
+        built = role
+        if role.component_type is not ComponentType.ROUTER and position not in leave_out:
+            built, found = parallel_role(position, built)
+            findings += found
+        roles.append(built)
+    if all(new is old for new, old in zip(roles, args.roles, strict=True)):
+        return args, findings
+    return args.model_copy(update={"roles": roles}), findings
