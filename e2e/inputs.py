@@ -13,7 +13,7 @@ from typing import Any
 from e2e.harness import Object
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_services
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {

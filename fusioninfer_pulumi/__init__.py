@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
     from fusioninfer_pulumi.manifests.render import render
     from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
+    from fusioninfer_pulumi.reading import load, loads
     from fusioninfer_pulumi.spec import (
         ComponentType,
         DisruptionBudgetArgs,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
         WaitArgs,
         WaitLevel,
     )
-    from fusioninfer_pulumi.spec.load import load, loads
 
 __version__ = "0.1.0"
 
@@ -139,6 +139,7 @@ _ROOMS = {
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "manifests": ("render",),
     "plan": ("ServicePlan", "plan_service", "plan_services"),
+    "reading": ("load", "loads"),
 }
 
 

@@ -8,7 +8,7 @@ from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
 from fusioninfer_pulumi.plan.check import checked
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 from fusioninfer_pulumi.spec.document import examine
 
 Manifest = dict[str, Any]

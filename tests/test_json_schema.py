@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 from fusioninfer_pulumi.spec.json_schema import packaged_schema, schema_text
 
 ROOT = Path(__file__).parent.parent

@@ -53,6 +53,12 @@ def parser() -> argparse.ArgumentParser:
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
 
+    convert = _command(
+        commands, "convert", "write the services of another system's manifests as ours"
+    )
+    convert.add_argument("source", metavar="SOURCE", help="a manifest file, or `-`")
+    convert.add_argument("--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+
     diff = _command(commands, "diff", "show what changes between two sources, and what restarts")
     diff.add_argument("old", metavar="OLD", help=f"{_SOURCE}, or a file of rendered objects")
     diff.add_argument("new", metavar="NEW", nargs="?", help="the same, as it will be")
@@ -74,6 +80,11 @@ def _command(
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=summary, description=f"{name}: {summary}.")
     command.add_argument("--strict", action="store_true", help="refuse warnings too")
+    command.add_argument(
+        "--allow-lossy",
+        action="store_true",
+        help="leave out, with a warning, what another system's manifest says and we do not offer",
+    )
     command.add_argument("--stack", metavar="NAME", help="stack whose config a project reads")
     command.add_argument(
         "--show-secrets", action="store_true", help="print secrets of a project in plain text"

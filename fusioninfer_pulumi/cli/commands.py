@@ -58,6 +58,25 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
+def convert(options: argparse.Namespace) -> int:
+    """Prints the services of a source as manifests of ours."""
+    source = _read(options, options.source)
+    if source.manifests is None and not source.has(Severity.ERROR):
+        source.add(source.label, [error("", "is a Pulumi project: there is nothing to convert")])
+    # What cannot be built is no service of ours either.
+    source.rendered()
+    if _refused(options, [source]):
+        return 2
+    manifests = [dict(each) for each in source.manifests or ()]
+    if options.output == "json":
+        _print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
+    else:
+        from fusioninfer_pulumi.cli.yaml_output import to_yaml  # noqa: PLC0415  # start-up time
+
+        sys.stdout.write(to_yaml(manifests))
+    return 0
+
+
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     return 2 if _refused(options, [_read(options, name) for name in options.sources]) else 0
@@ -105,7 +124,13 @@ def _compared(options: argparse.Namespace) -> list[Source]:
 
 
 def _read(options: argparse.Namespace, name: str, *, rendered: bool = False) -> Source:
-    return read_source(name, options.stack, show_secrets=options.show_secrets, rendered=rendered)
+    return read_source(
+        name,
+        options.stack,
+        show_secrets=options.show_secrets,
+        rendered=rendered,
+        allow_lossy=options.allow_lossy,
+    )
 
 
 def _refused(

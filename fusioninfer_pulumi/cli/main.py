@@ -80,6 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         "render": commands.render,
         "plan": commands.plan,
         "check": commands.check,
+        "convert": commands.convert,
         "diff": commands.diff,
     }[options.command]
     return command(options)

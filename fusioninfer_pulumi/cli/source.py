@@ -6,18 +6,18 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, error, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors, warning
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan.build import with_collisions
 from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.spec.document import Document
-from fusioninfer_pulumi.spec.load import read_text
-from fusioninfer_pulumi.spec.service import KIND
+from fusioninfer_pulumi.reading.dispatch import is_read
+from fusioninfer_pulumi.reading.read import read_text
+from fusioninfer_pulumi.reading.reading import Reading
 from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
 
 STDIN = "<stdin>"
@@ -33,6 +33,7 @@ class Source:
         labels: Name of each plan's document.
         findings: Document and finding, in the order of the input.
         objects: Objects that were registered or given, None to build them from the plans.
+        manifests: The services as manifests of ours, None where no manifest was read.
     """
 
     label: str
@@ -40,6 +41,7 @@ class Source:
     labels: list[str] = field(default_factory=list)
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
+    manifests: list[Mapping[str, Any]] | None = None
 
     def add(self, label: str, findings: Sequence[Finding]) -> None:
         """Notes findings of one document."""
@@ -57,19 +59,22 @@ class Source:
         return self
 
     def rendered(self) -> list[dict[str, Any]]:
-        """All objects in apply order; what cannot be built becomes a finding."""
+        """All objects in apply order, without those of plans that hold errors."""
         if self.objects is None:
             self.objects = []
-            for label, plan in zip(self.labels, self.plans, strict=True):
-                try:
+            for plan in self.plans:
+                if not errors(plan.findings):
                     self.objects += render(plan)
-                except InvalidServiceError as refused:
-                    self.add(label, refused.findings)
         return self.objects
 
 
 def read_source(
-    name: str, stack: str | None, *, show_secrets: bool, rendered: bool = False
+    name: str,
+    stack: str | None,
+    *,
+    show_secrets: bool,
+    rendered: bool = False,
+    allow_lossy: bool = False,
 ) -> Source:
     """Reads one input.
 
@@ -78,6 +83,8 @@ def read_source(
         stack: Stack whose config a project's program reads, None for the only one.
         show_secrets: Whether secrets of a program are shown.
         rendered: Whether a file may hold Kubernetes objects in place of services.
+        allow_lossy: Whether what cannot be carried over from another system's manifest is a
+            warning in place of an error.
 
     Returns:
         The input; whatever is wrong with it is among its findings.
@@ -91,7 +98,7 @@ def read_source(
         source = Source(label)
         source.add(label, [error("", f"cannot be read: {problem.strerror or problem}")])
         return source
-    return _text(label, data, rendered=rendered)
+    return _text(label, data, rendered=rendered, allow_lossy=allow_lossy)
 
 
 def _bytes(name: str) -> bytes:
@@ -109,7 +116,7 @@ def _bytes(name: str) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def _text(label: str, data: bytes, *, rendered: bool) -> Source:
+def _text(label: str, data: bytes, *, rendered: bool, allow_lossy: bool) -> Source:
     source = Source(label)
     if len(data) > MAX_BYTES:
         source.add(label, [error("", TOO_LARGE)])
@@ -124,21 +131,36 @@ def _text(label: str, data: bytes, *, rendered: bool) -> Source:
         if objects is not None:
             source.objects = objects
             return source
-    _plan_documents(source, read_text(text, label))
+    plan_all(source, read_text(text, label, allow_lossy=allow_lossy))
     return source
 
 
-def _plan_documents(source: Source, read: Sequence[Document]) -> None:
-    for document in read:
-        plan, found = checked(document)
+def plan_all(source: Source, read: Sequence[Reading]) -> None:
+    """Plans what was read, and notes everything that there is to say about it."""
+    planned: list[Reading] = []
+    source.manifests = []
+    for each in read:
+        source.findings += each.remarks
+        plan, found = (None, ()) if each.document is None else checked(each.document)
         if plan is None:
-            source.add(document.label, found)
-        else:
-            source.plans.append(plan)
-            source.labels.append(document.label)
-    source.plans = with_collisions(source.plans)
-    for label, plan in zip(source.labels, source.plans, strict=True):
-        source.add(label, plan.findings)
+            source.findings += map(each.locate, found)
+            continue
+        planned.append(each)
+        source.plans.append(plan)
+        source.labels.append(each.label)
+        source.manifests.append(each.manifest or {})
+    source.plans = [
+        _located(source, each, plan)
+        for each, plan in zip(planned, with_collisions(source.plans), strict=True)
+    ]
+
+
+def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:
+    """The plan with what reading had to say, and with paths of the document that was read."""
+    located = [read.locate(finding) for finding in plan.findings]
+    source.findings += located
+    told = [finding for _, finding in (*read.remarks, *located)]
+    return replace(plan, findings=tuple(told))
 
 
 def _objects(text: str) -> list[dict[str, Any]] | None:
@@ -159,7 +181,7 @@ def _objects(text: str) -> list[dict[str, Any]] | None:
         and isinstance(item.get("apiVersion"), str)
         and isinstance(item.get("kind"), str)
         and isinstance(item.get("metadata"), Mapping)
-        and item["kind"] != KIND
+        and not is_read(item)
         for item in found
     )
     return found if complete and read else None

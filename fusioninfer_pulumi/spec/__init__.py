@@ -16,7 +16,6 @@ from fusioninfer_pulumi.spec.kv_transfer import (
     SidecarArgs,
     SidecarConnector,
 )
-from fusioninfer_pulumi.spec.load import load, loads
 from fusioninfer_pulumi.spec.role import (
     ComponentType,
     Launcher,
@@ -92,6 +91,4 @@ __all__ = [
     "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
-    "load",
-    "loads",
 ]

@@ -10,7 +10,7 @@ import yaml
 
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "status"
 STAGES: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, definition
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan import plan_service, plan_services
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 Manifest = dict[str, Any]
 PORT = {"name": "http", "containerPort": 8000}

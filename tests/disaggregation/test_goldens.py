@@ -11,7 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi.manifests import workloads
 from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 HERE = Path(__file__).parent
 

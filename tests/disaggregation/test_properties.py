@@ -14,7 +14,7 @@ from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.manifests import workloads
 from fusioninfer_pulumi.plan import plan_service
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 Manifest = dict[str, Any]
 ROUTE = {"parentRefs": [{"name": "gateway"}]}

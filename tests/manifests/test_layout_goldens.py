@@ -10,7 +10,7 @@ import pytest
 
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 INPUTS = Path(__file__).parents[1] / "fixtures" / "inputs"
 STORY_4 = "fusioninfer-story-4-disaggregated-multinode"

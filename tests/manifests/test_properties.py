@@ -17,7 +17,7 @@ from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.names import leader_worker_set_limit
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
 from fusioninfer_pulumi.plan.gang import gang_form
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 from fusioninfer_pulumi.spec.yaml_text import documents
 
 Manifest = dict[str, Any]

@@ -9,7 +9,7 @@ from samples import nodes, problems, role, service
 
 from fusioninfer_pulumi.names import leader_worker_set_limit
 from fusioninfer_pulumi.plan import plan_services
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 ROUTER = {"name": "router", "componentType": "router"}
 

@@ -10,7 +10,7 @@ from samples import container, nodes, plan_of, prefill_decode, role, service, te
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_services
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 
 def built(manifest: dict[str, Any]) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
 from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 3, 1.5, "", "x", "svc-pool", "*.x", [], {}, [None], [3], ["x"], {"x": 3},

@@ -16,7 +16,7 @@ from router_deviations import DEVIATIONS, DOCUMENTS, Objects, text
 
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 DEVIATIONS_TEXT = Path(__file__).parents[2] / "docs" / "deviations.md"

@@ -11,7 +11,7 @@ from samples import Manifest, problems, said, warnings
 
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan import ServicePlan, plan_services
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 CLASSES = {
     None: "eg",

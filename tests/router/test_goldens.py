@@ -16,7 +16,7 @@ from samples import nodes, role
 
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("router-*.yaml"))

@@ -10,7 +10,7 @@ from routed import ROUTE, objects, only, routed
 from samples import Manifest, problems, role, said, service, warnings
 
 from fusioninfer_pulumi.plan import plan_services
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 FOREIGN = {"name": "other", "namespace": "elsewhere", "port": 80}
 MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": FOREIGN}}

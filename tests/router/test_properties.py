@@ -15,7 +15,7 @@ from strategies import services
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
-from fusioninfer_pulumi.spec import load
+from fusioninfer_pulumi.reading import load
 
 STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity",
               "pd-disaggregation", None)  # fmt: skip

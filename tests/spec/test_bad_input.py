@@ -8,7 +8,8 @@ import pytest
 from samples import container, nodes, prefill_decode, problems, role, service, template
 
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.spec import RoleArgs, load, loads
+from fusioninfer_pulumi.reading import load, loads
+from fusioninfer_pulumi.spec import RoleArgs
 
 NAME = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
 POD = "roles[0].template.spec"

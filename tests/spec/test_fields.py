@@ -21,7 +21,8 @@ from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan import plan_service
 from fusioninfer_pulumi.plan.build import with_collisions
-from fusioninfer_pulumi.spec import InferenceServiceArgs, Launcher, RestartPolicy, load, loads
+from fusioninfer_pulumi.reading import load, loads
+from fusioninfer_pulumi.spec import InferenceServiceArgs, Launcher, RestartPolicy
 
 SERVING = "roles[0].template.spec.containers[0]"
 

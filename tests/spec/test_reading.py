@@ -16,8 +16,8 @@ import yaml
 from samples import role, service, template
 
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.spec import load, loads
-from fusioninfer_pulumi.spec.load import read_text
+from fusioninfer_pulumi.reading import load, loads
+from fusioninfer_pulumi.reading.read import read_text
 from fusioninfer_pulumi.spec.yaml_text import documents
 
 TEXT = """\

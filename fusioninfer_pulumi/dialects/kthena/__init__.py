@@ -1,0 +1,1 @@
+"""Kthena: ModelServing, with the ModelServers and ModelRoutes that lead to it."""

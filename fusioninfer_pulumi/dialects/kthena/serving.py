@@ -1,0 +1,149 @@
+"""A ModelServing as a service of ours: everything but its roles."""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.dialects.carrier import Carrier
+from fusioninfer_pulumi.dialects.given import At
+from fusioninfer_pulumi.dialects.kthena.models import (
+    ModelServing,
+    ModelServingSpec,
+    RecoveryPolicy,
+    RolloutType,
+    ServingGroup,
+)
+from fusioninfer_pulumi.dialects.kthena.roles import carry_roles
+from fusioninfer_pulumi.dialects.metadata import carry_metadata
+
+VOLCANO = "volcano"
+#: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.
+QUEUE = "scheduling.volcano.sh/queue-name"
+_SCHEDULING = ("spec", "schedulingStrategy")
+
+
+def carry_serving(carrier: Carrier, serving: ModelServing) -> None:
+    """Carries a ModelServing over.
+
+    Args:
+        carrier: The service that stands for it.
+        serving: The document.
+    """
+    at = carrier.main.at("spec")
+    carry_metadata(carrier, carrier.main)
+    spec = serving.spec
+    _groups(carrier, spec, at)
+    by_role = spec.rollout_strategy is not None and spec.rollout_strategy.type is RolloutType.ROLE
+    carry_roles(carrier, spec.template.roles, at / "template" / "roles", by_role=by_role)
+    _scheduling(carrier, spec, at)
+    _gang(carrier, spec.template, at)
+    _recovery(carrier, spec, at)
+    _rollout(carrier, spec, at / "rolloutStrategy")
+    for index, plugin in enumerate(spec.plugins or ()):
+        carrier.book.lost(
+            at / "plugins" / index,
+            f"plugin {plugin.get('name')} changes pods inside of Kthena's controller; write what "
+            "it adds into the pod templates",
+        )
+
+
+def _groups(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+    if spec.replicas not in (None, 1):
+        carrier.book.lost(
+            at / "replicas",
+            f"a service has one serving group, got {spec.replicas}; give the roles more replicas",
+        )
+    carrier.book.read(at / "replicas")
+
+
+def _scheduling(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+    target = (*_SCHEDULING, "schedulerName")
+    if spec.scheduler_name:
+        carrier.put(target, spec.scheduler_name, at / "schedulerName")
+    else:
+        carrier.book.read(at / "schedulerName")
+        carrier.imply(target, VOLCANO, at)
+    queue = (carrier.main.metadata.get("annotations") or {}).get(QUEUE)
+    if queue is not None:
+        carrier.put(
+            (*_SCHEDULING, "queue"), queue, carrier.main.at("metadata", "annotations", QUEUE)
+        )
+
+
+def _gang(carrier: Carrier, group: ServingGroup, at: At) -> None:
+    scheduler = carrier.held((*_SCHEDULING, "schedulerName"))
+    gang = (*_SCHEDULING, "gangPolicy")
+    here = at / "template"
+    if group.gang_policy is not None and group.gangpolicy is not None:
+        carrier.book.refuse(here / "gangpolicy", "is gangPolicy, which is given too; give it once")
+    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
+        if policy is None:
+            continue
+        place = here / key
+        carrier.book.read(place)
+        if scheduler != VOLCANO:
+            carrier.book.note(place, f"has no effect with schedulerName {scheduler}; left out")
+        elif policy.min_role_replicas is not None:
+            carrier.put(
+                (*gang, "minRoleReplicas"), policy.min_role_replicas, place / "minRoleReplicas"
+            )
+    if scheduler != VOLCANO:
+        # Kthena makes PodGroups for Volcano only.
+        carrier.imply((*gang, "mode"), "Off", at / "schedulerName")
+    if group.network_topology is not None:
+        place = here / "networkTopology"
+        if scheduler != VOLCANO:
+            carrier.book.note(place, f"has no effect with schedulerName {scheduler}; left out")
+        else:
+            carrier.book.lost(
+                place,
+                "PodGroups of ours have no network topology; use pod affinity in the templates",
+            )
+
+
+def _recovery(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+    book, policy = carrier.book, spec.recovery_policy or RecoveryPolicy.ROLE_RECREATE
+    place = at / "recoveryPolicy"
+    book.read(place)
+    if policy is RecoveryPolicy.NONE:
+        for index, _ in enumerate(carrier.roles):
+            carrier.derive(("spec", "roles", index, "restartPolicy"), "None", place)
+    alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
+    if policy is RecoveryPolicy.SERVING_GROUP_RECREATE and alone:
+        book.note(place, "the group is one replica, which LeaderWorkerSet makes anew as a whole")
+    elif policy is RecoveryPolicy.SERVING_GROUP_RECREATE:
+        book.warn(
+            place,
+            "LeaderWorkerSet makes the pods of the failed replica anew, not those of the other "
+            "replicas and roles of its group",
+        )
+    grace = spec.template.restart_grace_period_seconds
+    where = at / "template" / "restartGracePeriodSeconds"
+    book.read(where)
+    if policy is RecoveryPolicy.NONE and grace is not None:
+        book.note(where, "has no effect with recoveryPolicy None; left out")
+    elif grace:
+        book.warn(
+            where, f"LeaderWorkerSet makes a failed replica anew at once, not after {grace} seconds"
+        )
+
+
+def _rollout(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+    book, strategy = carrier.book, spec.rollout_strategy
+    if strategy is None:
+        return
+    book.read(at / "type")
+    if strategy.type is RolloutType.SERVING_GROUP:
+        book.note(at / "type", "replicas of the group's roles are updated one after the other")
+    given, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
+    if given is None:
+        return
+    if strategy.type is RolloutType.ROLE:
+        book.refuse(place, "must not be set with RoleRollingUpdate: set it on the roles")
+        return
+    book.read(place)
+    if given.max_unavailable not in (None, 1):
+        book.lost(place / "maxUnavailable", "a service has one serving group")
+    if given.partition not in (None, 0, "0%"):
+        book.lost(
+            place / "partition",
+            "a service has one serving group; use RoleRollingUpdate's partition",
+        )

@@ -1,0 +1,87 @@
+"""Metadata of a document: what every Kubernetes object has, whatever its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from fusioninfer_pulumi.dialects.carrier import Book, Carrier
+from fusioninfer_pulumi.dialects.given import At, Given
+from fusioninfer_pulumi.dialects.model import DialectModel
+
+#: Fields of an object's metadata that the API server writes.
+_SERVERS = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class ObjectMetadata(DialectModel):
+    """ObjectMeta; what we cannot carry over is refused by field, not by type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Any = None
+    namespace: Any = None
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+
+
+def carry_metadata(carrier: Carrier, document: Given) -> None:
+    """Carries name, namespace, labels and annotations over, and says what else there is.
+
+    Args:
+        carrier: The service.
+        document: The document that stands for it.
+    """
+    at = document.at("metadata")
+    carrier.origin(("metadata",), at)
+    for field in ("name", "namespace"):
+        if document.metadata.get(field) is not None:
+            carrier.put(("metadata", field), document.metadata[field], at / field)
+    for field in ("labels", "annotations"):
+        for key, value in (document.metadata.get(field) or {}).items():
+            if key != _APPLIED:
+                carrier.put(("metadata", field, key), value, at / field / key)
+    carry_rest(carrier.book, document)
+
+
+def carry_rest(book: Book, document: Given) -> None:
+    """Says what is to be said of metadata that no service of ours has, and of the status."""
+    at = document.at("metadata")
+    for field, value in document.metadata.items():
+        if field in _SERVERS:
+            book.note(at / field, "is written by the API server; left out")
+        elif field not in ("name", "namespace", "labels", "annotations") and value is not None:
+            book.lost(at / field, "a service of ours has name, namespace, labels and annotations")
+    if _APPLIED in (document.metadata.get("annotations") or {}):
+        book.note(at / "annotations" / _APPLIED, "is written by kubectl; left out")
+    if document.raw.get("status") is not None:
+        book.note(document.at("status"), "is what was observed in a cluster; left out")
+
+
+def companion(book: Book, document: Given) -> None:
+    """Reads the envelope of a document that adds to another one's service.
+
+    Its name serves to be referred to; labels and annotations have no object to stand on.
+    """
+    book.read(document.at("apiVersion"), document.at("kind"))
+    at = document.at("metadata")
+    book.read(at / "name", at / "namespace")
+    for field in ("labels", "annotations"):
+        for key in document.metadata.get(field) or {}:
+            if key != _APPLIED:
+                _left(book, at / field / key)
+    carry_rest(book, document)
+
+
+def _left(book: Book, at: At) -> None:
+    book.lost(at, "there is no object of its own to put it on; put it on the service")

@@ -1,0 +1,64 @@
+"""The base of every dialect's models, and how a document is read with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from fusioninfer_pulumi.dialects.carrier import Book
+from fusioninfer_pulumi.dialects.given import Given
+from fusioninfer_pulumi.spec.messages import findings_of
+
+
+class DialectModel(BaseModel):
+    """A part of another system's manifest: its own spelling only, unknown keys refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", strict=True, frozen=True, defer_build=True
+    )
+
+
+Model = TypeVar("Model", bound=DialectModel)
+
+
+def read(book: Book, document: Given, model: type[Model]) -> Model | None:
+    """Validates a document, and says what is wrong with it.
+
+    Args:
+        book: Where problems are noted.
+        document: The document.
+        model: Its model.
+
+    Returns:
+        The document without keys that are unknown, None when anything else is wrong with it.
+    """
+    try:
+        return model.model_validate(document.raw)
+    except ValidationError as problem:
+        items = problem.errors(include_url=False, include_input=False)
+        paths = [tuple(part for part in item["loc"] if part != "[key]") for item in items]
+        book.add(document, zip(paths, findings_of(problem, model), strict=True))
+        if any(item["type"] != "extra_forbidden" for item in items):
+            book.read(document.at())
+            return None
+        rest = _without(document.raw, set(paths))
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        book.read(document.at())
+        return None
+
+
+def _without(value: Any, paths: set[tuple[str | int, ...]], at: tuple[str | int, ...] = ()) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _without(item, paths, (*at, key))
+            for key, item in value.items()
+            if (*at, key) not in paths
+        }
+    if isinstance(value, list):
+        return [_without(item, paths, (*at, index)) for index, item in enumerate(value)]
+    return value

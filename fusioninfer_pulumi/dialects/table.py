@@ -1,0 +1,62 @@
+"""The table of dialects: the one place that lists their kinds."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.dialects.conversion import Conversion
+from fusioninfer_pulumi.dialects.given import Given
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A system whose manifests are read.
+
+    Attributes:
+        name: The system, as messages name it.
+        module: Module with `convert(documents, allow_lossy=...) -> Conversion`.
+        services: Kinds that become a service, each with the API versions that are read.
+        companions: Kinds that say more about a service of the same input.
+    """
+
+    name: str
+    module: str
+    services: Mapping[str, tuple[str, ...]]
+    companions: Mapping[str, tuple[str, ...]]
+
+    @property
+    def kinds(self) -> dict[str, tuple[str, ...]]:
+        """All kinds that are read, each with its API versions."""
+        return {**self.services, **self.companions}
+
+    def convert(self, documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
+        """Turns the documents of one input into services of ours."""
+        converter: Any = importlib.import_module(f"{__package__}.{self.module}")
+        made: Conversion = converter.convert(documents, allow_lossy=allow_lossy)
+        return made
+
+
+_KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)
+_KTHENA_NETWORKING = ("networking.serving.volcano.sh/v1alpha1",)
+
+DIALECTS = (
+    Dialect(
+        "Kthena",
+        "kthena.convert",
+        {"ModelServing": _KTHENA_WORKLOAD},
+        {"ModelServer": _KTHENA_NETWORKING, "ModelRoute": _KTHENA_NETWORKING},
+    ),
+)
+
+
+def dialect_of(raw: Any) -> Dialect | None:
+    """The dialect that a document is written in, None for ours and for what nobody knows."""
+    if not isinstance(raw, Mapping):
+        return None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if not isinstance(kind, str) or not isinstance(version, str):
+        return None
+    return next((each for each in DIALECTS if version in each.kinds.get(kind, ())), None)

@@ -1,0 +1,110 @@
+"""Gives each document to whom it belongs: our spec, or the dialect of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of
+from fusioninfer_pulumi.dialects.given import Given
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.reading.reading import Located, Reading
+from fusioninfer_pulumi.spec.document import Document, examine
+from fusioninfer_pulumi.spec.service import KIND
+
+
+def read_all(given: Sequence[tuple[str, Any]], *, allow_lossy: bool = False) -> list[Reading]:
+    """Reads the documents of one input, which may refer to each other.
+
+    Args:
+        given: Label and parsed content of each document.
+        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
+
+    Returns:
+        The services in the order of their documents, and what no service was made of.
+    """
+    dialects = [dialect_of(raw) for _, raw in given]
+    order = {label: position for position, (label, _) in enumerate(given)}
+    some = any(dialects) or any(_is_ours(raw) for _, raw in given)
+    read = [
+        _ours(label, raw, beside=some and allow_lossy)
+        for (label, raw), dialect in zip(given, dialects, strict=True)
+        if dialect is None
+    ]
+    for dialect in DIALECTS:
+        mine = [Given(*each) for each, its in zip(given, dialects, strict=True) if its is dialect]
+        if mine:
+            read += _converted(dialect, mine, allow_lossy=allow_lossy)
+    return sorted(read, key=lambda each: order[each.label])
+
+
+def is_read(raw: Any) -> bool:
+    """Tells whether a document is of a kind that this room reads, not any other object."""
+    return _is_ours(raw) or dialect_of(raw) is not None
+
+
+def _converted(dialect: Dialect, mine: Sequence[Given], *, allow_lossy: bool) -> list[Reading]:
+    conversion = dialect.convert(mine, allow_lossy=allow_lossy)
+    left: list[Located] = list(conversion.findings)
+    read = []
+    for service in conversion.services:
+        labels = service.origins.labels
+        read.append(
+            Reading(
+                service.main.label,
+                examine(service.manifest, service.main.label),
+                service.manifest,
+                tuple(each for each in left if each[0] in labels),
+                service.origins.locate,
+            )
+        )
+        left = [each for each in left if each[0] not in labels]
+    for document in mine:
+        own = tuple(each for each in left if each[0] == document.label)
+        if own:
+            read.append(Reading(document.label, remarks=own))
+    return read
+
+
+def _ours(label: str, raw: Any, *, beside: bool) -> Reading:
+    if beside and _is_other_object(raw):
+        told = warning("kind", f"{raw['kind']} is no service: left out; apply it beside the others")
+        return Reading(label, remarks=((label, told),))
+    hint = _near(raw)
+    if hint is not None:
+        return Reading(label, Document(label, None, (hint,)))
+    return Reading(label, examine(raw, label), raw)
+
+
+def _is_ours(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and raw.get("kind") == KIND
+
+
+def _is_other_object(raw: Any) -> bool:
+    return (
+        isinstance(raw, Mapping)
+        and not _is_ours(raw)
+        and all(isinstance(raw.get(key), str) for key in ("apiVersion", "kind"))
+        and isinstance(raw.get("metadata"), Mapping)
+    )
+
+
+def _near(raw: Any) -> Finding | None:
+    """Says what is wrong with the envelope of a document that is nearly one of a dialect."""
+    if not isinstance(raw, Mapping) or _is_ours(raw):
+        return None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    for dialect in DIALECTS:
+        if isinstance(kind, str) and kind in dialect.kinds:
+            wanted = " or ".join(dialect.kinds[kind])
+            if version is None:
+                return error("apiVersion", f"is required, must be {wanted}")
+            return error("apiVersion", f"must be {wanted}, got {shown(version)}")
+        if isinstance(version, str) and any(version in each for each in dialect.kinds.values()):
+            known = ", ".join(sorted(each for each, its in dialect.kinds.items() if version in its))
+            if kind is None:
+                return error("kind", f"is required, must be one of {known}")
+            return error(
+                "kind", f"must be one of {known} for {dialect.name}'s {version}, got {shown(kind)}"
+            )
+    return None

@@ -1,0 +1,118 @@
+"""Reads files, texts and mappings: the one reader of the library and of the command line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
+from fusioninfer_pulumi.reading.dispatch import read_all
+from fusioninfer_pulumi.reading.reading import Reading
+from fusioninfer_pulumi.spec.document import Document
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any], *, allow_lossy: bool = False
+) -> list[InferenceServiceArgs]:
+    """Reads the services of a manifest file, or of a manifest that is a mapping already.
+
+    Besides InferenceServices it takes Kthena's ModelServings (with ModelServers and ModelRoutes
+    in the same file): docs/systems.md.
+
+    Args:
+        source: Path of a YAML or JSON file of one or several documents, or one document. A
+            string is always a path, never YAML text: see `loads`.
+        allow_lossy: Leaves out what cannot be carried over from another system's manifest, with a
+            `UserWarning` for each such field, in place of refusing it.
+
+    Returns:
+        The services, in the order of the documents.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
+        InvalidServiceError: Some document was refused; all problems are listed.
+    """
+    if isinstance(source, Mapping):
+        return _accepted(read_all([("", source)], allow_lossy=allow_lossy))
+    file = Path(source)
+    return _accepted(read_text(_text(file), str(file), allow_lossy=allow_lossy))
+
+
+def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
+    """Reads the services of a manifest text.
+
+    Args:
+        text: YAML or JSON, one or several documents.
+        allow_lossy: As for `load`.
+
+    Returns:
+        The services, in the order of the documents.
+
+    Raises:
+        InvalidServiceError: Some document was refused; all problems are listed.
+    """
+    return _accepted(read_text(text, "", allow_lossy=allow_lossy))
+
+
+def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[Reading]:
+    """Reads a text of one or several documents, without raising for what is wrong with it.
+
+    Args:
+        text: YAML or JSON.
+        label: Name of the input in messages.
+        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
+
+    Returns:
+        At least one reading: an input without any document is refused as empty.
+    """
+    given: list[tuple[str, Any]] = []
+    refused: list[Reading] = []
+    try:
+        for number, raw in enumerate(documents(text), start=1):
+            given.append((label if number == 1 else f"{label}#{number}", raw))
+    except UnreadableError as problem:
+        refused.append(_refused(label, str(problem)))
+    read = read_all(given, allow_lossy=allow_lossy) + refused
+    return read or [_refused(label, "is empty: no InferenceService in it")]
+
+
+def _refused(label: str, why: str) -> Reading:
+    return Reading(label, Document(label, None, (error("", why),)))
+
+
+def _text(file: Path) -> str:
+    if "\0" in str(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    with file.open("rb") as stream:
+        # Never more than that: the path may be a device that does not end.
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InvalidServiceError([error("", TOO_LARGE)], str(file))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidServiceError([error("", "not YAML: not UTF-8 text")], str(file)) from None
+
+
+def _accepted(read: list[Reading]) -> list[InferenceServiceArgs]:
+    found = [located for each in read for located in each.findings]
+    refused = {label for label, finding in found if finding.severity is Severity.ERROR}
+    if refused:
+        shown = [located for located in found if located[0] in refused]
+        title = shown[0][0] if len(refused) == 1 else ""
+        raise InvalidServiceError([finding for _, finding in shown], title)
+    for label, finding in found:
+        if finding.severity is Severity.WARNING:
+            warnings.warn(f"{label}: {finding}" if label else str(finding), stacklevel=3)
+    return [
+        each.document.args
+        for each in read
+        if each.document is not None and each.document.args is not None
+    ]

@@ -1,0 +1,218 @@
+"""A Kthena ModelServing, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dialects.kthena_samples import Manifest, entry, role, serving
+from dialects.reads import problems, said, spec
+
+from fusioninfer_pulumi.dialects.kthena.roles import component_types
+
+PAIR = (role("prefill"), role("decode"))
+
+
+def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
+    # Completed by an entry template of one engine, which the article leaves out.
+    sample = serving(
+        role("prefill", replicas=4, workerReplicas=None),
+        role("decode", replicas=4, workerReplicas=None),
+        name="sample",
+        metadata={"namespace": "default"},
+        group={
+            "restartGracePeriodSeconds": 60,
+            "gangpolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}},
+        },
+        schedulerName="volcano",
+        replicas=1,
+    )
+    made = spec(sample)
+    assert made["schedulingStrategy"] == {
+        "schedulerName": "volcano",
+        "gangPolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}},
+    }
+    assert [(each["name"], each["componentType"], each["replicas"]) for each in made["roles"]] == [
+        ("prefill", "prefiller", 4),
+        ("decode", "decoder", 4),
+    ]
+    assert (
+        "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet makes a failed replica "
+        "anew at once, not after 60 seconds" in said(sample)
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (serving(), {"schedulerName": "volcano"}),
+        (
+            serving(schedulerName="default-scheduler"),
+            {"schedulerName": "default-scheduler", "gangPolicy": {"mode": "Off"}},
+        ),
+        (
+            serving(metadata={"annotations": {"scheduling.volcano.sh/queue-name": "q"}}),
+            {"schedulerName": "volcano", "queue": "q"},
+        ),
+    ],
+)
+def test_scheduling(document: Manifest, expected: Manifest) -> None:
+    assert spec(document)["schedulingStrategy"] == expected
+
+
+def test_entry_and_worker_templates_become_leader_and_worker() -> None:
+    worker = entry("ray")
+    (made,) = spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
+    assert made == {
+        "name": "server",
+        "componentType": "worker",
+        "multinode": {"nodeCount": 4, "launcher": "none"},
+        "leaderTemplate": entry(),
+        "workerTemplate": worker,
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["prefill", "decode"], ["prefiller", "decoder"]),
+        (["Prefiller", "decoder", "x"], ["prefiller", "decoder", "worker"]),
+        (["prefill", "server"], ["worker", "worker"]),
+    ],
+)
+def test_what_a_role_does_is_read_from_its_name(names: list[str], expected: list[str]) -> None:
+    assert component_types(names) == expected
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"), [(2, 2), ("50%", 2), ("34%", 2), ("0%", 0), ("100%", 3)]
+)
+def test_role_updates_keep_their_pace(partition: Any, expected: int) -> None:
+    document = serving(
+        role(replicas=3, partition=partition, maxUnavailable="10%"),
+        rolloutStrategy={"type": "RoleRollingUpdate"},
+    )
+    (made,) = spec(document)["roles"]
+    assert made["rollout"] == {"maxUnavailable": "10%", "partition": expected}
+
+
+def test_no_recovery_is_no_restart_policy() -> None:
+    made = spec(serving(*PAIR, recoveryPolicy="None"))
+    assert [each["restartPolicy"] for each in made["roles"]] == ["None", "None"]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            serving(*PAIR, recoveryPolicy="ServingGroupRecreate"),
+            (
+                "f: warning: recoveryPolicy: LeaderWorkerSet makes the pods of the failed "
+                "replica anew, "
+                "not those of the other replicas and roles of its group"
+            ),
+        ),
+        (
+            serving(recoveryPolicy="ServingGroupRecreate"),
+            (
+                "f: info: recoveryPolicy: the group is one replica, which LeaderWorkerSet makes "
+                "anew as "
+                "a whole"
+            ),
+        ),
+        (
+            serving(role(maxUnavailable=1)),
+            (
+                "f: info: template.roles[0].maxUnavailable: has no effect without "
+                "rolloutStrategy.type RoleRollingUpdate; left out"
+            ),
+        ),
+        (
+            serving(role(workerTemplate=entry())),
+            (
+                "f: info: template.roles[0].workerTemplate: has no effect without workerReplicas; "
+                "left out"
+            ),
+        ),
+        (
+            serving(group={"gangPolicy": {"minRoleReplicas": {}}}, schedulerName="x"),
+            "f: info: template.gangPolicy: has no effect with schedulerName x; left out",
+        ),
+    ],
+)
+def test_what_differs_is_said(document: Manifest, expected: str) -> None:
+    assert expected in said(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            serving(role(workerReplicas=1)),
+            "f: template.roles[0].workerTemplate: is required with workerReplicas above 0",
+        ),
+        (
+            serving(
+                *PAIR,
+                group={
+                    "gangPolicy": {"minRoleReplicas": {"prefill": 1}},
+                    "gangpolicy": {"minRoleReplicas": {"prefill": 1}},
+                },
+            ),
+            "f: template.gangpolicy: is gangPolicy, which is given too; give it once",
+        ),
+        (
+            serving(
+                rolloutStrategy={
+                    "type": "RoleRollingUpdate",
+                    "rollingUpdateConfiguration": {"partition": 1},
+                }
+            ),
+            (
+                "f: rolloutStrategy.rollingUpdateConfiguration: must not be set with "
+                "RoleRollingUpdate: set it on the roles"
+            ),
+        ),
+        (
+            serving(*PAIR, group={"gangPolicy": {"minRoleReplicas": {"prefill": 2}}}),
+            (
+                "f: template.gangPolicy.minRoleReplicas.prefill: must be at most the role's "
+                "replicas "
+                "(1), got 2"
+            ),
+        ),
+        (
+            serving(role("P-Instance")),
+            (
+                "f: template.roles[0].name: must be a name of a-z, 0-9 and - that starts with a "
+                "letter "
+                'and ends with a letter or digit, got "P-Instance"'
+            ),
+        ),
+        (
+            serving(role("thirteen-long")),
+            "f: template.roles[0].name: must have at most 12 characters, got 13",
+        ),
+    ],
+)
+def test_what_kthena_or_we_refuse(document: Manifest, expected: str) -> None:
+    assert problems(document) == [expected]
+    assert problems(document, lossy=True) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            serving(plugins=[{"name": "p", "type": "BuiltIn"}]),
+            (
+                "f: plugins[0]: cannot be carried over: plugin p changes pods inside of Kthena's "
+                "controller; write what it adds into the pod templates"
+            ),
+        ),
+    ],
+)
+def test_what_is_lost_is_refused_or_said(document: Manifest, expected: str) -> None:
+    assert problems(document) == [expected]
+    assert problems(document, lossy=True) == []
+    assert expected.replace("f: ", "f: warning: ") in said(document, lossy=True)
