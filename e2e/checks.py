@@ -10,7 +10,7 @@ from typing import Any
 
 from e2e.harness import Object
 from fusioninfer_pulumi import quantity
-from fusioninfer_pulumi.plan import ReplicaPlan, RolePlan, ServicePlan
+from fusioninfer_pulumi.plan import RolePlan, ServicePlan, SetPlan
 
 AMOUNTS = ("limits", "requests", "minResources", "overhead")
 """Mappings of quantities: the server may write one amount differently (`1.5Gi` as `1536Mi`)."""
@@ -20,6 +20,7 @@ SERVER_METADATA = frozenset(
 )
 
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 
 Pods = Sequence[Object]
 
@@ -74,10 +75,11 @@ def _same_amount(at: str, sent: Any, stored: Any) -> bool:
 def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
     """Demand exactly the pods of the plan, each with the names, labels and commands it says."""
     wanted = {
-        name: (role, replica, worker)
+        name: (role, each, group, worker)
         for role in plan.roles
-        for replica in role.replicas
-        for worker, name in enumerate(pod_names(replica, role.nodes))
+        for each in role.sets
+        for group in range(len(each.replicas))
+        for worker, name in enumerate(pod_names(each.name, group, role.nodes))
     }
     found = {pod["metadata"]["name"]: pod for pod in pods}
     wrong = [f"missing: {name}" for name in sorted(wanted.keys() - found.keys())]
@@ -92,36 +94,48 @@ def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
     _demand(not wrong, f"pods of {plan.service} are not as planned", wrong)
 
 
-def pod_names(replica: ReplicaPlan, nodes: int) -> list[str]:
+def pod_names(set_name: str, group: int, nodes: int) -> list[str]:
     """The pods of one replica, the leader first, spelled out here a second time on purpose."""
-    return [f"{replica.name}-0", *(f"{replica.name}-0-{worker}" for worker in range(1, nodes))]
+    leader = f"{set_name}-{group}"
+    return [leader, *(f"{leader}-{worker}" for worker in range(1, nodes))]
+
+
+def replica_of(pod: Object) -> str:
+    """Name of a pod's replica in the plan: of its set, or of its group where a set runs several."""
+    labels = pod["metadata"].get("labels") or {}
+    name = str(labels.get(SET_NAME))
+    return name if "fusioninfer.io/replica-index" in labels else f"{name}-{labels.get(SET_GROUP)}"
 
 
 def _pod_facts(
-    plan: ServicePlan, namespace: str, role: RolePlan, replica: ReplicaPlan, worker: int
+    plan: ServicePlan, namespace: str, role: RolePlan, planned: SetPlan, group: int, worker: int
 ) -> Any:
     launch = role.worker_launch if worker else role.leader_launch
     template = role.worker_template if worker else role.leader_template
     given = {each["name"]: each for each in template["spec"]["containers"]}
     gpus = role.worker_accelerators if worker else role.leader_accelerators
+    leader = f"{planned.name}-{group}"
+    domain = _subdomain(role, planned, group)
 
     def facts(pod: Object) -> Iterator[tuple[str, Any, Any]]:
         labels, spec = pod["metadata"]["labels"], pod["spec"]
         annotations = pod["metadata"].get("annotations", {})
         yield "label service", labels.get("fusioninfer.io/service"), plan.service
         yield "label role", labels.get("fusioninfer.io/role-name"), role.name
-        yield "label replica", labels.get("fusioninfer.io/replica-index"), str(replica.index)
+        index = None if planned.ordinal is None else str(planned.ordinal)
+        yield "label replica", labels.get("fusioninfer.io/replica-index"), index
+        yield "label group", labels.get(SET_GROUP), str(group)
         kind = labels.get("fusioninfer.io/component-type")
         yield "label component", kind, role.component_type.value
-        yield "label set", labels.get("leaderworkerset.sigs.k8s.io/name"), replica.name
+        yield "label set", labels.get(SET_NAME), planned.name
         index = labels.get("leaderworkerset.sigs.k8s.io/worker-index")
         yield "label worker-index", index, str(worker)
         own = (template.get("metadata") or {}).get("labels") or {}
         yield "user's labels", {key: labels.get(key) for key in own}, dict(own)
 
-        group = plan.service if plan.gang_scheduled else None
-        yield "PodGroup", annotations.get("scheduling.k8s.io/group-name"), group
-        task = replica.task if plan.gang_scheduled else None
+        gang = plan.service if plan.gang_scheduled else None
+        yield "PodGroup", annotations.get("scheduling.k8s.io/group-name"), gang
+        task = planned.task if plan.gang_scheduled else None
         yield "task", annotations.get("volcano.sh/task-spec"), task
         own = (template.get("metadata") or {}).get("annotations") or {}
         yield "user's annotations", {key: annotations.get(key) for key in own}, dict(own)
@@ -146,17 +160,14 @@ def _pod_facts(
             yield (
                 f"env of {container['name']}",
                 env[0],
-                (
-                    "LWS_LEADER_ADDRESS",
-                    f"{replica.name}-0.{_subdomain(role, replica)}.{namespace}",
-                ),
+                ("LWS_LEADER_ADDRESS", f"{leader}.{domain}.{namespace}"),
             )
             told = dict(env)
             yield "env LWS_GROUP_SIZE", told.get("LWS_GROUP_SIZE"), str(role.nodes)
             yield "env LWS_WORKER_INDEX", told.get("LWS_WORKER_INDEX"), str(worker)
         if not worker:
             address = f"{spec['hostname']}.{spec['subdomain']}"
-            yield "own address", address, f"{replica.name}-0.{_subdomain(role, replica)}"
+            yield "own address", address, f"{leader}.{domain}"
 
     return facts
 
@@ -170,10 +181,10 @@ def _accelerators(spec: Object) -> int:
     return sum(int(limit.get("nvidia.com/gpu", 0)) for limit in limits)
 
 
-def _subdomain(role: RolePlan, replica: ReplicaPlan) -> str:
+def _subdomain(role: RolePlan, planned: SetPlan, group: int) -> str:
     network = role.args.network_config
     unique = network is not None and network.subdomain_policy.value == "UniquePerReplica"
-    return f"{replica.name}-0" if unique else replica.name
+    return f"{planned.name}-{group}" if unique else planned.name
 
 
 def leaders_precede_workers(pods: Pods, stateful_sets: Sequence[Object]) -> None:

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.plan import ServicePlan
 
 PATIENCE = 120
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 Change = Callable[[list[Object]], list[Object]]
 
 
@@ -108,7 +109,9 @@ class LiveService:
 def task_of(pod: Object) -> str:
     """`{role}-{replica}` of a pod."""
     labels = pod["metadata"]["labels"]
-    return f"{labels['fusioninfer.io/role-name']}-{labels['fusioninfer.io/replica-index']}"
+    # Where one set runs all replicas of a role, its groups are the replicas.
+    index = labels.get("fusioninfer.io/replica-index") or labels[GROUP_INDEX]
+    return f"{labels['fusioninfer.io/role-name']}-{index}"
 
 
 def _key(each: Object) -> tuple[str, str]:

@@ -129,7 +129,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         cluster.settle(5)  # the scheduler's own view has to have all pods and nodes, too
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
-    bound = Counter(p["metadata"]["labels"].get(checks.SET_NAME) for p in cluster.bound(namespace))
+    bound = Counter(checks.replica_of(pod) for pod in cluster.bound(namespace))
     stored = {each["metadata"]["name"]: each for each in cluster.list("PodGroup", namespace)}
     return [
         Bound(
@@ -194,6 +194,8 @@ def random_cases(seed: int, count: int, *, mixed: bool) -> list[Case]:
     cases: list[Case] = []
     while len(cases) < count:
         service = _random_service(dice, mixed=mixed)
+        if len(cases) % 2:
+            service["spec"]["layout"] = "PerRole"
         plan = inputs.plan_of(service)
         if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= MOST_PODS:
             continue
@@ -252,4 +254,5 @@ def _shape(service: Object) -> str:
     ]
     strategy = service["spec"].get("schedulingStrategy", {})
     minimum = strategy.get("gangPolicy", {}).get("minRoleReplicas")
-    return f"{', '.join(roles)}; minimum {minimum or 'all'}"
+    layout = service["spec"].get("layout", "PerReplica")
+    return f"{layout}: {', '.join(roles)}; minimum {minimum or 'all'}"

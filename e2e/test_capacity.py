@@ -23,6 +23,7 @@ MEASURED = {
     "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
     "partial": {80: (2, 4, 4), 64: (2, 4, 0), 48: (2, 4, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
 }
+PER_ROLE = {"layout": "PerRole"}
 
 
 def is_as_the_model_says(bound: Bound) -> None:
@@ -51,10 +52,16 @@ def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     return bound
 
 
-@pytest.mark.proves("both PodGroup forms bind what the README's table says at 80, 64, 48, 32 and "
-                    "16 accelerators, and the model says the same")  # fmt: skip
-def test_both_forms_bind_the_measured_table(cluster: Cluster) -> None:
-    services = {"literal": STORY, "partial": PARTIAL}
+@pytest.mark.proves(
+    "both PodGroup forms bind what the README's table says at 80, 64, 48, 32 and 16 accelerators, "
+    "with a set for each replica and with one for each role, and the model says the same"
+)
+@pytest.mark.parametrize("layout", [{}, PER_ROLE], ids=["PerReplica", "PerRole"])
+def test_both_forms_bind_the_measured_table(cluster: Cluster, layout: dict[str, str]) -> None:
+    services = {
+        form: {**given, "spec": {**given["spec"], **layout}}
+        for form, given in {"literal": STORY, "partial": PARTIAL}.items()
+    }
     cases = {
         (form, gpus): Case(f"{form} {gpus}", services[form], pools_for_gpus(gpus, 8))
         for form, row in MEASURED.items()

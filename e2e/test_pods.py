@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.plan import ServicePlan
 
+STORY_4 = "fusioninfer-story-4-disaggregated-multinode"
 STORIES = {
     "fusioninfer-story-1-monolithic": ["qwen-inference-inference-0-0"],
     "fusioninfer-story-2-disaggregated": [
@@ -72,12 +74,12 @@ def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
     pods = pods_of(cluster, plan, namespace)
     checks.pods_are_as_planned(plan, namespace, pods)
     checks.leaders_precede_workers(pods, cluster.list("apps/v1/StatefulSet", namespace))
-    for replica in (each for role in plan.roles for each in role.replicas):
+    for replica in (each.name for role in plan.roles for each in role.replicas):
         # LWS_LEADER_ADDRESS is a name under this headless Service, which it has to have.
         (address,) = {
             container["env"][0]["value"]
             for pod in pods
-            if pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] == replica.name
+            if checks.replica_of(pod) == replica
             for container in pod["spec"]["containers"]
         }
         headless = cluster.get("v1/Service", address.split(".")[1], namespace)
@@ -143,3 +145,37 @@ def test_variants_of_a_role_become_the_planned_pods(
     assert_pods(cluster, plan, namespace)
     leaders = ["svc-inference-0-0", "svc-inference-1-0"]
     checks.selector_finds(stored[-1], cluster.pods(namespace), leaders)
+
+
+@pytest.mark.proves(
+    "with one set for each role, LeaderWorkerSet makes the planned pods, and its scale "
+    "subresource, as an autoscaler uses it, changes how many replicas there are"
+)
+@pytest.mark.parametrize("variant", [None, "unique-subdomain", "two-templates"])
+def test_a_set_for_each_role_becomes_the_planned_pods(
+    cluster: Cluster, namespace: str, variant: str | None
+) -> None:
+    story = yaml.safe_load(inputs.DOCUMENTS[STORY_4].read_text(encoding="utf-8"))
+    if variant is not None:
+        fields = {**inputs.role("decode", "decoder", 2, 4), **VARIANTS[variant]}
+        story["spec"]["roles"][1] = {k: v for k, v in fields.items() if v is not None}
+    story["spec"]["layout"] = "PerRole"
+    plan = inputs.plan_of(story)
+    stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    assert_pods(cluster, plan, namespace)
+    name = f"{plan.service}-decode"
+    checks.selector_finds(stored[-1], cluster.pods(namespace), [f"{name}-0", f"{name}-1"])
+    kind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
+    cluster.patch(kind, name, {"spec": {"replicas": 3}}, namespace, subresource="scale")
+    story["spec"]["roles"][1]["replicas"] = 3
+    assert_pods(cluster, inputs.plan_of(story), namespace)
+    live = cluster.get(kind, name, namespace)
+    # What an autoscaler reads: how many there are, and which pods it is to ask for their load.
+    assert live["status"]["replicas"] == 3
+    wanted = dict(part.split("=") for part in live["status"]["hpaPodSelector"].split(","))
+    leaders = [
+        pod["metadata"]["name"]
+        for pod in cluster.pods(namespace)
+        if wanted.items() <= pod["metadata"]["labels"].items()
+    ]
+    assert leaders == [f"{name}-{group}" for group in range(3)]

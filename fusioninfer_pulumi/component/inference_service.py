@@ -9,6 +9,7 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
+from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
@@ -98,6 +99,7 @@ class InferenceService(pulumi.ComponentResource):
         self.plan = _planned(name, args)
         manifests = render(self.plan)
         _refuse(namesake_findings(self.plan, opts), name)
+        _refuse(switch_findings(name, self.plan), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_plans.get()
         if collected is not None:

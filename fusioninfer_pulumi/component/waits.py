@@ -86,9 +86,9 @@ class Awaited:
     resource: KubernetesObject
 
 
-def timeouts(duration: str) -> pulumi.CustomTimeouts:
+def timeouts(duration: str, update: str | None = None) -> pulumi.CustomTimeouts:
     """How long a creation or an update may take."""
-    return pulumi.CustomTimeouts(create=duration, update=duration)
+    return pulumi.CustomTimeouts(create=duration, update=update or duration)
 
 
 def set_options(step: SetStep) -> pulumi.ResourceOptions:
@@ -166,7 +166,14 @@ def patch_sets(
             f"{target.logical}-wait",
             target.manifest,
             annotations,
-            patch_options(rollout, target, [target.resource, *barrier], given, frozen=step.frozen),
+            patch_options(
+                rollout,
+                target,
+                [target.resource, *barrier],
+                given,
+                frozen=step.frozen,
+                update=None if step.paced else step.timeout,
+            ),
         )
     return patches
 
@@ -205,6 +212,7 @@ def patch_options(
     given: pulumi.ResourceOptions,
     *,
     frozen: bool = False,
+    update: str | None = None,
 ) -> pulumi.ResourceOptions:
     """Options of a patch: after what it waits, and its life as that of its object.
 
@@ -214,6 +222,7 @@ def patch_options(
         after: What has to be there before.
         given: Options of every child of the component.
         frozen: Whether the object keeps what it has.
+        update: How long it waits when it changes, where that is not the same.
 
     Returns:
         The options.
@@ -222,7 +231,7 @@ def patch_options(
         given,
         pulumi.ResourceOptions(
             depends_on=after,
-            custom_timeouts=timeouts(rollout.wait_timeout),
+            custom_timeouts=timeouts(rollout.wait_timeout, update),
             ignore_changes=[f'metadata.annotations["{labels.REVISION}"]'] if frozen else None,
             # A patch shows the whole live object, and forgets which of it the set keeps secret.
             additional_secret_outputs=["spec"],

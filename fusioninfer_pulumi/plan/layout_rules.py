@@ -58,7 +58,15 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         )
     if rolling and role.replicas:
         yield from _surge(plan, role)
+    if rollout.strategy is not RolloutStrategy.RECREATE and len(role.replicas) > 1:
         yield from _optional(plan, role)
+        if not rolling or rollout.max_unavailable > 1:
+            field = "max_unavailable" if rolling else "strategy"
+            yield info(
+                field_path(role, field),
+                "the replicas of a set go down together only where the cluster's feature gate "
+                "MaxUnavailableStatefulSet is on (off by default); else one after the other",
+            )
 
 
 def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
@@ -74,13 +82,12 @@ def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     more = f"{rollout.max_surge} more of {role.name}"
     accelerators = rollout.max_surge * role.replica_accelerators
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
-    if rollout.max_unavailable == 0:
-        yield warning(
-            field_path(role, "max_surge"),
-            f"an update needs {room}: with maxUnavailable 0 it stands still until there is some",
-        )
-    else:
-        yield info(field_path(role, "max_surge"), f"an update uses {room}")
+    # Whatever maxUnavailable says: the highest ordinal comes first, and these are the highest.
+    severity = warning if plan.gang_scheduled else info
+    yield severity(
+        field_path(role, "max_surge"),
+        f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it runs",
+    )
 
 
 def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
@@ -90,6 +97,5 @@ def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             join("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
             f"with layout: PerRole an update of {role.name} needs room for all of its {count} "
             "replicas: LeaderWorkerSet starts with the highest one and stands still where that "
-            "never runs; lower replicas before an update, or use strategy: AllAtOnce or layout: "
-            "PerReplica",
+            "never runs; lower replicas before an update, or use layout: PerReplica",
         )

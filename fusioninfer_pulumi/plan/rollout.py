@@ -227,8 +227,9 @@ def _whole_role(
 ) -> SetStep:
     """The one set of a role: LeaderWorkerSet paces what is in it, and holds the partition."""
     count = len(planned.replicas)
-    at_a_time = max(1, rollout.max_unavailable + rollout.max_surge)
-    rolling = rollout.strategy is RolloutStrategy.ROLLING
+    # One after the other, whatever maxUnavailable says: StatefulSets take several pods down at a
+    # time only with a feature gate that is off by default, MaxUnavailableStatefulSet.
+    steps = 1 if rollout.strategy is RolloutStrategy.RECREATE else count
     return SetStep(
         planned.name,
         role.name,
@@ -236,7 +237,7 @@ def _whole_role(
         required=required > 0,
         frozen=False,
         rollout=rollout,
-        timeout=times(rollout.timeout, -(-count // at_a_time) if rolling else 1),
+        timeout=times(rollout.timeout, steps),
         partial=required < count,
         scaled_elsewhere=role.scaled_elsewhere,
     )

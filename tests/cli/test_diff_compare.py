@@ -169,6 +169,10 @@ def test_groups_of_one_set_are_counted_by_its_replicas() -> None:
     both = compare([role(4)], [role(3, template=pods(vllm={"image": "b"}))])
     assert both.notes == (
         "image changed: replicas decode-0..decode-2 restart",
+        (
+            "LeaderWorkerSet qwen-decode restarts its replicas by itself: the highest ordinal "
+            "first, 1 at a time"
+        ),
         "decode replicas 4 -> 3: LeaderWorkerSet updated",
     )
     absurd = compare([role(3)], [role(10**12)])

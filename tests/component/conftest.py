@@ -115,16 +115,22 @@ class Engine(pulumi.runtime.Mocks):
 
     Attributes:
         live: Outputs that the cluster adds to an object, by its Kubernetes name.
+        state: Resources of the stack when the last update ended, by URN; None where the engine
+            cannot tell.
     """
 
     def __init__(self) -> None:
         self.live: dict[str, dict[str, Any]] = {}
+        self.state: dict[str, Any] | None = None
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, Any]:
         name = (args.inputs.get("metadata") or {}).get("name")
         return f"{args.name}-id", {**args.inputs, **self.live.get(name, {})}
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> Any:  # noqa: ARG002
+    def call(self, args: pulumi.runtime.MockCallArgs) -> Any:
+        if args.token == "pulumi:pulumi:readStackResourceOutputs" and self.state is not None:
+            assert args.args["stackName"].endswith("/app/dev")
+            return {"outputs": self.state}
         return {}, None
 
     def run(self, program: Callable[[], Any], *, preview: bool = False) -> Deployment:

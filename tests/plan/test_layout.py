@@ -119,11 +119,11 @@ def test_sets_of_a_single_replica_have_no_rolling_update_of_their_own() -> None:
 
 
 def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None:
-    rows = [({"timeout": "10m"}, "2400s"), ({"timeout": "10m", "maxUnavailable": 3}, "1200s"),
-            ({"timeout": "10m", "maxUnavailable": 3, "maxSurge": 1}, "10m"),
-            ({"timeout": "10m", "strategy": "AllAtOnce"}, "10m")]  # fmt: skip
+    # One after the other, also where several may be down: that takes a feature gate.
+    rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
+            ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
-        (step,) = rollout_plan(plan_of(of(rollout))).steps
+        (step,) = rollout_plan(plan_of(of({"timeout": "10m", **rollout}))).steps
         assert (step.timeout, step.frozen) == (expected, False)
     assert times("1.5s", 3) == "5s"
     assert times("2000000h", 1000) == times("2500000h", 1000)
@@ -141,7 +141,7 @@ def test_roles_may_still_change_one_after_the_other() -> None:
 
 def test_a_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
-    manifest = prefill_decode(**PER_ROLE, schedulingStrategy=minima)
+    manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
     rollout = rollout_plan(plan_of(manifest))
     assert {each.name: (each.required, each.partial) for each in rollout.steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
@@ -151,7 +151,7 @@ def test_a_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_
     policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
     for name, told in zip(("prefill", "decode"), stands_still, strict=True):
         assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
-    manifest["spec"]["rollout"] = {"strategy": "AllAtOnce"}
+    manifest["spec"]["rollout"] = {"strategy": "Recreate"}
     assert not any("stands still" in each for each in warnings(manifest))
 
 
@@ -179,6 +179,17 @@ def test_nothing_may_be_down_only_where_something_may_be_more(spec: Any) -> None
     assert not problems(of({"maxUnavailable": 0, "maxSurge": 1}))
 
 
+@pytest.mark.parametrize(
+    ("rollout", "field"),
+    [({"maxUnavailable": 2}, "maxUnavailable"), ({"strategy": "AllAtOnce"}, "strategy")],
+)
+def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field: str) -> None:
+    gate = "only where the cluster's feature gate MaxUnavailableStatefulSet is on"
+    told = [each for each in said(of(rollout)) if gate in each]
+    assert [each.partition(": the")[0] for each in told] == [f"info: rollout.{field}"]
+    assert not any(gate in each for each in said(of({})) + said(of(rollout, replicas=1)))
+
+
 def test_a_set_that_is_made_anew_holds_no_partition() -> None:
     (told,) = problems(of({"strategy": "Recreate", "partition": 1}))
     assert told.startswith("rollout.partition: cannot be held with strategy Recreate")
@@ -186,16 +197,13 @@ def test_a_set_that_is_made_anew_holds_no_partition() -> None:
 
 
 def test_what_an_update_starts_beside_the_others_is_told() -> None:
+    needs = "rollout.maxSurge: an update needs room for 1 more of inference"
     gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
-    told = said(of({"maxSurge": 1}, **gpus))
-    assert (
-        "info: rollout.maxSurge: an update uses room for 1 more of inference (16 accelerators)"
-        in told
-    )
-    told = warnings(of({"maxSurge": 1, "maxUnavailable": 0}))
-    assert (
-        "warning: rollout.maxSurge: an update needs room for 1 more of inference: with " in told[0]
-    )
+    gang = warnings(of({"maxSurge": 1}, **gpus))
+    assert [each.startswith(f"warning: {needs} (16 accelerators): Leader") for each in gang] == [
+        True
+    ]
+    assert any(each.startswith(f"info: {needs}: ") for each in said(of({"maxSurge": 1})))
     told = warnings(of({"maxSurge": 1, "partition": 2}))
     assert "keeps the replicas that it started beside the others until partition is 0" in told[0]
     (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))

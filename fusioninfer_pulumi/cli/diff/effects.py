@@ -20,6 +20,7 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     gang,
     is_apps_workload,
     is_set,
+    partition,
     role_of,
     service_of,
     template_paths,
@@ -125,7 +126,10 @@ def _gather(
     if edit is None or not edit.restarts or not common:
         role.kept += groups(0, common)
         return
-    role.restarts += groups(0, common)
+    # Below its partition LeaderWorkerSet keeps what there is; a set that is made anew has none.
+    held = 0 if edit.refused else min(partition(new or {}), common)
+    role.kept += groups(0, held)
+    role.restarts += groups(held, common)
     roots = template_paths(key)
     role.changes += (change for change in edit.change.fields if below(change.path, roots))
     had, has = bool(gang(old or {})), bool(gang(new or {}))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.effects import apps_reason, scaling
 from fusioninfer_pulumi.cli.diff.identity import Identity
+from fusioninfer_pulumi.cli.diff.layouts import layout_notes, pace_notes
 from fusioninfer_pulumi.cli.diff.plain import at
 from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below
 from fusioninfer_pulumi.cli.diff.records import RoleEffect
@@ -101,8 +102,10 @@ def _name(service: Service | None, names: Sequence[str]) -> str:
 
 
 def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
+    yield from layout_notes(edits)
     yield from _replacements(edits)
     yield from _restarts(roles)
+    yield from pace_notes(edits)
     yield from _apps_restarts(edits)
     quiet = not any(edit.restarts for edit in edits)
     for effect in roles:
@@ -172,16 +175,18 @@ def _scale(effect: RoleEffect, edits: Sequence[Edit], *, quiet: bool) -> Iterato
 
 
 def _growth(edit: Edit) -> Iterator[str]:
-    """A literal gang that grows: Volcano then binds no pod until the whole new gang fits."""
+    """A gang whose minimum grows: Volcano then binds no pod until all of it fits."""
     if not is_pod_group(edit.key) or not edit.old or not edit.new:
         return
     before, after = at(edit.old, "spec", "minMember"), at(edit.new, "spec", "minMember")
-    literal = at(edit.new, "spec", "minTaskMember")
-    if literal and isinstance(before, int) and isinstance(after, int) and after > before:
-        yield (
-            f"PodGroup minMember {before} -> {after}: the gang is all-or-nothing; without room "
-            f"for all {after} pods, replacement pods of running replicas are held back"
-        )
+    if not isinstance(before, int) or not isinstance(after, int) or after <= before:
+        return
+    held_back = f"for all {after} pods, replacement pods of running replicas are held back"
+    grows = f"PodGroup minMember {before} -> {after}"
+    if at(edit.new, "spec", "minTaskMember"):
+        yield f"{grows}: the gang is all-or-nothing; without room {held_back}"
+    elif at(edit.new, "spec", "subGroupPolicy"):
+        yield f"{grows}: without room {held_back}"
 
 
 def _otherwise(edits: Sequence[Edit]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
-from fusioninfer_pulumi.cli.diff.plain import at, same, text_at
+from fusioninfer_pulumi.cli.diff.plain import at, count_at, same, text_at
 
 LWS_GROUP = "leaderworkerset.x-k8s.io"
 VOLCANO_GROUP = "scheduling.volcano.sh"
@@ -19,6 +19,7 @@ LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
 POD_TEMPLATE = "spec.template"
 
+_ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # What LeaderWorkerSet's own defaulting writes: making it explicit is no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
@@ -92,6 +93,23 @@ def gang(manifest: Manifest) -> str:
     """Name of the PodGroup that a LeaderWorkerSet's pods belong to, empty without a gang."""
     template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     return text_at(template, "metadata", "annotations", labels.GROUP_NAME)
+
+
+def partition(manifest: Manifest) -> int:
+    """Ordinal below which an update of a LeaderWorkerSet leaves its groups as they are."""
+    stated = at(manifest, *_ROLLING, "partition") is not None
+    return count_at(manifest, *_ROLLING, "partition") if stated else 0
+
+
+def pace(manifest: Manifest) -> str:
+    """How LeaderWorkerSet updates the groups of one set, empty where it has a single one."""
+    if count_at(manifest, "spec", "replicas") <= 1:
+        return ""
+    limit, surge = (at(manifest, *_ROLLING, key) for key in ("maxUnavailable", "maxSurge"))
+    if limit == "100%":
+        return "all at once"
+    told = f"the highest ordinal first, {1 if limit is None else limit} at a time"
+    return f"{told}, with {surge} more meanwhile" if surge else told
 
 
 def service_of(key: Identity, manifest: Manifest) -> str:

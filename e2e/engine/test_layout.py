@@ -1,0 +1,280 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""One LeaderWorkerSet for each role, on the real engine: LeaderWorkerSet paces what is in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import Project
+from e2e.engine.services import (
+    SETS,
+    images,
+    left,
+    lowest,
+    pods,
+    ready,
+    role,
+    service,
+    sets,
+)
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
+
+
+def tags(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """The image of each leader, by its group."""
+    return {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"].rpartition(":")[2]
+        for pod in cluster.pods(namespace)
+        if pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+    }
+
+
+def scale(cluster: Cluster, namespace: str, replicas: int) -> None:
+    """What an autoscaler does."""
+    change = {"spec": {"replicas": replicas}}
+    cluster.patch(SETS, "svc-serve", change, namespace, subresource="scale")
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": replicas}, 60, "replicas")
+
+
+@pytest.mark.parametrize(("replicas", "gang"), [(3, False), (5, True)])
+@pytest.mark.proves(
+    "with one set for each role: creating waits, a second `up` does nothing, and an image "
+    "change, which `up` waits for, takes down no more than maxUnavailable"
+)
+def test_create_nothing_and_an_image_change(
+    cluster: Cluster, namespace: str, project: Make, replicas: int, *, gang: bool
+) -> None:
+    cluster.add_nodes(6)
+    stack = project()
+    more: dict[str, Any] = {**SPREAD, "gpus": 8 if replicas < 4 else 4} if gang else {}
+    stack.write(service(namespace, role(replicas=replicas, behaviour="slow", **more), **PER_ROLE))
+    assert stack.preview() == {"create": 6 if gang else 5}
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": replicas}
+    assert stack.output("status")["components"]["serve"]["readyReplicas"] == replicas
+    assert stack.preview() == {}
+    stack.up().assert_fine()
+    assert stack.changes() == {}
+    changed = role(replicas=replicas, tag="2", behaviour="slow", **more)
+    stack.write(service(namespace, changed, **PER_ROLE))
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["samples"] > replicas
+    assert least["serve"] == replicas - 1, least
+    assert set(tags(cluster, namespace).values()) == {"2"}
+    assert stack.output("status")["components"]["serve"]["phase"] == "Running"
+    assert stack.preview() == {}
+    stack.down().assert_fine()
+    assert left(cluster, namespace) == []
+
+
+@pytest.mark.proves("a gang that fills the nodes to the last rolls inside of its set")
+def test_a_gang_without_a_spare_node(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(6)
+    stack = project()
+    stack.write(service(namespace, role(replicas=3, gpus=8, **SPREAD), **PER_ROLE))
+    stack.up().assert_fine()
+    stack.write(service(namespace, role(replicas=3, gpus=8, tag="2", **SPREAD), **PER_ROLE))
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["serve"] == 2, least
+    assert set(tags(cluster, namespace).values()) == {"2"}
+
+
+@pytest.mark.parametrize("unavailable", [0, 1])
+@pytest.mark.proves(
+    "maxSurge in a gang: without room an update stands still, and fails, whatever maxUnavailable "
+    "says, and no replica is missed; with room it goes on"
+)
+def test_more_than_all_for_a_time(
+    cluster: Cluster, namespace: str, project: Make, unavailable: int
+) -> None:
+    cluster.add_nodes(6)
+    stack = project()
+    surge: dict[str, Any] = {"maxSurge": 1, "maxUnavailable": unavailable, "timeout": "20s"}
+    fixed = {**PER_ROLE, "rollout": surge}
+    stack.write(service(namespace, role(replicas=3, gpus=8, **SPREAD), **fixed))
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    stack.write(service(namespace, role(replicas=3, gpus=8, tag="2", **SPREAD), **fixed))
+    with lowest(cluster, namespace) as least:
+        assert stack.up().status != 0
+    assert least["serve"] == 3
+    assert before.items() <= pods(cluster, namespace).items()
+    cluster.add_nodes(2)
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+        cluster.wait(lambda: len(pods(cluster, namespace)) == 6, 90, "the spare one goes")
+    assert least["serve"] >= 3 - unavailable
+    assert ready(cluster, namespace) == {"serve": 3}
+    assert set(tags(cluster, namespace).values()) == {"2"}
+
+
+@pytest.mark.parametrize("repair", ["3", "1"])
+@pytest.mark.proves(
+    "with one set for each role an image that cannot run halts in the set; a good one, or the "
+    "old, repairs it"
+)
+def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair: str) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    short: dict[str, Any] = {**PER_ROLE, "rollout": {"timeout": "5s"}}
+    stack.write(service(namespace, role(), **short))
+    stack.up().assert_fine()
+    stack.write(service(namespace, role(tag="2", behaviour="unpullable"), **short))
+    told = stack.up()
+    assert told.status != 0
+    assert "svc-serve" in told.text
+    assert tags(cluster, namespace) == {"svc-serve-0": "1", "svc-serve-1": "1", "svc-serve-2": "2"}
+    assert ready(cluster, namespace) == {"serve": 2}
+    stack.write(service(namespace, role(tag=repair), **PER_ROLE))
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["serve"] >= 2
+    assert set(tags(cluster, namespace).values()) == {repair}
+    assert stack.preview() == {}
+
+
+@pytest.mark.proves(
+    "LeaderWorkerSet holds the partition of a role's set, and updates the rest when it is lowered"
+)
+def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    held: dict[str, Any] = {**PER_ROLE, "rollout": {"timeout": "150s", "partition": 2}}
+    stack.write(service(namespace, role(replicas=4), **held))
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    stack.write(service(namespace, role(replicas=4, tag="2"), **held))
+    stack.up().assert_fine()
+    old = {"svc-serve-0": "1", "svc-serve-1": "1"}
+    assert tags(cluster, namespace) == {**old, "svc-serve-2": "2", "svc-serve-3": "2"}
+    assert all(pods(cluster, namespace)[name] == before[name] for name in old)
+    assert stack.preview() == {}
+    stack.write(service(namespace, role(replicas=4, tag="2"), **PER_ROLE))
+    stack.up().assert_fine()
+    assert set(tags(cluster, namespace).values()) == {"2"}
+
+
+@pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
+@pytest.mark.proves("AllAtOnce and Recreate change all replicas of a role's one set")
+def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
+    cluster.add_nodes(3)
+    stack = project()
+    rollout: dict[str, Any] = {**PER_ROLE, "rollout": {"timeout": "150s", "strategy": strategy}}
+    stack.write(service(namespace, role(), **rollout))
+    stack.up().assert_fine()
+    before = sets(cluster, namespace)["svc-serve"]["metadata"]["uid"]
+    stack.write(service(namespace, role(tag="2", behaviour="slow"), **rollout))
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 3}
+    # All at once only with a feature gate of StatefulSets that is off by default.
+    assert least["serve"] == (2 if strategy == "AllAtOnce" else 0)
+    kept = sets(cluster, namespace)["svc-serve"]["metadata"]["uid"] == before
+    assert kept == (strategy == "AllAtOnce")
+    assert stack.preview() == {}
+
+
+@pytest.mark.proves("a role's one set is scaled up and down without a restart")
+def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    stack.write(service(namespace, role(replicas=2, gpus=1, **SPREAD), **PER_ROLE))
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    stack.write(service(namespace, role(replicas=3, gpus=1, **SPREAD), **PER_ROLE))
+    stack.up().assert_fine()
+    assert stack.changes() == {"update": 2}  # set and PodGroup
+    after = pods(cluster, namespace)
+    assert {name: uid for name, uid in after.items() if name in before} == before
+    assert ready(cluster, namespace) == {"serve": 3}
+    stack.write(service(namespace, role(replicas=2, gpus=1, **SPREAD), **PER_ROLE))
+    stack.up().assert_fine()
+    cluster.wait(lambda: pods(cluster, namespace) == before, 60, "pods of the removed replica")
+
+
+@pytest.mark.proves("what another actor scales stays through an `up` that changes nothing")
+def test_scaled_by_another_actor(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    stack.write(service(namespace, role(replicas=2), **PER_ROLE))
+    stack.up().assert_fine()
+    scale(cluster, namespace, 4)
+    assert stack.preview() == {}
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 4}
+    stack.write(service(namespace, role(replicas=2, tag="2"), **PER_ROLE))
+    told = stack.up()
+    print("changed after scaling:", told.status, told.text[-1500:], tags(cluster, namespace))
+
+
+@pytest.mark.proves(
+    "only the minimum of a role's one set fits: `up` does not wait for the others, and an "
+    "update that LeaderWorkerSet cannot begin does not hang either"
+)
+def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    more: dict[str, Any] = {
+        **PER_ROLE,
+        "schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"serve": 2}}},
+    }
+    stack.write(service(namespace, role(replicas=3, gpus=8, **SPREAD), **more))
+    stack.up().assert_fine()
+    status = stack.output("status")
+    print("status", status)
+    assert status["components"]["serve"]["readyReplicas"] in (1, 2)
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 2}, 60, "replicas")
+    stack.write(service(namespace, role(replicas=3, gpus=8, tag="2", **SPREAD), **more))
+    stack.up().assert_fine()
+    time.sleep(20)
+    print("no room for the third:", tags(cluster, namespace), ready(cluster, namespace))
+    assert ready(cluster, namespace) == {"serve": 2}
+    cluster.add_nodes(2)
+    cluster.wait(lambda: set(tags(cluster, namespace).values()) == {"2"}, 60, "the update goes on")
+
+
+@pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
+@pytest.mark.proves(
+    "a change of the layout of a running service is refused at preview, and nothing is touched;"
+    " with its roles parked in between, it goes through"
+)
+def test_the_layout_of_a_running_service_stays(
+    cluster: Cluster, namespace: str, project: Make, layouts: tuple[str, str]
+) -> None:
+    cluster.add_nodes(3)
+    stack = project()
+    first: dict[str, Any] = {"layout": layouts[0]}
+    second: dict[str, Any] = {"layout": layouts[1]}
+    stack.write(service(namespace, role(), **first))
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    stack.write(service(namespace, role(), **second))
+    for words in (("preview",), ("up", "--yes", "--skip-preview")):
+        told = stack.run(*words)
+        assert told.status != 0
+        assert f"layout: {layouts[1]} cannot take the place of {layouts[0]}" in told.text
+    print(told.text[-2500:])
+    assert pods(cluster, namespace) == before
+    # Beside it there may be another one.
+    beside = service(namespace, role(), name="next", **second)
+    stack.write(service(namespace, role(), **first), beside)
+    stack.up().assert_fine()
+    assert len(pods(cluster, namespace)) == 6
+    stack.write(beside)
+    stack.up().assert_fine()
+    cluster.wait(lambda: len(pods(cluster, namespace)) == 3, 60, "pods of the old service")
+    stack.write(service(namespace, role(replicas=0), name="next", **second))
+    stack.up().assert_fine()
+    stack.write(service(namespace, role(), name="next", **first))
+    stack.up().assert_fine()
+    assert set(images(cluster, namespace).values()) == {"1"}

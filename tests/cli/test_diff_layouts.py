@@ -1,0 +1,91 @@
+"""What a comparison says of sets that run several replicas, and of a change of the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from samples import Manifest, container, rendered, role, service, template
+
+from fusioninfer_pulumi.cli.diff import Difference, compare
+
+PER_ROLE = "PerRole"
+
+
+def manifests(layout: str, *roles: Manifest, **spec: Any) -> Sequence[Manifest]:
+    return rendered(service(*roles, layout=layout, **spec))
+
+
+def decode(image: str = "a:1", replicas: int = 4, **more: Any) -> Manifest:
+    pods = template(container(image=image))
+    return role("decode", replicas=replicas, template=pods, **more)
+
+
+def changed(**rollout: Any) -> Difference:
+    old, new = (manifests(PER_ROLE, decode(image), rollout=rollout) for image in ("a:1", "a:2"))
+    return compare(old, new)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "restarts", "kept", "pace"),
+    [
+        ({}, range(4), range(0), "the highest ordinal first, 1 at a time"),
+        ({"maxUnavailable": "50%"}, range(4), range(0), "the highest ordinal first, 2 at a time"),
+        ({"partition": 3}, range(3, 4), range(3), "the highest ordinal first, 1 at a time"),
+        ({"maxSurge": 1}, range(4), range(0),
+         "the highest ordinal first, 1 at a time, with 1 more meanwhile"),
+        ({"strategy": "AllAtOnce", "partition": 1}, range(1, 4), range(1), "all at once"),
+    ],
+)  # fmt: skip
+def test_the_replicas_of_one_set_restart_as_its_rolling_update_says(
+    rollout: Any, restarts: range, kept: range, pace: str
+) -> None:
+    difference = changed(**rollout)
+    (effect,) = difference.effects
+    assert effect.restarts == tuple(f"decode-{index}" for index in restarts)
+    assert effect.kept == tuple(f"decode-{index}" for index in kept)
+    assert difference.notes[-1] == (
+        f"LeaderWorkerSet svc-decode restarts its replicas by itself: {pace}"
+    )
+
+
+def test_a_set_of_one_replica_has_no_order() -> None:
+    old, new = (manifests(PER_ROLE, decode(image, 1)) for image in ("a:1", "a:2"))
+    assert compare(old, new).notes == ("image changed: replica decode-0 restarts",)
+
+
+@pytest.mark.parametrize("layouts", [("PerReplica", PER_ROLE), (PER_ROLE, "PerReplica")])
+def test_a_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
+    extra = role("extra", replicas=0)
+    difference = compare(*(manifests(layout, decode(), extra) for layout in layouts))
+    assert difference.notes[0] == (
+        f"error: layout {layouts[0]} -> {layouts[1]} (decode): pulumi up refuses it while the "
+        "service runs; it would need room for all replicas twice, and then every old one would "
+        "end at once"
+    )
+    (effect,) = difference.effects
+    assert effect.added == effect.removed == tuple(f"decode-{index}" for index in range(4))
+
+
+def test_a_second_service_of_another_layout_is_none() -> None:
+    old = manifests("PerReplica", decode())
+    beside = rendered(service(decode(), name="next", layout=PER_ROLE))
+    assert not [note for note in compare(old, [*old, *beside]).notes if "error" in note]
+    assert not [note for note in compare([*old, *beside], beside).notes if "error" in note]
+
+
+def test_a_gang_of_sets_with_several_replicas_that_grows_holds_replacements_back() -> None:
+    def gang(replicas: int) -> Sequence[Manifest]:
+        roles = [role("prefill", "prefiller"), role("decode", "decoder", replicas=replicas)]
+        return manifests(PER_ROLE, *roles)
+
+    grown = compare(gang(2), gang(3)).notes
+    assert grown[-1] == (
+        "PodGroup minMember 3 -> 4: without room for all 4 pods, replacement pods of running "
+        "replicas are held back"
+    )
+    assert grown[0] == (
+        "decode replicas 2 -> 3: LeaderWorkerSet updated, PodGroup updated, nothing restarts"
+    )
+    assert len(compare(gang(3), gang(2)).notes) == 1

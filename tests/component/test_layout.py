@@ -1,0 +1,158 @@
+"""One LeaderWorkerSet for each role under mocks: what is registered, its status, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from samples import nodes, plan_of, prefill_decode, role, service
+
+from fusioninfer_pulumi import InferenceService, InvalidServiceError
+from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.component.waits import set_options
+from fusioninfer_pulumi.plan.rollout import rollout_plan
+
+PER_ROLE = {"layout": "PerRole"}
+LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+WAIT = "pulumi.com/waitFor"
+
+
+def live(
+    ready: int, *, available: bool, generation: int = 1, observed: int = 1, **more: int
+) -> Any:
+    condition = {
+        "type": "Available", "status": str(available), "observedGeneration": observed,
+    }  # fmt: skip
+    status = {"readyReplicas": ready, "conditions": [condition], **more}
+    return {"metadata": {"generation": generation}, "status": status}
+
+
+def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
+    def program() -> None:
+        InferenceService(name, manifest)
+
+    return engine.run(program)
+
+
+def test_a_role_is_one_set_and_one_patch(engine: Any) -> None:
+    found = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
+    assert sorted(each.key for each in found.children if each.request.type == LWS) == [
+        (LWS, "svc-decode"), (LWS, "svc-prefill"),
+    ]  # fmt: skip
+    names = {each.request.name for each in found.patches}
+    assert names == {"svc-prefill-wait", "svc-decode-wait"}
+    waits = [each.inputs["metadata"]["annotations"][WAIT] for each in found.patches]
+    assert all('"condition=Available"' in each for each in waits)
+
+
+def test_a_set_that_may_run_in_part_waits_for_a_replica_that_serves(engine: Any) -> None:
+    minima = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
+    found = made(engine, prefill_decode(**PER_ROLE, schedulingStrategy=minima))
+    waits = {e.request.name: e.inputs["metadata"]["annotations"][WAIT] for e in found.patches}
+    assert "condition=Available" in waits["svc-prefill-wait"]
+    assert "condition=Available" not in waits["svc-decode-wait"]
+    assert '"jsonpath={.status.readyReplicas}"' in waits["svc-decode-wait"]
+
+
+def test_an_update_has_time_for_each_replica() -> None:
+    manifest = service(role(replicas=4), rollout={"timeout": "10m"}, **PER_ROLE)
+    (step,) = rollout_plan(plan_of(manifest)).steps
+    timeouts: Any = set_options(step).custom_timeouts
+    assert timeouts.update == "2400s"
+    assert set_options(step).ignore_changes is None
+
+
+def test_replicas_that_something_else_sets_are_left_alone() -> None:
+    plan = plan_of(service(role(replicas=2), **PER_ROLE))
+    scaled = replace(plan, roles=(replace(plan.roles[0], scaled_elsewhere=True),))
+    (step,) = rollout_plan(scaled).steps
+    assert set_options(step).ignore_changes == ["spec.replicas"]
+    status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
+    assert status["components"]["inference"] == {
+        "desiredReplicas": 5, "readyReplicas": 5, "nodesPerReplica": 1, "totalPods": 5,
+        "readyPods": 5, "phase": "Running",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "ready", "phase", "active"),
+    [
+        (live(4, available=True), 4, "Running", "InferenceServiceAvailable"),
+        # An update: one more than there should be, and one of them is not ready yet.
+        (live(5, available=False), 4, "Deploying", "InferenceServiceAvailable"),
+        (live(3, available=False), 3, "Deploying", "Partial"),
+        (live(0, available=False), 0, "Deploying", "InferenceServiceProcessing"),
+        # What is known speaks of an older spec.
+        (live(4, available=True, generation=2), 0, "Deploying", "InferenceServiceProcessing"),
+        (None, 0, "Unknown", "InferenceServiceCreating"),
+    ],
+)
+def test_the_status_counts_the_replicas_of_one_set(
+    seen: Any, ready: int, phase: str, active: str
+) -> None:
+    manifest = service(role(replicas=4, multinode=nodes(2)), **PER_ROLE)
+    status = service_status(plan_of(manifest), {"svc-inference": seen})
+    found = status["components"]["inference"]
+    assert (found["desiredReplicas"], found["readyReplicas"]) == (4, ready)
+    assert (found["totalPods"], found["readyPods"], found["phase"]) == (8, 2 * ready, phase)
+    assert status["conditions"][1]["reason"] == active
+
+
+def urn(logical: str, kind: str = LWS) -> str:
+    return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService${kind}::{logical}"
+
+
+def recorded(name: str, *, index: str | None = None, owner: str = "svc") -> dict[str, Any]:
+    own = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
+    if index is not None:
+        own["fusioninfer.io/replica-index"] = index
+    return {"type": LWS, "outputs": {"metadata": {"name": name, "labels": own}}}
+
+
+PER_REPLICA_STATE = {
+    urn(f"svc-inference-{index}"): recorded(f"svc-inference-{index}", index=str(index))
+    for index in range(5)
+}
+PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
+
+
+@pytest.mark.parametrize(
+    ("state", "layout", "told"),
+    [
+        (PER_REPLICA_STATE, "PerRole",
+         "svc-inference-0, svc-inference-1, svc-inference-2 and 2 more"),
+        (PER_ROLE_STATE, "PerReplica", "svc-inference"),
+    ],
+)  # fmt: skip
+def test_the_layout_of_a_running_service_is_kept(
+    engine: Any, state: Any, layout: str, told: str
+) -> None:
+    engine.state = state
+    with pytest.raises(InvalidServiceError) as refused:
+        made(engine, service(layout=layout))
+    other = "PerRole" if layout == "PerReplica" else "PerReplica"
+    assert str(refused.value).startswith(
+        f"svc: layout: {layout} cannot take the place of {other} while the service runs ({told}): "
+    )
+    assert made(engine, service(layout=other)).children
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        {},
+        {urn("svc-inference-wait", f"{LWS}Patch"): recorded("svc-inference")},
+        # Another service, or another component that has the same one in another cluster.
+        {urn("svc-inference"): recorded("svc-inference", owner="other")},
+        {urn("west-inference"): recorded("svc-inference")},
+        # A set that somebody else made, and one of which the engine knows nothing yet.
+        {urn("svc-inference"): {"type": LWS, "outputs": {"metadata": {"name": "x"}}}},
+        {urn("svc-inference"): {"type": LWS, "outputs": {}}},
+        {urn("svc-inference", "kubernetes:core/v1:Service"): recorded("svc-inference")},
+    ],
+)
+def test_nothing_else_in_the_stack_is_a_layout(engine: Any, state: Any) -> None:
+    engine.state = state
+    assert made(engine, service()).children
