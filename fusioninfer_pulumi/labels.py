@@ -67,3 +67,12 @@ LWS_OWNED_LABELS = frozenset(
 # Read by Pulumi's Kubernetes provider: a Deployment whose standby pods never become Ready would
 # be awaited until the timeout.
 PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"
+
+# The labels by which providers and Karpenter tell the node pools of a cluster apart: written into
+# the node selectors of services that are placed.
+NODE_POOLS = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+)

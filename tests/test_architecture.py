@@ -20,13 +20,14 @@ ALLOWED = {
     **dict.fromkeys(LEAVES, LEAVES),
     "spec": {"spec", *LEAVES},
     "plan": {"plan", "spec", *LEAVES},
+    "placement": {"placement", "plan", "reading", "spec", *LEAVES},
     "manifests": {"manifests", "plan", "spec", *LEAVES},
     "component": {"component", "manifests", "plan", "spec", *LEAVES},
     # Other systems' manifests: nothing but the reader knows that they exist.
     "dialects": {"dialects", "spec", *LEAVES},
     "reading": {"reading", "dialects", "spec", *LEAVES},
-    "cli": {"cli", "manifests", "plan", "reading", "spec", "__init__", *LEAVES},
-    "__init__": {"component", "manifests", "plan", "reading", "spec", "findings"},
+    "cli": {"cli", "manifests", "placement", "plan", "reading", "spec", "__init__", *LEAVES},
+    "__init__": {"component", "manifests", "placement", "plan", "reading", "spec", "findings"},
 }
 #: Rooms whose business is Pulumi.
 PULUMI = {"component", "cli/program"}

@@ -27,6 +27,7 @@ from fusioninfer_pulumi.plan.topology import (
     needs_gang,
     serving,
 )
+from fusioninfer_pulumi.plan.unplaced import unplaced_findings
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -113,6 +114,7 @@ def plan_service(
     )
     findings += rollout_findings(plan)
     findings += layout_findings(plan)
+    findings += unplaced_findings(args)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 

@@ -3,6 +3,7 @@
 The only room that knows that there are dialects.
 """
 
+from fusioninfer_pulumi.reading.inventory import load_inventory
 from fusioninfer_pulumi.reading.read import load, loads
 
-__all__ = ["load", "loads"]
+__all__ = ["load", "load_inventory", "loads"]

@@ -42,7 +42,7 @@ def load(
     if isinstance(source, Mapping):
         return _accepted(read_all([("", source)], allow_lossy=allow_lossy))
     file = Path(source)
-    return _accepted(read_text(_text(file), str(file), allow_lossy=allow_lossy))
+    return _accepted(read_text(file_text(file), str(file), allow_lossy=allow_lossy))
 
 
 def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
@@ -87,7 +87,19 @@ def _refused(label: str, why: str) -> Reading:
     return Reading(label, Document(label, None, (error("", why),)))
 
 
-def _text(file: Path) -> str:
+def file_text(file: Path) -> str:
+    """Reads a file of bounded size.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Its text.
+
+    Raises:
+        OSError: It cannot be read.
+        InvalidServiceError: It is too large, or not UTF-8.
+    """
     if "\0" in str(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     with file.open("rb") as stream:

@@ -9,12 +9,24 @@ from fusioninfer_pulumi.spec.day_two import (
     TokenSecretArgs,
     UnhealthyPods,
 )
+from fusioninfer_pulumi.spec.inventory import (
+    DeviceArgs,
+    InventoryArgs,
+    NodePoolArgs,
+    TaintArgs,
+    TaintEffect,
+)
 from fusioninfer_pulumi.spec.kv_transfer import (
     KvEventsArgs,
     KvRole,
     KvTransferArgs,
     SidecarArgs,
     SidecarConnector,
+)
+from fusioninfer_pulumi.spec.placement import (
+    DeviceRequirementArgs,
+    RolePlacementArgs,
+    ServicePlacementArgs,
 )
 from fusioninfer_pulumi.spec.role import (
     ComponentType,
@@ -53,6 +65,8 @@ from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 __all__ = [
     "ComponentType",
+    "DeviceArgs",
+    "DeviceRequirementArgs",
     "DisruptionBudgetArgs",
     "EndpointPickerArgs",
     "FailureMode",
@@ -62,6 +76,7 @@ __all__ = [
     "GatewayRefArgs",
     "HttpRouteArgs",
     "InferenceServiceArgs",
+    "InventoryArgs",
     "KvEventsArgs",
     "KvRole",
     "KvTransferArgs",
@@ -71,15 +86,18 @@ __all__ = [
     "MultinodeArgs",
     "NetworkConfigArgs",
     "NetworkPolicyArgs",
+    "NodePoolArgs",
     "PickerTlsArgs",
     "PoolArgs",
     "RestartPolicy",
     "RoleArgs",
     "RoleOrder",
+    "RolePlacementArgs",
     "RoleRolloutArgs",
     "RolloutArgs",
     "RolloutStrategy",
     "SchedulingStrategyArgs",
+    "ServicePlacementArgs",
     "SidecarArgs",
     "SidecarConnector",
     "StartupPolicy",
@@ -87,6 +105,8 @@ __all__ = [
     "SubGroupPolicyArgs",
     "SubGroupPolicyType",
     "SubdomainPolicy",
+    "TaintArgs",
+    "TaintEffect",
     "TokenSecretArgs",
     "UnhealthyPods",
     "WaitArgs",

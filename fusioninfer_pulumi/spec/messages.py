@@ -16,6 +16,7 @@ from fusioninfer_pulumi.outputs import is_output
 _TYPES = {
     "int_type": "an integer",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "int_from_float": "an integer",
     "string_type": "a string",
     "bool_type": "true or false",

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.spec.base import (
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
+from fusioninfer_pulumi.spec.placement import RolePlacementArgs
 from fusioninfer_pulumi.spec.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.spec.router import (
     EndpointPickerArgs,
@@ -150,6 +151,10 @@ class RoleArgs(SpecModel):
     parallelism: ParallelismArgs | None = None
     """How the engine splits and copies the model: sets its arguments, and the pods of a replica;
     by default the arguments say it."""
+
+    placement: RolePlacementArgs | None = None
+    """Node pools that the role may be placed on, and what their accelerators have to be; read by
+    `place` and `--inventory` only. By default any pool that its pod templates allow."""
 
     rollout: RoleRolloutArgs | None = None
     """How this role is updated, where it differs from the service's `rollout`."""

@@ -37,6 +37,7 @@ _SERVING_ONLY = (
     "port",
     "multinode",
     "parallelism",
+    "placement",
     "rollout",
     "restart_policy",
     "startup_policy",

@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs
+from fusioninfer_pulumi.spec.placement import ServicePlacementArgs
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import RoleArgs
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
@@ -48,6 +49,10 @@ class ServiceSpec(SpecModel):
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
     """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
     with its own rolling update and a scale subresource; a live service cannot change it."""
+
+    placement: ServicePlacementArgs = Field(default_factory=ServicePlacementArgs)
+    """How the roles are placed on node pools in relation to each other; read by `place` and
+    `--inventory` only."""
 
     rollout: RolloutArgs = Field(default_factory=RolloutArgs)
     """How pod templates change: pace, order, halt."""

@@ -1,0 +1,105 @@
+"""What is wrong with services or an inventory before anything is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.findings import LIFT, Finding, error, errors, join, shown
+from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.placement import selectors
+from fusioninfer_pulumi.placement.admissible import templates
+from fusioninfer_pulumi.placement.previous import service_key
+from fusioninfer_pulumi.plan.build import plan_service
+from fusioninfer_pulumi.plan.resources import is_accelerator
+from fusioninfer_pulumi.spec.inventory import InventoryArgs, TaintArgs, TaintEffect
+from fusioninfer_pulumi.spec.role import RoleArgs
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+
+
+def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
+    """What is wrong with an inventory that its models accept."""
+    return [
+        error(
+            join("pools", index, "resource"),
+            f"{shown(pool.resource)} is no accelerator that pods are counted by",
+        )
+        for index, pool in enumerate(inventory.pools)
+        if not is_accelerator(pool.resource)
+    ]
+
+
+def input_findings(
+    services: Sequence[InferenceServiceArgs], inventory: InventoryArgs
+) -> dict[int, list[Finding]]:
+    """Why services cannot be placed, whatever the pools hold.
+
+    Args:
+        services: The services.
+        inventory: The pools.
+
+    Returns:
+        Errors by the index of the service; none for the others.
+    """
+    found: dict[int, list[Finding]] = {}
+    keys: dict[str, int] = {}
+    for index, service in enumerate(services):
+        problems = list(_service(service, inventory))
+        if service.name is not None:
+            first = keys.setdefault(service_key(service.namespace, service.name), index)
+            if first != index:
+                problems.append(
+                    error("metadata.name", f"is also the name of service {first + 1} of the list")
+                )
+        if problems:
+            found[index] = problems
+    return found
+
+
+def _service(service: InferenceServiceArgs, inventory: InventoryArgs) -> Iterator[Finding]:
+    if service.name is None:
+        yield error("metadata.name", "is required: a service is placed under its name")
+        return
+    yield from errors(plan_service(service).findings)
+    known = [pool.name for pool in inventory.pools]
+    for at, role in enumerate(service.roles):
+        for index, name in enumerate((role.placement and role.placement.pools) or ()):
+            if name not in known:
+                yield error(
+                    join("roles", at, "placement", "pools", index),
+                    f"no pool of that name, got {shown(name)}; the inventory has "
+                    f"{', '.join(known)}",
+                )
+        yield from _templates(join("roles", at), role)
+
+
+def _templates(at: str, role: RoleArgs) -> Iterator[Finding]:
+    for field, template in templates(role):
+        spec: Mapping[str, Any] = template["spec"]
+        where = f"{at}.{field}.spec"
+        unknown = [
+            error(f"{where}.{path}", f"is read to choose a pool and {LIFT}")
+            for path in selectors.unknown_fields(spec)
+        ]
+        yield from unknown
+        if not unknown:
+            yield from _shape(where, spec)
+
+
+def _shape(where: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
+    # Nothing else reads these fields, so they may have any shape; what cannot be read here, the
+    # API server refuses as well.
+    taint = TaintArgs(key="any", effect=TaintEffect.NO_SCHEDULE)
+    for keys, judge in (
+        (("nodeSelector", "affinity", "nodeName"), lambda one: list(selectors.misfits(one, {}))),
+        (("tolerations",), lambda one: list(selectors.untolerated(one, [taint]))),
+    ):
+        for key in keys:
+            if key in spec and not is_output(spec[key]):
+                try:
+                    judge({key: spec[key]})
+                except (AttributeError, KeyError, TypeError, ValueError):
+                    yield error(
+                        f"{where}.{key}",
+                        f"is not of the shape that Kubernetes asks for, got {shown(spec[key])}",
+                    )

@@ -1,0 +1,128 @@
+"""What services need of node pools: the problem that the search solves, without any spec in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.plan.gang import required_replicas
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
+
+#: Accelerators of each pod of a replica, the largest first; pods that ask for none left out.
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Previous:
+    """Where a role was placed before.
+
+    Attributes:
+        pool: Name of its pool.
+        accelerators: Accelerators that all of its replicas asked for then, None when unknown.
+    """
+
+    pool: str
+    accelerators: int | None = None
+
+
+@dataclass(frozen=True)
+class RoleNeed:
+    """What one role needs.
+
+    Attributes:
+        plan: The role.
+        shape: Accelerators of the pods of one replica.
+        replicas: Replicas that are wanted.
+        minimum: Replicas that the gang needs; all of them where it cannot run in part.
+        resources: Names of the accelerators that its pods ask for.
+        previous: Where it was placed before, None for a new one.
+    """
+
+    plan: RolePlan
+    shape: Shape
+    replicas: int
+    minimum: int
+    resources: frozenset[str]
+    previous: Previous | None
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.plan.name
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of all replicas."""
+        return sum(self.shape) * self.replicas
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether it asks for what it asked for when it was placed."""
+        return self.previous is not None and self.previous.accelerators in (None, self.accelerators)
+
+
+@dataclass(frozen=True)
+class ServiceNeed:
+    """What one service needs.
+
+    Attributes:
+        plan: The service.
+        roles: Its serving roles.
+        colocate: Attribute or label that must have one value on the pools of all roles.
+    """
+
+    plan: ServicePlan
+    roles: tuple[RoleNeed, ...]
+    colocate: str | None
+
+    @property
+    def partial(self) -> bool:
+        """Whether it may start with less than all replicas."""
+        return any(role.minimum < role.replicas for role in self.roles)
+
+
+def service_need(
+    plan: ServicePlan, colocate: str | None, previous: Mapping[str, Previous]
+) -> ServiceNeed:
+    """Reads off a plan what has to be placed.
+
+    Args:
+        plan: The service.
+        colocate: Attribute or label that must be the same for all roles, None for no such demand.
+        previous: Where its roles were placed before, by their names.
+    """
+    minima = required_replicas(plan.roles, _minima(plan))
+    return ServiceNeed(
+        plan=plan,
+        roles=tuple(
+            RoleNeed(
+                plan=role,
+                shape=tuple(sorted((size for size in role.pod_sizes if size), reverse=True)),
+                replicas=len(role.replicas),
+                minimum=minima[role.name],
+                resources=_resources(role),
+                previous=previous.get(role.name),
+            )
+            for role in plan.roles
+        ),
+        colocate=colocate,
+    )
+
+
+def _minima(plan: ServicePlan) -> Mapping[str, int] | None:
+    if plan.gang is None or plan.gang.sub_groups is None:
+        return None
+    return {group.role: group.minimum for group in plan.gang.sub_groups}
+
+
+def _resources(role: RolePlan) -> frozenset[str]:
+    templates: Sequence[Mapping[str, object]] = [role.leader_template]
+    if role.nodes > 1:
+        templates = [*templates, role.worker_template]
+    return frozenset(
+        name
+        for template in templates
+        for name, amount in pod_requests(template).items()
+        if is_accelerator(name) and amount > 0
+    )
