@@ -15,6 +15,9 @@ COMPONENT_TYPE = f"{PREFIX}component-type"
 ROLE_NAME = f"{PREFIX}role-name"
 # An integer as text: Volcano orders the subgroups of a PodGroup by it.
 REPLICA_INDEX = f"{PREFIX}replica-index"
+# Serving group, only where a service has `groups`; the endpoint picker pairs prefill with decode
+# pods that have the same value.
+GROUP_INDEX = f"{PREFIX}group-index"
 # Hash of the role's pod templates; tells which pods are of which revision during a rollout.
 REVISION = f"{PREFIX}revision"
 
@@ -25,7 +28,7 @@ APP = "app"
 # On the picker's pod template: the picker reads its configuration once, when it starts.
 CONFIG_CHECKSUM = f"{PREFIX}config-checksum"
 
-OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, REVISION})
+OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, GROUP_INDEX, REVISION})
 
 # `prefill` or `decode` on the leaders of a service whose picker pairs them: read by llm-d's filters
 # `prefill-filter` and `decode-filter`, which a user's own configuration may name. What we generate

@@ -20,14 +20,21 @@ PICKER_METRICS_PORT = "http-metrics"
 STATEFUL_SET_LIMIT = 52
 
 
-def leader_worker_set(service: str, role: str, replica: int) -> str:
+def serving_group(service: str, index: int | None) -> str:
+    """What the names of one serving group start with: the service's where there are no groups."""
+    return service if index is None else f"{service}-{index}"
+
+
+def leader_worker_set(
+    service: str, role: str, replica: int, serving_group_index: int | None = None
+) -> str:
     """Name of one replica's LeaderWorkerSet, and of its leader StatefulSet and headless Service."""
-    return f"{service}-{role}-{replica}"
+    return f"{serving_group(service, serving_group_index)}-{role}-{replica}"
 
 
-def role_set(service: str, role: str) -> str:
+def role_set(service: str, role: str, serving_group_index: int | None = None) -> str:
     """Name of the one LeaderWorkerSet of a role, of its StatefulSet and headless Service."""
-    return f"{service}-{role}"
+    return f"{serving_group(service, serving_group_index)}-{role}"
 
 
 def task(role: str, replica: int) -> str:
@@ -45,9 +52,9 @@ def worker_pod(set_name: str, worker: int, group: int = 0) -> str:
     return f"{set_name}-{group}-{worker}"
 
 
-def pod_group(service: str) -> str:
-    """Name of the one PodGroup of a service."""
-    return service
+def pod_group(service: str, serving_group_index: int | None = None) -> str:
+    """Name of the PodGroup of a service, or of one of its serving groups."""
+    return serving_group(service, serving_group_index)
 
 
 def serving_service(service: str) -> str:

@@ -273,6 +273,7 @@ def services(
     namespaces: Sequence[str] = ("default", "team-a"),
     queues: Sequence[str] = ("research",),
     priority_classes: Sequence[str] = ("high",),
+    groups: Sequence[int | None] = (None, None, 0, 1, 2, 3),
 ) -> Manifest:
     """Manifests of services without a router that can be planned without an error.
 
@@ -284,6 +285,7 @@ def services(
         namespaces: Namespaces to choose from.
         queues: Volcano queues that exist; empty for the default one alone.
         priority_classes: Priority classes that exist; empty for none.
+        groups: Serving groups to choose from, None for a service without.
     """
     types = draw(
         st.lists(st.sampled_from(("worker", "prefiller", "decoder")), min_size=1,
@@ -302,6 +304,9 @@ def services(
     _optional(draw, metadata, "annotations", annotations)
     spec: Manifest = {"roles": roles}
     _optional(draw, spec, "layout", st.sampled_from(("PerReplica", "PerRole")))
+    copies = draw(st.sampled_from(tuple(groups)))
+    if copies is not None:
+        spec["groups"] = copies
     scheduling = draw(_scheduling(roles, queues, priority_classes))
     if scheduling:
         spec["schedulingStrategy"] = scheduling

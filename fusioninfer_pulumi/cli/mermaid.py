@@ -40,7 +40,11 @@ def _lines(plan: ServicePlan) -> Iterator[str]:
     if plan.gang is not None:
         pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators
         minimum = f"{_count(pods, 'pod')}, {_count(accelerators, 'GPU')} start together"
-        yield f'gang{{{{"PodGroup<br/>{_text(plan.gang.pod_group)}<br/>{minimum}"}}}} -.- service'
+        kind, name = "PodGroup", plan.gang.pod_group
+        if len(plan.gangs) > 1:
+            kind, name = "PodGroups", f"{name} … {plan.gangs[-1].pod_group}"
+            minimum = f"in each, {minimum}"
+        yield f'gang{{{{"{kind}<br/>{_text(name)}<br/>{minimum}"}}}} -.- service'
 
 
 def _entry(plan: ServicePlan) -> Generator[str, None, set[str]]:
@@ -69,7 +73,8 @@ def _role(number: int, role: RolePlan) -> Iterator[str]:
     size = f"{_count(role.nodes, 'pod')} x {_count(role.accelerators_per_pod, 'GPU')}"
     if len(role.replicas) <= _DRAWN:
         for replica in role.replicas:
-            yield f'r{number}_{replica.index}["{replica.name}<br/>{size}"]'
+            group = "" if replica.group is None else f"{replica.group}_"
+            yield f'r{number}_{group}{replica.index}["{replica.name}<br/>{size}"]'
     else:
         first, last = role.replicas[0], role.replicas[-1]
         yield f'r{number}_all["{first.name} … {last.name}<br/>each {size}"]'

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.manifests.pod_group import pod_group
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan.capacity import Capacity
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import GangPlan, ServicePlan
 from fusioninfer_pulumi.spec.rollout import Layout
 
 UNKNOWN = "<unknown>"
@@ -35,6 +35,7 @@ def plan_json(
         "namespace": plain(plan.namespace),
         # Only where it is not the default, so that what programs read today stays as it is.
         **({"layout": plan.layout.value} if plan.layout is not Layout.PER_REPLICA else {}),
+        **({} if plan.groups is None else {"groups": plan.groups}),
         "roles": [
             {
                 "name": role.name,
@@ -49,13 +50,14 @@ def plan_json(
         ],
         "totalPods": plan.total_pods,
         "totalGpus": plan.total_accelerators,
-        "gang": _gang(plan),
+        **_gangs(plan),
         "capacity": [
             {
                 "gpus": row.gpus,
                 "running": dict(row.running),
                 "status": row.status,
                 "exact": row.exact,
+                **({} if row.groups is None else {"groups": row.groups}),
             }
             for row in capacity
         ],
@@ -80,16 +82,22 @@ def plain(value: Any) -> Any:
     return UNKNOWN if is_output(value) else value
 
 
-def _gang(plan: ServicePlan) -> dict[str, Any] | None:
-    if plan.gang is None:
-        return None
-    spec = pod_group(plan, plan.gang)["spec"]
+def _gangs(plan: ServicePlan) -> dict[str, Any]:
+    """The one gang as `gang`, those of serving groups as a list; `gang` is then null."""
+    if plan.groups is None:
+        return {"gang": None if plan.gang is None else _gang(plan, plan.gang)}
+    listed = [{"group": gang.group, **_gang(plan, gang)} for gang in plan.gangs]
+    return {"gang": None, "gangs": listed}
+
+
+def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
+    spec = pod_group(plan, gang)["spec"]
     return {
-        "podGroup": plan.gang.pod_group,
+        "podGroup": gang.pod_group,
         "minMember": spec["minMember"],
         "minTaskMember": spec.get("minTaskMember"),
         "subGroupPolicy": spec.get("subGroupPolicy"),
-        "minimumGpus": plan.gang.min_accelerators,
+        "minimumGpus": gang.min_accelerators,
     }
 
 

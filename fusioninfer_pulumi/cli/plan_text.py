@@ -94,6 +94,8 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
+    if plan.groups is not None:
+        table.add_row("Groups", str(plan.groups))
     table.add_row("Gang", _gang(plan))
     if plan.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
@@ -129,12 +131,18 @@ def _gang(plan: ServicePlan) -> str:
     if gang is None:
         return "none: every pod is scheduled by itself"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
+    named = f"PodGroup {gang.pod_group}"
+    if plan.groups is not None:
+        pods = plan.total_pods // plan.groups
+        size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
+        last = plan.gangs[-1].pod_group
+        named += f" … {last}" if last != gang.pod_group else ""
     form = "all-or-nothing"
     if gang.partial and gang.sub_groups:
         minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
         form = f"starts with {minimum}"
     needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
-    return f"PodGroup {gang.pod_group}, {form}: {size} (scheduler {plan.scheduler_name}{needs})"
+    return f"{named}, {form}: {size} (scheduler {plan.scheduler_name}{needs})"
 
 
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:

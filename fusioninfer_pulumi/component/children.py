@@ -142,7 +142,7 @@ class Children:
             patches = waits.patch_sets(self._rollout, sets, self._given)
             if self._plan.wait.level is WaitLevel.SCHEDULED:
                 for group in self._of("PodGroup"):
-                    patches[self._plan.service] = waits.patch_pod_group(
+                    patches[group.manifest["metadata"]["name"]] = waits.patch_pod_group(
                         self._rollout, group, sets, self._given
                     )
             return patches

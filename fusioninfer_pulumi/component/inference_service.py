@@ -64,7 +64,10 @@ class InferenceService(pulumi.ComponentResource):
     """The replicas' LeaderWorkerSets by Kubernetes name."""
 
     pod_group: PodGroup | None
-    """The gang's PodGroup, None without a gang."""
+    """The gang's PodGroup, None without a gang and with serving groups: see `pod_groups`."""
+
+    pod_groups: dict[str, PodGroup]
+    """All PodGroups by Kubernetes name: the gang's, or one for each serving group."""
 
     service: KubernetesObject | None
     """The Service in front of the serving pods, None with a router."""
@@ -134,6 +137,7 @@ class InferenceService(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None,
     ) -> None:
         self.leader_worker_sets, self.pod_group, self.service = {}, None, None
+        self.pod_groups = {}
         self.inference_pool, self.http_route, self.gateway = None, None, None
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         given = pulumi.ResourceOptions(
@@ -146,10 +150,13 @@ class InferenceService(pulumi.ComponentResource):
         for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
             assert isinstance(made, LeaderWorkerSet)
             self.leader_worker_sets[kubernetes_name] = made
+        for kubernetes_name, made in self._children.by_name("PodGroup").items():
+            assert isinstance(made, PodGroup)
+            self.pod_groups[kubernetes_name] = made
+        if self.plan.groups is None:
+            self.pod_group = self.pod_groups.get(self.plan.service)
         for made in self._children.resources():
-            if isinstance(made, PodGroup):
-                self.pod_group = made
-            elif isinstance(made, InferencePool):
+            if isinstance(made, InferencePool):
                 self.inference_pool = made
             elif isinstance(made, HTTPRoute):
                 self.http_route = made
@@ -182,10 +189,8 @@ class InferenceService(pulumi.ComponentResource):
 
     def _status(self, waited: pulumi.Output[Looks]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        objects: dict[str, KubernetesObject] = dict(self.leader_worker_sets)
-        if self.pod_group is not None:
-            # The service's own name, which no set has.
-            objects[plan.service] = self.pod_group
+        # No set has the name of a PodGroup: that of the service, or of one of its groups.
+        objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
         router = plan.router
         if router is not None:
             planned = (router.gateway, router.pool, router.route)
@@ -199,7 +204,8 @@ class InferenceService(pulumi.ComponentResource):
         def computed(looks: list[Looks]) -> ServiceStatus:
             first, later = looks
             seen = {name: newest(look, later.get(name)) for name, look in first.items()}
-            return service_status(plan, seen, seen.get(plan.service), routing=seen)
+            whole = seen.get(plan.service) if plan.groups is None else None
+            return service_status(plan, seen, whole, routing=seen)
 
         return pulumi.Output.all(live(objects), waited).apply(computed)
 

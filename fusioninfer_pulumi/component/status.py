@@ -8,6 +8,7 @@ from whoever saw a rollout or a pod fail.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import starmap
 from typing import Any, Literal, TypedDict
 
@@ -38,11 +39,28 @@ class ComponentStatus(TypedDict):
     phase: Phase
 
 
-class ServiceStatus(TypedDict):
-    """The state of a service, as of the last update or refresh."""
+class GroupStatus(TypedDict):
+    """The state of one serving group: a copy of the whole topology."""
 
+    active: bool
+    """Whether it can serve: a replica of each role that it needs is ready."""
+
+    message: str
+    """Why its gang is held back, else how many replicas are ready."""
+
+    components: dict[str, ComponentStatus]
+
+
+class _Service(TypedDict):
     conditions: list[Condition]
     components: dict[str, ComponentStatus]
+
+
+class ServiceStatus(_Service, total=False):
+    """The state of a service, as of the last update or refresh."""
+
+    groups: dict[str, GroupStatus]
+    """The serving groups by index, only where the service has groups."""
 
 
 def service_status(
@@ -56,9 +74,9 @@ def service_status(
 
     Args:
         plan: The service.
-        sets: Live LeaderWorkerSets (`metadata` and `status`) by name; None or absent for one
-            that does not exist or was not read.
-        pod_group: The live PodGroup, None where there is none.
+        sets: Live LeaderWorkerSets (`metadata` and `status`) by name, and the PodGroups of serving
+            groups; None or absent for one that does not exist or was not read.
+        pod_group: The live PodGroup of a service without groups, None where there is none.
         failures: Why a LeaderWorkerSet failed, by name, where somebody knows.
         routing: Live Gateway, pool and route of a service with a router, by name, as `sets`.
 
@@ -66,18 +84,26 @@ def service_status(
         The status of every role and the conditions Initialized, Active and Failed.
     """
     failures = failures or {}
-    blocked = _blocked(pod_group)
+    groups = _groups(plan, sets, failures)
+    blocked = _blocked(pod_group) if plan.groups is None else _first_blocked(plan, sets)
     components = {role.name: _component(role, sets, failures, blocked) for role in plan.roles}
     refused = refusal(plan.router, routing or {}) if plan.router is not None else None
     known = any(sets.get(each.name) for role in plan.roles for each in role.sets)
-    return {
+    if groups:
+        serves = any(group["active"] for group in groups.values())
+    else:
+        serves = _serves(plan, components)
+    status: ServiceStatus = {
         "conditions": [
             _initialized(plan, known=known),
-            _active(plan, components, blocked, refused, known=known),
+            _active(plan, components, blocked, refused, known=known, serves=serves),
             _failed(plan, failures),
         ],
         "components": components,
     }
+    if groups:
+        status["groups"] = groups
+    return status
 
 
 def is_ready(live: Mapping[str, Any] | None) -> bool:
@@ -109,6 +135,30 @@ def _observed(live: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], bool]:
     if generation is not None and observed is not None and int(observed) < int(generation):
         return {}, False
     return status, available.get("status") == "True"
+
+
+def _groups(
+    plan: ServicePlan,
+    live: Mapping[str, Mapping[str, Any] | None],
+    failures: Mapping[str, str],
+) -> dict[str, GroupStatus]:
+    gangs = {gang.group: gang.pod_group for gang in plan.gangs}
+    found: dict[str, GroupStatus] = {}
+    for index in range(plan.groups or 0):
+        blocked = _blocked(live.get(gangs[index])) if index in gangs else None
+        components = {}
+        for role in plan.roles:
+            own = replace(role, sets=tuple(each for each in role.sets if each.group == index))
+            components[role.name] = _component(own, live, failures, blocked)
+        active = _serves(plan, components)
+        message = f"ready: {_counts(components)}" if active or blocked is None else blocked
+        found[str(index)] = {"active": active, "message": message, "components": components}
+    return found
+
+
+def _first_blocked(plan: ServicePlan, live: Mapping[str, Mapping[str, Any] | None]) -> str | None:
+    told = (_blocked(live.get(gang.pod_group)) for gang in plan.gangs)
+    return next((message for message in told if message is not None), None)
 
 
 def _component(
@@ -189,28 +239,37 @@ def _active(
     refused: Refusal | None,
     *,
     known: bool,
+    serves: bool,
 ) -> Condition:
     if not plan.total_pods:
         return _condition("Active", "False", "Parked", "every role is parked")
     if not known:
         return _condition("Active", "Unknown", "InferenceServiceCreating", "no object was read")
-    counts = ", ".join(
-        f"{name} {item['readyReplicas']}/{item['desiredReplicas']}"
-        for name, item in components.items()
-    )
+    counts = _counts(components)
     full = all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values())
-    needed = [role for role in plan.roles if role.replicas and not _is_optional(plan, role)]
-    serving = [role for role in needed or plan.roles if components[role.name]["readyReplicas"]]
-    partial = bool(serving) and len(serving) >= len(needed)
-    if refused is not None and (full or partial):
+    if refused is not None and (full or serves):
         return _condition("Active", "False", refused.reason, refused.message)
     if full:
         return _condition("Active", "True", "InferenceServiceAvailable", f"ready: {counts}")
-    if partial:
+    if serves:
         return _condition("Active", "True", "Partial", f"ready: {counts}")
     if blocked is not None:
         return _condition("Active", "False", "GangNotScheduled", blocked)
     return _condition("Active", "False", "InferenceServiceProcessing", f"ready: {counts}")
+
+
+def _counts(components: Mapping[str, ComponentStatus]) -> str:
+    return ", ".join(
+        f"{name} {item['readyReplicas']}/{item['desiredReplicas']}"
+        for name, item in components.items()
+    )
+
+
+def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
+    """Whether a replica of each role that is needed is ready, of the service or of one group."""
+    needed = [role for role in plan.roles if role.replicas and not _is_optional(plan, role)]
+    serving = [role for role in needed or plan.roles if components[role.name]["readyReplicas"]]
+    return bool(serving) and len(serving) >= len(needed)
 
 
 def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:

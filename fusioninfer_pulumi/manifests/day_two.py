@@ -53,6 +53,10 @@ def _budget(plan: ServicePlan, role: RolePlan, budget: BudgetPlan) -> Manifest:
     }
 
 
+def _of_groups(plan: ServicePlan) -> list[str]:
+    return [] if plan.groups is None else [labels.GROUP_INDEX]
+
+
 def _pod_monitor(
     plan: ServicePlan, role: RolePlan, monitoring: MonitoringPlan, monitor: EngineMonitor
 ) -> Manifest:
@@ -66,7 +70,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, role_labels(plan, role)), monitoring),
         "spec": {
             "selector": {"matchLabels": {**role_labels(plan, role), labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": list(_TARGET_LABELS),
+            "podTargetLabels": [*_TARGET_LABELS, *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_pace(monitoring)}
             ],

@@ -14,7 +14,7 @@ KIND = "PodGroup"
 
 
 def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
-    """Builds the PodGroup that all pods of a service name in their annotation.
+    """Builds the PodGroup that all pods of a service, or of a group, name in their annotation.
 
     Args:
         plan: The service.
@@ -35,10 +35,13 @@ def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
         spec["queue"] = gang.queue
     if gang.priority_class is not None:
         spec["priorityClassName"] = gang.priority_class
+    own = {labels.SERVICE: plan.service}
+    if gang.group is not None:
+        own[labels.GROUP_INDEX] = str(gang.group)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": metadata(plan, gang.pod_group, {labels.SERVICE: plan.service}),
+        "metadata": metadata(plan, gang.pod_group, own),
         "spec": spec,
     }
 

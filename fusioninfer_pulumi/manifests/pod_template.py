@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import labels
+from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.facts import RAY_PORT
 from fusioninfer_pulumi.engines.launch import Launch
@@ -91,13 +91,19 @@ def for_set(
     metadata = template["metadata"]
     finished = {**metadata, "labels": {**metadata["labels"], **set_labels(planned, revision)}}
     if gang_scheduled:
-        finished["annotations"] = {**metadata["annotations"], labels.TASK_SPEC: planned.task}
+        gang = {labels.TASK_SPEC: planned.task}
+        if planned.group is not None:
+            service = metadata["annotations"][labels.GROUP_NAME]
+            gang[labels.GROUP_NAME] = names.pod_group(service, planned.group)
+        finished["annotations"] = {**metadata["annotations"], **gang}
     return {"metadata": finished, "spec": template["spec"]}
 
 
 def set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
     """Labels that tell the sets of a role, and their pods, from each other."""
     own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
+    if planned.group is not None:
+        own[labels.GROUP_INDEX] = str(planned.group)
     return {**own, labels.REVISION: revision}
 
 
@@ -116,7 +122,8 @@ def _template(
     metadata = template.get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})
     if plan.gang_scheduled:
-        annotations[labels.GROUP_NAME] = plan.service
+        # That of a serving group is filled in for its sets: groups share a revision.
+        annotations[labels.GROUP_NAME] = names.pod_group(plan.service)
     elif plan.queue and plan.scheduler_name:
         # Without a PodGroup of ours, Volcano makes one per workload and reads the queue here.
         annotations[labels.QUEUE_NAME] = plan.queue

@@ -37,8 +37,8 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Builds what runs the pods: the PodGroup, the sidecars' rights and the LeaderWorkerSets."""
-    if plan.gang is not None:
-        yield pod_group(plan, plan.gang)
+    """Builds what runs the pods: the PodGroups, the sidecars' rights and the LeaderWorkerSets."""
+    for gang in plan.gangs:
+        yield pod_group(plan, gang)
     yield from sidecar_access(plan)
     yield from leader_worker_sets(plan)

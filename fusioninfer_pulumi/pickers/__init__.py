@@ -9,13 +9,19 @@ from fusioninfer_pulumi.pickers.check import check_config
 from fusioninfer_pulumi.pickers.config import picker_config, picker_config_text
 from fusioninfer_pulumi.pickers.family import Family, PickerFamily
 from fusioninfer_pulumi.pickers.flags import PickerFlags, check_args, picker_flags
+from fusioninfer_pulumi.pickers.group_pairing import PAIRING_PLUGINS
 from fusioninfer_pulumi.pickers.images import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.pickers.request import STRATEGIES, PickerRequest, PrefillDecode
+from fusioninfer_pulumi.pickers.request import (
+    STRATEGIES,
+    GroupPairing,
+    PickerRequest,
+    PrefillDecode,
+)
 from fusioninfer_pulumi.pickers.strategy import check_strategy, strategy_in_words
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
@@ -23,8 +29,10 @@ __all__ = [
     "DEFAULT_IMAGE",
     "DEFAULT_PD_IMAGE",
     "FAMILIES",
+    "PAIRING_PLUGINS",
     "STRATEGIES",
     "Family",
+    "GroupPairing",
     "PickerFamily",
     "PickerFlags",
     "PickerRequest",

@@ -14,6 +14,7 @@ import yaml
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.pickers.family import KIND, PickerFamily, PrefixKeys
+from fusioninfer_pulumi.pickers.group_pairing import pairing_plugins, prefill_references
 from fusioninfer_pulumi.pickers.request import PD_DISAGGREGATION, PickerRequest, PrefillDecode
 from fusioninfer_pulumi.pickers.scorers import weights
 from fusioninfer_pulumi.pickers.strategy import check_strategy
@@ -69,6 +70,7 @@ def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any
         **header,
         "plugins": [
             *_headers(family),
+            *pairing_plugins(request.prefill_decode),
             *_filters(family, request.prefill_decode),
             *scoring,
             {"type": _PICKER},
@@ -76,7 +78,14 @@ def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
         "schedulingProfiles": [
-            {"name": "prefill", "plugins": [{"pluginRef": _PREFILL_PODS}, *references]},
+            {
+                "name": "prefill",
+                "plugins": [
+                    {"pluginRef": _PREFILL_PODS},
+                    *prefill_references(request.prefill_decode.groups),
+                    *references,
+                ],
+            },
             {"name": "decode", "plugins": [{"pluginRef": _DECODE_PODS}, *references]},
         ],
     }

@@ -47,6 +47,7 @@ class PickerFlags:
         metrics_auth: Whether reading metrics needs a token that the API server accepts.
         secure_serving: Whether the picker serves TLS to the gateway.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
+        experimental: Whether its configuration has alpha plugins.
     """
 
     pool: str
@@ -57,6 +58,7 @@ class PickerFlags:
     metrics_auth: bool = True
     secure_serving: bool = True
     cert_path: str | None = None
+    experimental: bool = False
 
 
 def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
@@ -90,6 +92,8 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
     if family.kv_metric_flag is not None:
         # Whatever the strategy: the metric also decides which pods count as saturated.
         arguments.append(f"--{family.kv_metric_flag}={_KV_METRIC}")
+    if wanted.experimental:
+        arguments.append("--allow-experimental-plugins=true")
     if wanted.replicas > 1:
         # Only the leader is Ready then; with one replica it would need leases for nothing.
         arguments.append("--ha-enable-leader-election")

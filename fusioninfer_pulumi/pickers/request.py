@@ -18,6 +18,23 @@ STRATEGIES = (PREFIX_CACHE, KV_CACHE, QUEUE_SIZE, LORA_AFFINITY, PD_DISAGGREGATI
 
 
 @dataclass(frozen=True)
+class GroupPairing:
+    """How a picker keeps the prefill and the decode pod of a request in one group.
+
+    Attributes:
+        selector: Labels of the pods whose groups count, which are those that serve.
+        strict: Whether a request never leaves a group. If so the picker first draws one of the
+            groups that have both parts, by their numbers of ready pods. Else it takes the best
+            decode pod of all, and a prefill pod of another group where that group has none.
+        label: Label that names a pod's group.
+    """
+
+    selector: Mapping[str, str]
+    strict: bool = True
+    label: str = labels.GROUP_INDEX
+
+
+@dataclass(frozen=True)
 class PrefillDecode:
     """How a picker tells prefill from decode pods, and when it uses both.
 
@@ -32,12 +49,14 @@ class PrefillDecode:
         label: Label that names a pod's part.
         prefill: The label's value on prefill pods.
         decode: The label's value on decode pods.
+        groups: How the two stay in one group, None where there are no groups.
     """
 
     threshold: int = 0
     label: str = labels.COMPONENT_TYPE
     prefill: str = "prefiller"
     decode: str = "decoder"
+    groups: GroupPairing | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.pickers.family import PickerFamily
+from fusioninfer_pulumi.pickers.group_pairing import check_pairing
 from fusioninfer_pulumi.pickers.request import (
     KV_CACHE,
     LORA_AFFINITY,
@@ -89,6 +90,7 @@ def _check_prefill_decode(
     if missing:
         message = f"{PD_DISAGGREGATION} needs a prefiller and a decoder; there is no {missing}"
         findings.append(error("strategy", message))
+    findings += check_pairing(family, request.prefill_decode)
     threshold = request.prefill_decode.threshold
     if threshold < 0:
         findings.append(error("threshold", f"must be at least 0 characters, got {threshold}"))
@@ -117,9 +119,13 @@ def _prefill_decode_in_words(request: PickerRequest) -> str:
         if threshold
         else "every prompt is computed by"
     )
+    groups = request.prefill_decode.groups
+    where = ""
+    if groups is not None:
+        where = " of the same group" if groups.strict else " of the same group if it has one"
     how = "the longest shared prefix" if request.scorers is None else f"score: {_sum(request)}"
     return (
-        f"each request goes to a decode pod, and {when} a prefill pod first; "
+        f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
         f"both are chosen by {how}"
     )
 

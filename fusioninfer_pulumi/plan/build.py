@@ -11,7 +11,7 @@ from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.credentials import role_credentials
 from fusioninfer_pulumi.plan.day_two.build import day_two_plan
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
-from fusioninfer_pulumi.plan.gang import gang_plan
+from fusioninfer_pulumi.plan.gang import gang_plans
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.layout_rules import layout_findings
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
@@ -65,18 +65,25 @@ def plan_service(
     pairing = disaggregation_of(service, known)
     for position, role in enumerate(args.roles):
         if role.component_type is not ComponentType.ROUTER and position not in leave_out:
-            planned, found = role_plan(service, position, role, pairing, args.layout)
+            planned, found = role_plan(service, position, role, pairing, args.layout, args.groups)
             roles.append(planned)
             findings += found
             findings += role_credentials(position, role)
     findings += agreement_findings(roles, pairing)
     scheduling = args.scheduling_strategy
     gang_scheduled = needs_gang(args.roles, scheduling)
-    gang = gang_plan(service, roles, scheduling, args.layout) if gang_scheduled else None
+    gangs = (
+        gang_plans(service, roles, scheduling, args.layout, args.groups) if gang_scheduled else ()
+    )
     scheduler = scheduling.scheduler_name or (VOLCANO if gang_scheduled else None)
     findings += name_findings(service, roles, args.rollout)
     findings += scheduling_findings(
-        roles, scheduling, args.annotations, scheduler, gang, gang_scheduled=gang_scheduled
+        roles,
+        scheduling,
+        args.annotations,
+        scheduler,
+        gangs[0] if gangs else None,
+        gang_scheduled=gang_scheduled,
     )
     routers = [
         position
@@ -88,7 +95,13 @@ def plan_service(
         findings += _entry_findings(args.roles, roles)
     elif routers[0] not in leave_out:
         router, found = router_plan(
-            service, args.namespace, routers[0], args.roles, roles, complete=not leave_out
+            service,
+            args.namespace,
+            routers[0],
+            args.roles,
+            roles,
+            groups=args.groups,
+            complete=not leave_out,
         )
         findings += found
     after, found = day_two_plan(service, args, roles, router, gang_scheduled=gang_scheduled)
@@ -101,7 +114,8 @@ def plan_service(
         roles=tuple(roles),
         routers=tuple(args.roles[position] for position in routers),
         router=router,
-        gang=gang,
+        groups=args.groups,
+        gangs=gangs,
         scheduler_name=scheduler,
         gang_scheduled=gang_scheduled,
         queue=scheduling.queue,

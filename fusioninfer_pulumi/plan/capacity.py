@@ -78,12 +78,14 @@ class Capacity:
         exact: Whether the scheduler does just this. Where it is False, ``running`` is the most
             that each role can reach when the others take no more than the gang's minimum, so the
             roles may not reach it together; ``Full`` then says that no bound rules it out.
+        groups: Serving groups of which at least the minimum runs, None without groups or gangs.
     """
 
     gpus: int
     running: Mapping[str, int]
     status: str
     exact: bool
+    groups: int | None = None
 
 
 def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:

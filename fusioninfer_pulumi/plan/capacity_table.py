@@ -11,6 +11,7 @@ from fusioninfer_pulumi.plan.capacity import (
     capacity,
     pools_for_gpus,
 )
+from fusioninfer_pulumi.plan.capacity_groups import group_capacity
 from fusioninfer_pulumi.plan.gang import gang_form, required_replicas
 from fusioninfer_pulumi.plan.records import ServicePlan
 
@@ -38,7 +39,9 @@ def capacity_on(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         else None,
     )
     demands = [
-        RoleDemand(role.name, len(role.replicas), role.pod_sizes, minima[role.name])
+        RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles
     ]
+    if plan.groups is not None:
+        return group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
     return capacity(demands, gang_form(plan.gang), pools)

@@ -3,13 +3,15 @@
 Two forms. The literal one of the design documents lists every replica in `minTaskMember` and is
 all-or-nothing on every Volcano version. The other one uses `subGroupPolicy` (Volcano 1.14.1 and
 later), where a minimum of each role starts together and further replicas start whole as room
-appears. Rules that both obey, because Volcano checks none of them: `minMember` is exactly the sum
-of what it covers and never 0, and the two forms are never mixed.
+appears. A service with serving groups has one gang for each of them. Rules that both forms obey,
+because Volcano checks none of them: `minMember` is exactly the sum of what it covers and never 0,
+and the two forms are never mixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.plan.capacity import GangForm
@@ -19,13 +21,14 @@ from fusioninfer_pulumi.spec.rollout import Layout
 from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
 
 
-def gang_plan(
+def gang_plans(
     service: str,
     roles: Sequence[RolePlan],
     scheduling: SchedulingStrategyArgs,
     layout: Layout = Layout.PER_REPLICA,
-) -> GangPlan | None:
-    """Computes the gang of a service whose topology asks for one.
+    groups: int | None = None,
+) -> tuple[GangPlan, ...]:
+    """Computes the gangs of a service whose topology asks for them.
 
     Args:
         service: Name of the service.
@@ -33,10 +36,26 @@ def gang_plan(
         scheduling: Its scheduling strategy.
         layout: Which LeaderWorkerSets run the replicas. Those of one set share their pod template
             and so their task: only the subgroups keep them apart.
+        groups: Its serving groups, None without.
 
     Returns:
-        The gang; None when no replica exists or every role is optional.
+        The gang of the service, or one for each of its groups, which start independently of each
+        other; none when no replica exists or every role is optional.
     """
+    whole = _gang_plan(service, roles, scheduling, layout)
+    if whole is None:
+        return ()
+    if groups is None:
+        return (whole,)
+    return tuple(
+        replace(whole, pod_group=names.pod_group(service, group), group=group)
+        for group in range(groups)
+    )
+
+
+def _gang_plan(
+    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, layout: Layout
+) -> GangPlan | None:
     minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
     if members == 0:
@@ -59,8 +78,8 @@ def gang_plan(
 def required_replicas(
     roles: Sequence[RolePlan], minima: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """Replicas of each role that the gang needs: all of them where no minimum is named."""
-    return {role.name: (minima or {}).get(role.name, len(role.replicas)) for role in roles}
+    """Replicas of each role that a gang needs: all of them where no minimum is named."""
+    return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
 def gang_form(gang: GangPlan | None) -> GangForm:
@@ -71,6 +90,7 @@ def gang_form(gang: GangPlan | None) -> GangForm:
 
 
 def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
+    # The tasks of every serving group have the same names, each in its own PodGroup.
     return {each.task: role.nodes for role in roles for each in role.sets}
 
 

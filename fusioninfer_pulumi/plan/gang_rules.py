@@ -181,11 +181,12 @@ def _minimum(
         return
     if not gang.partial:
         # One replica, or one gang of single pods: there is nothing that could start in part.
-        if sum(len(role.replicas) for role in roles) > 1:
+        if sum(role.group_replicas for role in roles) > 1:
+            each = "" if gang.group is None else " of a group"
             yield info(
                 f"{_STRATEGY}.gangPolicy",
-                f"the gang is all-or-nothing: nothing starts before all {gang.min_member} pods "
-                "fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
+                f"the gang is all-or-nothing: nothing{each} starts before all {gang.min_member} "
+                "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
             )
         return
     priorities = {

@@ -91,7 +91,7 @@ def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
 
 
 def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
-    count, required = len(role.replicas), required_ordinals(plan, role)
+    count, required = role.group_replicas, required_ordinals(plan, role)
     if required < count:
         yield warning(
             join("schedulingStrategy", "gangPolicy", "minRoleReplicas"),

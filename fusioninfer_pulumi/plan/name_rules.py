@@ -20,6 +20,9 @@ from fusioninfer_pulumi.spec.rollout import RolloutArgs
 #: Role names that would meet the names of the router's objects.
 RESERVED_ROLES = frozenset({"epp", "epp-config", "pool", "httproute", "gateway"})
 
+#: Stands for every object that carries a service's own name.
+_SERVICE = "InferenceService"
+
 
 def name_findings(
     service: str, roles: Sequence[RolePlan], rollout: RolloutArgs
@@ -81,14 +84,14 @@ class Owners:
             if first != own and (first, owner) not in reported:
                 reported.add((first, owner))
                 found.append(error(at, _text(kind, name, first[1])))
-                if kind == "PodGroup":
+                if kind == _SERVICE:
                     # Two services of one name: their equal roles collide for that reason alone.
                     return found
         return found
 
 
 def _text(kind: str, name: str, owner: str) -> str:
-    if kind == "PodGroup":
+    if kind == _SERVICE:
         return f'"{name}" is also the name of another service in this namespace'
     return f'{kind} "{name}" would also belong to {owner}; rename one of them'
 
@@ -101,8 +104,12 @@ def _namespace(namespace: Any) -> object:
 def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
     """Kind, name, field and owner of every object that comes to exist for a service."""
     here = f"service {plan.service}"
-    # Stands for every object that carries the service's own name.
-    yield "PodGroup", names.pod_group(plan.service), "metadata.name", here
+    yield _SERVICE, plan.service, "metadata.name", here
+    if plan.gang_scheduled and plan.groups is None:
+        yield "PodGroup", names.pod_group(plan.service), "metadata.name", here
+    for gang in plan.gangs:
+        if gang.group is not None:
+            yield "PodGroup", gang.pod_group, "groups", f"group {gang.group} of {here}"
     yield "Service", names.serving_service(plan.service), "metadata.name", here
     if plan.routers:
         yield "Service", names.endpoint_picker(plan.service), "metadata.name", here

@@ -25,11 +25,13 @@ class ReplicaPlan:
         index: Ordinal, from 0.
         name: Name of its LeaderWorkerSet; of its leader pod where one set runs all replicas.
         task: `{role}-{index}`, its Volcano task where it has one of its own.
+        group: Serving group that it belongs to, None where the service has no groups.
     """
 
     index: int
     name: str
     task: str
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,14 @@ class SetPlan:
         replicas: The replicas that it runs: its groups, in the order of the group index.
         ordinal: Ordinal of its only replica; None for the one set of a role that runs all of its
             replicas.
+        group: Serving group that it belongs to, None where the service has no groups.
     """
 
     name: str
     task: str
     replicas: tuple[ReplicaPlan, ...]
     ordinal: int | None
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ class RolePlan:
         position: Index of the role in the spec.
         args: The role as the user wrote it.
         serving: Its serving container, in the leader's template.
-        sets: The LeaderWorkerSets, none when the role is parked.
+        sets: The LeaderWorkerSets of all serving groups, group by group; none when the role is
+            parked.
         nodes: Pods in one replica.
         leader_accelerators: Accelerators that the leader asks for.
         worker_accelerators: Accelerators that each worker asks for.
@@ -103,6 +108,11 @@ class RolePlan:
     def replicas(self) -> tuple[ReplicaPlan, ...]:
         """The replicas of all sets, none when the role is parked."""
         return tuple(replica for each in self.sets for replica in each.replicas)
+
+    @property
+    def group_replicas(self) -> int:
+        """Replicas in one serving group; of the service where there are no groups."""
+        return self.replicas[-1].index + 1 if self.replicas else 0
 
     @property
     def name(self) -> str:
@@ -182,7 +192,7 @@ class SubGroup:
 
 @dataclass(frozen=True)
 class GangPlan:
-    """What the scheduler places only together.
+    """What the scheduler places only together: a service, or one of its serving groups.
 
     Attributes:
         pod_group: Name of the PodGroup.
@@ -194,6 +204,7 @@ class GangPlan:
         min_resources: Resource requests of the minimum, None to leave them out.
         queue: Volcano queue, None for Volcano's default.
         priority_class: PriorityClass, None for none.
+        group: Serving group that it is, None where the service has no groups.
     """
 
     pod_group: str
@@ -205,6 +216,7 @@ class GangPlan:
     min_resources: Mapping[str, str] | None = None
     queue: str | None = None
     priority_class: str | None = None
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -219,7 +231,9 @@ class ServicePlan:
         roles: Roles that run pods, in the order of the spec.
         routers: Router roles.
         router: The router, None without a router role or where it could not be planned.
-        gang: The gang; None where pods are scheduled one by one or none exist.
+        groups: Serving groups, None where the service has none.
+        gangs: The gang of the service, or those of its serving groups, which differ in their names
+            only; none where pods are scheduled one by one or none exist.
         scheduler_name: Scheduler of the pods, None for the pod templates' own.
         gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
         queue: Volcano queue of the service, None for the default.
@@ -238,7 +252,8 @@ class ServicePlan:
     roles: tuple[RolePlan, ...]
     routers: tuple[RoleArgs, ...]
     router: RouterPlan | None
-    gang: GangPlan | None
+    groups: int | None
+    gangs: tuple[GangPlan, ...]
     scheduler_name: str | None
     gang_scheduled: bool
     queue: str | None
@@ -248,6 +263,11 @@ class ServicePlan:
     wait: WaitArgs
     findings: tuple[Finding, ...]
     day_two: DayTwoPlan = field(default_factory=DayTwoPlan)
+
+    @property
+    def gang(self) -> GangPlan | None:
+        """The gang, of the first serving group where there are several; None without gangs."""
+        return self.gangs[0] if self.gangs else None
 
     @property
     def total_pods(self) -> int:

@@ -35,6 +35,7 @@ def role_plan(
     args: RoleArgs,
     disaggregation: Disaggregation | None = None,
     layout: Layout = Layout.PER_REPLICA,
+    groups: int | None = None,
 ) -> tuple[RolePlan, list[Finding]]:
     """Plans a role that runs pods.
 
@@ -44,6 +45,7 @@ def role_plan(
         args: The role, valid by the spec's rules.
         disaggregation: The service's pairing of prefill with decode, None without.
         layout: Which LeaderWorkerSets run the replicas.
+        groups: Serving groups of the service, None without.
 
     Returns:
         The plan, and what is to be said about the role by itself.
@@ -91,7 +93,7 @@ def role_plan(
             wire.wiring.pool_port if wire.wiring else serving_port(container, command, args.port),
             command,
         ),
-        sets=_sets(service, args, layout),
+        sets=_sets(service, args, layout, groups),
         nodes=nodes,
         leader_accelerators=accelerators(leader_template),
         worker_accelerators=accelerators(worker_template) if nodes > 1 else 0,
@@ -106,18 +108,26 @@ def role_plan(
     return plan, findings
 
 
-def _sets(service: str, args: RoleArgs, layout: Layout) -> tuple[SetPlan, ...]:
+def _sets(service: str, args: RoleArgs, layout: Layout, groups: int | None) -> tuple[SetPlan, ...]:
+    indexes = [None] if groups is None else range(groups)
+    return tuple(each for group in indexes for each in _group_sets(service, args, layout, group))
+
+
+def _group_sets(
+    service: str, args: RoleArgs, layout: Layout, group: int | None
+) -> tuple[SetPlan, ...]:
     replicas = tuple(
         ReplicaPlan(
             index,
-            names.leader_worker_set(service, args.name, index),
+            names.leader_worker_set(service, args.name, index, group),
             names.task(args.name, index),
+            group,
         )
         for index in range(args.replicas)
     )
     if layout is Layout.PER_REPLICA or not replicas:
-        return tuple(SetPlan(each.name, each.task, (each,), each.index) for each in replicas)
-    return (SetPlan(names.role_set(service, args.name), args.name, replicas, None),)
+        return tuple(SetPlan(each.name, each.task, (each,), each.index, group) for each in replicas)
+    return (SetPlan(names.role_set(service, args.name, group), args.name, replicas, None, group),)
 
 
 def _launcher(args: RoleArgs, command: EngineCommand) -> Launcher:

@@ -145,10 +145,13 @@ def rollout_plan(plan: ServicePlan, workers: int | None = None) -> Rollout:
 def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
     """How a role changes: its own settings, else the service's, else the defaults."""
     limit = stated(service, role, "max_unavailable")
+    # LeaderWorkerSet counts in each set that runs several; sets of one replica count together.
+    whole = role.sets and role.sets[0].ordinal is None
+    count = role.group_replicas if whole else len(role.replicas)
     return RoleRollout(
         stated(service, role, "strategy") or RolloutStrategy.ROLLING,
-        replicas_of(1 if limit is None else limit, len(role.replicas)),
-        surge_of(stated(service, role, "max_surge") or 0, len(role.replicas)),
+        replicas_of(1 if limit is None else limit, count),
+        surge_of(stated(service, role, "max_surge") or 0, count),
         stated(service, role, "partition") or 0,
         stated(service, role, "timeout") or DEFAULT_TIMEOUT,
     )
@@ -182,11 +185,14 @@ def surge_of(limit: int | str, replicas: int) -> int:
 
 
 def required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
-    """Replicas that a role cannot do without; the scheduler fills the lowest ordinals first."""
+    """Replicas that a role, in each serving group, cannot do without: the lowest ordinals.
+
+    The scheduler fills those first.
+    """
     if plan.gang is None or plan.gang.sub_groups is None:
-        return len(role.replicas)
+        return role.group_replicas
     minima = {group.role: group.minimum for group in plan.gang.sub_groups}
-    return min(required_replicas([role], minima)[role.name], len(role.replicas))
+    return min(required_replicas([role], minima)[role.name], role.group_replicas)
 
 
 def _chain(
@@ -199,12 +205,18 @@ def _chain(
     limit = min(rollout.max_unavailable if rolling else MAX_LANES, free)
     steps: list[SetStep] = []
     if plan.layout is Layout.PER_ROLE:
-        sets = [_whole_role(role, each, rollout, required, before) for each in role.sets]
-        return sets, tuple(step.name for step in sets)
-    for group in (role.sets[:required], role.sets[required:]):
-        # Highest ordinal first. An optional replica goes down when all required ones are back.
-        names = [each.name for each in reversed(group)]
-        for position, each in enumerate(reversed(group)):
+        # LeaderWorkerSet paces the replicas of a set; here the sets of serving groups take turns.
+        for each in reversed(role.sets):
+            steps.append(_whole_role(role, each, rollout, required, before))
+            before = (each.name,)
+        return steps, before
+    # The highest group and ordinal first. An optional replica goes down when all required ones are
+    # back.
+    needed = [each for each in reversed(role.sets) if each.replicas[0].index < required]
+    others = [each for each in reversed(role.sets) if each.replicas[0].index >= required]
+    for part in (needed, others):
+        names = [each.name for each in part]
+        for position, each in enumerate(part):
             after = before if position < limit else (names[position - limit],)
             ordinal = each.replicas[0].index
             steps.append(

@@ -56,7 +56,7 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             field_path(role, "max_unavailable"),
             f"{given} lets an update take all {count} replicas of {role.name} down at once",
         )
-    optional = count - required_ordinals(plan, role)
+    optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
     if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
         yield info(
             join("roles", role.position, "replicas"),

@@ -35,6 +35,13 @@ class MetricsMode(str, enum.Enum):
     UNAUTHENTICATED = "Unauthenticated"  #: everybody who reaches the port
 
 
+class GroupPairing(str, enum.Enum):
+    """Whether prefill and decode of a request may be of different serving groups."""
+
+    STRICT = "Strict"  #: never
+    PREFERRED = "Preferred"  #: where the decode pod's group has no prefill pod
+
+
 class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, kept whole."""
 
@@ -152,6 +159,11 @@ class EndpointPickerArgs(SpecModel):
     threshold: Annotated[int, Field(ge=0)] | None = None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
     cache before a prefill pod computes it; by default 0, every prompt."""
+
+    group_pairing: Annotated[GroupPairing, Field(strict=False)] | None = None
+    """With `pd-disaggregation` and `groups`: `Strict` (default) draws a group that has both parts
+    for each request, and nothing leaves it; `Preferred` takes the best decode pod of all groups,
+    and a prefill pod of another group where that group has none."""
 
     tls: PickerTlsArgs = Field(default_factory=PickerTlsArgs)
     """TLS between the gateway and the picker."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.spec.base import MAX_COUNT
 from fusioninfer_pulumi.spec.kv_rules import kv_problems
 from fusioninfer_pulumi.spec.parallelism import parallelism_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
@@ -50,7 +51,10 @@ _SERVING_ONLY = (
 
 
 def service_problems(
-    roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs, own_labels: Mapping[str, str]
+    roles: Sequence[RoleArgs],
+    scheduling: SchedulingStrategyArgs,
+    own_labels: Mapping[str, str],
+    groups: int | None = None,
 ) -> list[Problem]:
     """Checks a spec whose fields are well-formed by themselves.
 
@@ -58,6 +62,7 @@ def service_problems(
         roles: The service's roles.
         scheduling: Its scheduling strategy.
         own_labels: The labels of its metadata.
+        groups: Its serving groups, None without.
 
     Returns:
         Every problem, in the order of the fields.
@@ -66,6 +71,7 @@ def service_problems(
     problems += _role_list(roles)
     for index, role in enumerate(roles):
         problems += _role(("roles", index), role)
+        problems += _group_sizes(("roles", index), role, groups or 0)
     problems += _gang_minima(roles, scheduling.gang_policy.min_role_replicas or {})
     return problems
 
@@ -125,6 +131,15 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
             yield Problem(
                 where, f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}", size
             )
+
+
+def _group_sizes(at: tuple[str | int, ...], role: RoleArgs, groups: int) -> Iterator[Problem]:
+    if groups * role.replicas > MAX_COUNT:
+        yield Problem(
+            (*at, "replicas"),
+            f"must be at most {MAX_COUNT} over all groups, got {groups} x {role.replicas}",
+            role.replicas,
+        )
 
 
 def _foreign(

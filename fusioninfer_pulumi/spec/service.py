@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from fusioninfer_pulumi.spec.base import AnnotationMap, LabelMap, Name, Namespace, SpecModel
+from fusioninfer_pulumi.spec.base import AnnotationMap, Count, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs
 from fusioninfer_pulumi.spec.placement import ServicePlacementArgs
 from fusioninfer_pulumi.spec.problem import Problem
@@ -42,6 +42,11 @@ class ServiceSpec(SpecModel):
 
     roles: list[RoleArgs] = Field(min_length=1)
     """The service's roles, at least one of which serves."""
+
+    groups: Count | None = None
+    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
+    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
+    default there are no groups, and a role's `replicas` are those of the service."""
 
     scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
@@ -86,7 +91,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     def _rules(self) -> InferenceServiceArgs:
         _raise_problems(
             type(self).__name__,
-            service_problems(self.roles, self.scheduling_strategy, self.labels),
+            service_problems(self.roles, self.scheduling_strategy, self.labels, self.groups),
         )
         return self
 

@@ -21,6 +21,7 @@ from fusioninfer_pulumi.reading import load
 from fusioninfer_pulumi.spec.yaml_text import documents
 
 Manifest = dict[str, Any]
+Member = tuple[str, bool, Manifest]
 PREFIX = "fusioninfer.io/"
 GROUP = "scheduling.k8s.io/group-name"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
@@ -55,8 +56,11 @@ def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
 
 
 def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
+    """Every role, its replicas over all serving groups, and the pods of one of them."""
+    copies = manifest["spec"].get("groups", 1)
     for role in manifest["spec"]["roles"]:
-        yield role, role.get("replicas", 1), role.get("multinode", {}).get("nodeCount", 1)
+        nodes = role.get("multinode", {}).get("nodeCount", 1)
+        yield role, role.get("replicas", 1) * copies, nodes
 
 
 @given(services())
@@ -68,7 +72,8 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     assert plan.total_pods == len(made) == total
     sets = of_kind(objects, "LeaderWorkerSet")
     per_role = manifest["spec"].get("layout") == "PerRole"
-    wanted = [min(replicas, 1) if per_role else replicas for _, replicas, _ in roles(manifest)]
+    copies = manifest["spec"].get("groups", 1)
+    wanted = [min(replicas, copies) if per_role else replicas for _, replicas, _ in roles(manifest)]
     assert len(sets) == sum(wanted)
     assert sum(each["spec"]["replicas"] for each in sets) == sum(r for _, r, _ in roles(manifest))
     event(f"layout: {plan.layout.value}")
@@ -77,21 +82,33 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     assert [each["kind"] for each in objects] == [
         *("PodGroup" for _ in groups), *("LeaderWorkerSet" for _ in sets), "Service",
     ]  # fmt: skip
-    assert len(groups) == (is_gang(manifest) and total > 0)
+    assert len(groups) == len(plan.gangs) == (copies if is_gang(manifest) and total > 0 else 0)
     event(f"gang: {gang_form(plan.gang).value}")
     asked = [pod["spec"] for _, _, pod in made]
     accelerators = sum(_devices(spec) for spec in asked)
     assert plan.total_accelerators == accelerators
-    if not groups:
-        return
-    spec = groups[0]["spec"]
+    members: dict[str, list[Member]] = {each["metadata"]["name"]: [] for each in groups}
+    for each in made if groups else ():
+        members[each[2]["metadata"]["annotations"][GROUP]].append(each)
+    for each in groups:
+        own = members[each["metadata"]["name"]]
+        _is_the_gang_of(plan, each["spec"], own)
+        assert len(own) * copies == total
+        index = each["metadata"]["labels"].get(f"{PREFIX}group-index")
+        assert (index is None) == ("groups" not in manifest["spec"])
+        assert {pod["metadata"]["labels"].get(f"{PREFIX}group-index") for _, _, pod in own} == {
+            index
+        }
+        asks = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
+        assert ("minResources" in each["spec"]) == bool(asks.get("minResources"))
+    if groups:
+        assert len({spec.get("schedulerName") for spec in asked}) == 1
+        assert asked[0]["schedulerName"] == "volcano"
+
+
+def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> None:
     assert spec["minMember"] > 0
     tasks = Counter(pod["metadata"]["annotations"][TASK] for _, _, pod in made)
-    assert {pod["metadata"]["annotations"][GROUP] for _, _, pod in made} == {
-        groups[0]["metadata"]["name"]
-    }
-    assert len({spec.get("schedulerName") for spec in asked}) == 1
-    assert asked[0]["schedulerName"] == "volcano"
     if "minTaskMember" in spec:
         assert "subGroupPolicy" not in spec
         assert spec["minTaskMember"] == tasks
@@ -103,15 +120,12 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
             assert set(found.values()) == {policy["subGroupSize"]}
             assert 0 <= policy["minSubGroups"] <= len(found)
             needed += policy["minSubGroups"] * policy["subGroupSize"]
-        assert sum(len(_subgroups(p, made)) * p["subGroupSize"] for p in spec["subGroupPolicy"]
-                   ) == total  # fmt: skip
+        sizes = (len(_subgroups(p, made)) * p["subGroupSize"] for p in spec["subGroupPolicy"])
+        assert sum(sizes) == len(made)
         assert spec["minMember"] == needed
     minimum = spec.get("minResources", {})
     assert plan.gang is not None
-    assert plan.gang.min_accelerators <= accelerators
-    assert ("minResources" in spec) == bool(
-        manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {}).get("minResources")
-    )
+    assert plan.gang.min_accelerators <= sum(_devices(pod["spec"]) for _, _, pod in made)
     if minimum:
         counted = sum(int(amount) for name, amount in minimum.items() if "/" in name)
         assert counted == plan.gang.min_accelerators
@@ -156,11 +170,11 @@ def test_what_goes_in_comes_out(manifest: Manifest) -> None:
         assert each["metadata"]["labels"].items() >= own.get("labels", {}).items()
         assert each["metadata"].get("annotations", {}) == own.get("annotations", {})
     for role, replicas, nodes in roles(manifest):
-        name = f"{own['name']}-{role['name']}-"
         mine = [
             (leads, pod)
             for pod_name, leads, pod in pods(objects)
-            if pod_name.startswith(name)
+            if pod_name.startswith(f"{own['name']}-")
+            and f"-{role['name']}-" in pod_name
             and pod["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
         ]
         assert len(mine) == replicas * nodes
@@ -259,9 +273,11 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
     _, after = built(larger)
     old, new = revisions(before), revisions(after)
     assert new.items() >= old.items()
+    copies = manifest["spec"].get("groups", 1)
     per_role = manifest["spec"].get("layout") == "PerRole"
     # With one set for a role, that set grows; a parked role has none.
-    assert len(new) == len(old) + (more if not per_role else role["replicas"] == more)
+    added = more if not per_role else role["replicas"] == more
+    assert len(new) == len(old) + added * copies
     sets = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
     for each in of_kind(before, "LeaderWorkerSet"):
         grown = sets[each["metadata"]["name"]]
@@ -269,10 +285,25 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
         replicas = each["spec"]["replicas"] + (more if scaled else 0)
         assert grown["spec"] == {**each["spec"], "replicas": replicas}
     policy = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
-    if role["name"] in policy.get("minRoleReplicas", {}) and of_kind(before, "PodGroup"):
-        (one,), (other,) = of_kind(before, "PodGroup"), of_kind(after, "PodGroup")
-        if role["replicas"] > more:
-            assert one["spec"] == other["spec"]
+    named = role["name"] in policy.get("minRoleReplicas", {}) and role["replicas"] > more
+    if named and of_kind(before, "PodGroup"):
+        specs = [[one["spec"] for one in of_kind(each, "PodGroup")] for each in (before, after)]
+        assert specs[0] == specs[1]
+
+
+@given(services(groups=(1, 2)), st.integers(1, 2))
+@settings(max_examples=20)
+def test_another_group_changes_nothing_of_those_that_are_there(
+    manifest: Manifest, more: int
+) -> None:
+    _, before = built(manifest)
+    larger = copy.deepcopy(manifest)
+    larger["spec"]["groups"] += more
+    _, after = built(larger)
+    old = {(each["kind"], each["metadata"]["name"]): each for each in before}
+    new = {(each["kind"], each["metadata"]["name"]): each for each in after}
+    assert new.items() >= old.items()
+    assert len(new) - 1 == (len(old) - 1) * larger["spec"]["groups"] // manifest["spec"]["groups"]
 
 
 @given(services(), st.sampled_from(("label", "annotation", "image", "env", "volume", "init")))

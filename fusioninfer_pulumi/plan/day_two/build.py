@@ -40,7 +40,7 @@ def day_two_plan(
         service,
         roles,
         args.disruption_budget,
-        [role.name for role in roles if needed[role.name] < len(role.replicas)],
+        [role.name for role in roles if needed[role.name] < role.group_replicas],
     )
     monitoring, said = monitoring_plan(service, args.monitoring, roles, router)
     return DayTwoPlan(budgets, monitoring), [*found, *said]

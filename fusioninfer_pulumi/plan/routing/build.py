@@ -37,6 +37,7 @@ def router_plan(
     declared: Sequence[RoleArgs],
     roles: Sequence[RolePlan],
     *,
+    groups: int | None = None,
     complete: bool = True,
 ) -> tuple[RouterPlan | None, list[Finding]]:
     """Plans a router role.
@@ -47,6 +48,7 @@ def router_plan(
         position: Index of the router among the declared roles.
         declared: All roles of the service.
         roles: The plans of those that run pods.
+        groups: Serving groups of the service, None without.
         complete: Whether all of those could be planned; if not, nothing is said of what depends
             on them.
 
@@ -57,7 +59,7 @@ def router_plan(
     intent = picker_intent(args, declared)
     types = pooled_types(declared, intent)
     served = [role for role in roles if role.component_type in types]
-    picker, findings = picker_plan(service, namespace, position, args, intent, served)
+    picker, findings = picker_plan(service, namespace, position, args, intent, served, groups)
     if complete:
         findings += pool_findings(position, declared, intent, served)
     implementation = implementation_of(args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi import names, pickers
@@ -11,9 +11,14 @@ from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.findings import Finding, error, errors, info, join, shown, warning
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, PickerRequest
-from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.plan.credentials import credential_findings
 from fusioninfer_pulumi.plan.records import RolePlan
+from fusioninfer_pulumi.plan.routing.group_pairing import (
+    Intent,
+    group_pairing,
+    group_pairing_findings,
+    listed,
+)
 from fusioninfer_pulumi.plan.routing.records import PickerPlan
 from fusioninfer_pulumi.plan.topology import is_prefill_decode
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, Strategy
@@ -23,19 +28,6 @@ from fusioninfer_pulumi.spec.router import EndpointPickerArgs, MetricsMode
 CERTIFICATE_PATH = "/certificate"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
-
-
-@dataclass(frozen=True)
-class Intent:
-    """What the picker is for.
-
-    Attributes:
-        strategy: The strategy, None where the user wrote the configuration.
-        pairs: Whether prefill and decode pods are told apart, so that the pool holds both.
-    """
-
-    strategy: Strategy | None
-    pairs: bool
 
 
 def picker_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> Intent:
@@ -63,6 +55,7 @@ def picker_plan(
     args: RoleArgs,
     intent: Intent,
     served: Sequence[RolePlan],
+    groups: int | None = None,
 ) -> tuple[PickerPlan | None, list[Finding]]:
     """Plans the picker.
 
@@ -73,6 +66,7 @@ def picker_plan(
         args: The router role.
         intent: What the picker is for.
         served: Roles whose pods it chooses from.
+        groups: Serving groups of the service, None without.
 
     Returns:
         The plan, None when nothing is known of the image, and what is to be said.
@@ -82,8 +76,10 @@ def picker_plan(
     image, family, findings = _image(f"{at}.endpointPicker", given, intent)
     if family is None:
         return None, findings
-    config, words, found = _config(at, args, given, intent, family, image, served)
+    pairing = group_pairing(service, given, intent, groups)
+    config, words, found = _config(at, args, given, intent, family, image, served, pairing)
     findings += found
+    findings += group_pairing_findings(at, args, intent, groups)
     findings += [
         replace(each, path=f"{at}.endpointPicker.args{each.path}")
         for each in pickers.check_args(given.args or (), family)
@@ -98,6 +94,7 @@ def picker_plan(
         metrics_auth=given.metrics is not MetricsMode.UNAUTHENTICATED,
         secure_serving=given.tls.enabled,
         cert_path=CERTIFICATE_PATH if given.tls.secret_name else None,
+        experimental=pairing is not None,
     )
     plan = PickerPlan(
         name=names.endpoint_picker(service),
@@ -149,6 +146,7 @@ def _config(
     family: PickerFamily,
     image: Any,
     served: Sequence[RolePlan],
+    pairing: pickers.GroupPairing | None,
 ) -> tuple[str, str, list[Finding]]:
     """Text of the configuration, what it means, and what speaks against it."""
     if intent.strategy is None:
@@ -168,6 +166,7 @@ def _config(
             threshold=given.threshold or 0,
             prefill=ComponentType.PREFILLER.value,
             decode=ComponentType.DECODER.value,
+            groups=pairing,
         ),
     )
     # Which roles there are is checked with the pool: here it would be said twice.
@@ -191,7 +190,11 @@ def _config(
     return text, pickers.strategy_in_words(request), found
 
 
-_FIELDS = {"threshold": "endpointPicker.threshold", "blockSize": "strategy"}
+_FIELDS = {
+    "threshold": "endpointPicker.threshold",
+    "blockSize": "strategy",
+    "groups": "endpointPicker.image",
+}
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:
@@ -201,12 +204,7 @@ def _block_size(served: Sequence[RolePlan]) -> int | None:
 
 
 def _profiles(text: str) -> int:
-    try:
-        config, _ = read_config(text)
-    except UnreadableError:
-        return 0
-    profiles = config.get("schedulingProfiles") if isinstance(config, dict) else None
-    return len(profiles) if isinstance(profiles, list) else 0
+    return len(listed(text, "schedulingProfiles"))
 
 
 def _advice(

@@ -8,8 +8,8 @@ from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.plan.records import RolePlan
+from fusioninfer_pulumi.plan.routing.group_pairing import Intent
 from fusioninfer_pulumi.plan.routing.implementations import Implementation
-from fusioninfer_pulumi.plan.routing.picker import Intent
 from fusioninfer_pulumi.plan.routing.records import PoolPlan
 from fusioninfer_pulumi.plan.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, Strategy

@@ -1,0 +1,339 @@
+"""Serving groups: copies of a whole topology, each with a gang of its own."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import yaml
+from routed import pair
+from samples import (
+    Manifest,
+    nodes,
+    plan_of,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    said,
+    service,
+)
+
+from fusioninfer_pulumi.cli.plan_json import plan_json
+from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.plan import plan_services
+from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.reading import load
+
+STORY = {
+    "prefill": {"replicas": 1, "multinode": nodes(2, launcher="none")},
+    "decode": {"replicas": 2, "multinode": nodes(4, launcher="none")},
+}
+
+
+def grouped(groups: int | None, minimum: Any = None, **spec: Any) -> Manifest:
+    """Story 4 in small, with so many groups."""
+    more = {} if groups is None else {"groups": groups}
+    policy = {} if minimum is None else {"gangPolicy": {"minRoleReplicas": minimum}}
+    return prefill_decode(**STORY, schedulingStrategy=policy, **more, **spec)
+
+
+def by_name(manifest: Manifest) -> dict[str, Manifest]:
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in rendered(manifest)}
+
+
+def test_each_group_is_a_copy_of_the_topology() -> None:
+    assert list(by_name(grouped(2))) == [
+        "PodGroup/svc-0",
+        "PodGroup/svc-1",
+        "LeaderWorkerSet/svc-0-prefill-0",
+        "LeaderWorkerSet/svc-1-prefill-0",
+        "LeaderWorkerSet/svc-0-decode-0",
+        "LeaderWorkerSet/svc-0-decode-1",
+        "LeaderWorkerSet/svc-1-decode-0",
+        "LeaderWorkerSet/svc-1-decode-1",
+        "Service/svc",
+    ]
+
+
+def test_a_group_differs_from_a_service_without_in_its_names_alone() -> None:
+    renamed = json.dumps(list(rendered(grouped(None))))
+    for kept in ("prefill-0", "decode-0", "decode-1"):
+        renamed = renamed.replace(f'"name": "svc-{kept}"', f'"name": "svc-0-{kept}"')
+    wanted = json.loads(renamed)
+    label = {"fusioninfer.io/group-index": "0"}
+    for each in wanted:
+        if each["kind"] == "PodGroup":
+            each["metadata"]["name"] = "svc-0"
+            each["metadata"]["labels"] |= label
+        elif each["kind"] == "LeaderWorkerSet":
+            each["metadata"]["labels"] |= label
+            for key in ("leaderTemplate", "workerTemplate"):
+                pod = each["spec"]["leaderWorkerTemplate"][key]["metadata"]
+                pod["labels"] |= label
+                pod["annotations"]["scheduling.k8s.io/group-name"] = "svc-0"
+    assert list(rendered(grouped(1))) == wanted
+
+
+def test_another_group_adds_its_own_objects_and_changes_no_other() -> None:
+    for before, after in ((1, 2), (2, 3)):
+        old, new = by_name(grouped(before)), by_name(grouped(after))
+        assert new.items() >= old.items()
+        added = {name.partition("/")[2].split("-")[1] for name in set(new) - set(old)}
+        assert added == {str(before)}
+
+
+@pytest.mark.parametrize("minimum", [None, {"prefill": 1, "decode": 1}])
+def test_the_minimum_of_a_gang_is_that_of_one_group(minimum: Any) -> None:
+    whole = by_name(grouped(None, minimum))["PodGroup/svc"]["spec"]
+    objects = by_name(grouped(3, minimum))
+    assert [objects[f"PodGroup/svc-{group}"]["spec"] for group in range(3)] == [whole] * 3
+
+
+def test_no_groups_at_all_are_a_parked_service() -> None:
+    assert list(by_name(grouped(0))) == ["Service/svc"]
+    assert plan_of(grouped(0)).total_pods == 0
+
+
+def test_a_minimum_is_compared_with_the_replicas_of_one_group() -> None:
+    (found,) = problems(grouped(3, {"decode": 3}))
+    assert found == (
+        "schedulingStrategy.gangPolicy.minRoleReplicas.decode: must be at most the role's "
+        "replicas (2), got 3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "said_of"),
+    [(-1, "groups: must be at least 0, got -1"), (True, "groups: must be an integer, got true"),
+     ("2", 'groups: must be an integer, got "2"')],
+)  # fmt: skip
+def test_a_count_that_is_none_is_refused(groups: Any, said_of: str) -> None:
+    assert problems(service(groups=groups)) == [said_of]
+
+
+def test_more_replicas_than_any_cluster_has_are_refused() -> None:
+    assert problems(service(role(replicas=101), groups=100)) == [
+        "roles[0].replicas: must be at most 10000 over all groups, got 100 x 101"
+    ]
+
+
+def test_names_that_are_too_long_because_of_the_group_are_refused() -> None:
+    wide = service(role("r" * 20), name="s" * 28, groups=11)
+    (found,) = problems(wide)
+    assert f'"{"s" * 28}-10-{"r" * 20}-0" has 54 characters' in found
+    del wide["spec"]["groups"]
+    assert problems(wide) == []
+
+
+def collisions(*manifests: Manifest) -> list[str]:
+    plans = plan_services([args for each in manifests for args in load(each)])
+    return [str(found) for plan in plans for found in plan.findings
+            if found.severity is Severity.ERROR]  # fmt: skip
+
+
+def test_the_names_of_a_group_may_not_be_those_of_another_service() -> None:
+    found = collisions(grouped(1), {**grouped(None), "metadata": {"name": "svc-0"}})
+    assert found[0] == (
+        'metadata.name: PodGroup "svc-0" would also belong to group 0 of service svc; rename one '
+        "of them"
+    )
+    assert any('LeaderWorkerSet "svc-0-prefill-0"' in each for each in found)
+    assert collisions(grouped(1), {**grouped(None), "metadata": {"name": "svc-1"}}) == []
+    assert collisions(grouped(2), {**service(), "metadata": {"name": "svc-0"}}) == []
+
+
+def test_the_plan_lists_the_gangs_of_the_groups() -> None:
+    plan = plan_of(grouped(2))
+    found = plan_json(plan, capacity_for_gpus(plan, [0]), [])
+    assert found["groups"] == 2
+    assert found["gang"] is None
+    (first, second) = found["gangs"]
+    assert first == {
+        "group": 0,
+        "podGroup": "svc-0",
+        "minMember": 10,
+        "minTaskMember": {"prefill-0": 2, "decode-0": 4, "decode-1": 4},
+        "subGroupPolicy": None,
+        "minimumGpus": 0,
+    }
+    assert second == {**first, "group": 1, "podGroup": "svc-1"}
+    assert [(each["name"], each["replicas"]) for each in found["roles"]] == [
+        ("prefill", 2), ("decode", 4),
+    ]  # fmt: skip
+    without = plan_json(plan_of(grouped(None)), [], [])
+    assert without["gang"]["podGroup"] == "svc"
+    assert not {"groups", "gangs"} & set(without)
+
+
+def config(manifest: Manifest) -> dict[str, Any]:
+    (found,) = [each for each in rendered(manifest) if each["kind"] == "ConfigMap"]
+    read: dict[str, Any] = yaml.safe_load(found["data"]["config.yaml"])
+    return read
+
+
+def arguments(manifest: Manifest) -> list[str]:
+    (found,) = [each for each in rendered(manifest) if each["kind"] == "Deployment"]
+    listed: list[str] = found["spec"]["template"]["spec"]["containers"][0]["args"]
+    return listed
+
+
+def paired(groups: int | None = 2, **router: Any) -> Manifest:
+    made = pair(**router)
+    if groups is not None:
+        made["spec"]["groups"] = groups
+    return made
+
+
+EXPERIMENTAL = "--allow-experimental-plugins=true"
+
+
+def test_the_picker_pairs_within_a_group() -> None:
+    found, plain = config(paired()), config(paired(None))
+    screener = {
+        "type": "disaggregatedset-rollout-screener",
+        "parameters": {
+            "scope": {
+                "labelSelector": "fusioninfer.io/service=svc,"
+                "leaderworkerset.sigs.k8s.io/worker-index=0"
+            },
+            "revisionGating": {
+                "mode": "sum",
+                "revisionLabelKey": "fusioninfer.io/group-index",
+                "roleLabelKey": "fusioninfer.io/component-type",
+                "requireRoles": {"values": ["prefiller", "decoder"]},
+            },
+        },
+    }
+    assert found == {**plain, "plugins": [screener, *plain["plugins"]]}
+    assert EXPERIMENTAL in arguments(paired())
+    assert EXPERIMENTAL not in arguments(paired(None))
+
+
+def test_one_group_has_the_picker_of_several() -> None:
+    assert config(paired(1)) == config(paired(3))
+
+
+def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
+    preferred = paired(endpointPicker={"groupPairing": "Preferred"})
+    found, plain = config(preferred), config(paired(None))
+    added = [each for each in found["plugins"] if each not in plain["plugins"]]
+    assert added == [
+        {"type": "topology-extractor", "parameters": {"hostname": "fusioninfer.io/group-index"}},
+        {
+            "type": "topology-affinity-filter",
+            "name": "prefill-pods-of-the-group",
+            "parameters": {"minAffinity": "host"},
+        },
+    ]
+    prefill, decode = (
+        [each["pluginRef"] for each in profile["plugins"]]
+        for profile in found["schedulingProfiles"]
+    )
+    assert prefill[:2] == ["prefill-pods", "prefill-pods-of-the-group"]
+    assert "prefill-pods-of-the-group" not in decode
+    assert EXPERIMENTAL in arguments(preferred)
+
+
+def test_a_picker_that_cannot_is_refused() -> None:
+    old = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
+    assert problems(paired(None, endpointPicker=old)) == []
+    (found,) = problems(paired(endpointPicker=old))
+    assert found == (
+        "roles[0].endpointPicker.image: llm-d-0.9 cannot keep prefill and decode of a request in "
+        "one group; images that can: ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        (paired(None, endpointPicker={"groupPairing": "Strict"}), "the service has no groups"),
+        (
+            paired(strategy="queue-size", endpointPicker={"groupPairing": "Strict"}),
+            "the strategy is queue-size, which pairs nothing",
+        ),
+    ],
+)
+def test_a_pairing_without_effect_is_refused(manifest: Manifest, why: str) -> None:
+    assert problems(manifest) == [
+        f"roles[0].endpointPicker.groupPairing: has no effect: {why}; remove it"
+    ]
+
+
+OWN = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins: [{type: prefill-filter}, {type: decode-filter}, {type: max-score-picker},
+          {type: always-disagg-pd-decider},
+          {type: disagg-profile-handler,
+           parameters: {deciders: {prefill: always-disagg-pd-decider}}}]
+schedulingProfiles:
+- {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: max-score-picker}]}
+- {name: decode, plugins: [{pluginRef: decode-filter}, {pluginRef: max-score-picker}]}
+"""
+
+
+def test_an_own_configuration_that_pairs_across_groups_is_warned_about() -> None:
+    picker = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"}
+    own = paired(endpointPickerConfig=OWN, endpointPicker=picker)
+    told = "pairs prefill with decode pods of any group"
+    assert any(told in each for each in said(own, Severity.WARNING))
+    keeps = OWN.replace("plugins: [", "plugins: [{type: topology-affinity-filter}, ", 1)
+    kept = paired(endpointPickerConfig=keeps, endpointPicker=picker)
+    assert not any(told in each for each in said(kept))
+    lone = copy.deepcopy(own)
+    del lone["spec"]["groups"]
+    assert not any(told in each for each in said(lone))
+
+
+READY = {
+    "metadata": {"generation": 1},
+    "status": {
+        "readyReplicas": 1,
+        "conditions": [{"type": "Available", "status": "True", "observedGeneration": 1}],
+    },
+}
+WAITING = {"metadata": {"generation": 1}, "status": {"conditions": [{"type": "Progressing"}]}}
+
+
+def test_the_status_says_which_group_serves() -> None:
+    plan = plan_of(grouped(2))
+    live: dict[str, Any] = {
+        each.name: READY if each.group == 0 else WAITING
+        for role_plan in plan.roles
+        for each in role_plan.sets
+    }
+    live["svc-0"] = {"status": {"phase": "Running"}}
+    waits = {"type": "Unschedulable", "message": "10 pods wait", "lastTransitionTime": "1"}
+    live["svc-1"] = {"status": {"phase": "Inqueue", "conditions": [waits]}}
+    status = service_status(plan, live)
+    active = status["conditions"][1]
+    assert (active["status"], active["reason"]) == ("True", "Partial")
+    assert active["message"] == "ready: prefill 1/2, decode 2/4"
+    assert {name: each["phase"] for name, each in status["components"].items()} == {
+        "prefill": "Deploying", "decode": "Deploying",
+    }  # fmt: skip
+    assert {
+        index: (each["active"], each["message"]) for index, each in status["groups"].items()
+    } == {"0": (True, "ready: prefill 1/1, decode 2/2"), "1": (False, "10 pods wait")}
+    assert status["groups"]["1"]["components"]["decode"]["phase"] == "Pending"
+
+
+def test_a_service_whose_groups_each_lack_a_role_does_not_serve() -> None:
+    # A prefill pod of one group and decode pods of another are not paired.
+    plan = plan_of(grouped(2))
+    live: dict[str, Any] = dict.fromkeys(
+        ("svc-0-prefill-0", "svc-1-decode-0", "svc-1-decode-1"), READY
+    )
+    status = service_status(plan, live)
+    assert status["conditions"][1]["status"] == "False"
+    assert not any(each["active"] for each in status["groups"].values())
+    everything = {each.name: READY for one in plan.roles for each in one.sets}
+    assert service_status(plan, everything)["conditions"][1]["reason"] == (
+        "InferenceServiceAvailable"
+    )
+    assert "groups" not in service_status(plan_of(grouped(None)), everything)

@@ -1,0 +1,114 @@
+"""How many groups of a service run, against a scheduler that is written out step by step."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.plan.capacity import GangForm, NodePool, RoleDemand, capacity
+from fusioninfer_pulumi.plan.capacity_groups import group_capacity
+
+LITERAL, SUBGROUP, NONE = GangForm.LITERAL, GangForm.SUBGROUP, GangForm.NONE
+STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
+
+
+@pytest.mark.parametrize(
+    ("form", "nodes", "prefill", "decode", "groups", "status"),
+    [
+        (LITERAL, 20, 2, 4, 2, "Full"),
+        (LITERAL, 19, 1, 2, 1, "Partial"),
+        (LITERAL, 10, 1, 2, 1, "Partial"),
+        (LITERAL, 9, 0, 0, 0, "Blocked"),
+        (SUBGROUP, 20, 2, 4, 2, "Full"),
+        (SUBGROUP, 16, 2, 3, 2, "Partial"),
+        (SUBGROUP, 12, 2, 2, 2, "Partial"),
+        # The second group's minimum lacks a node, so the first one's further replica gets its four.
+        (SUBGROUP, 11, 1, 2, 1, "Partial"),
+        (SUBGROUP, 6, 1, 1, 1, "Partial"),
+        (SUBGROUP, 5, 0, 0, 0, "Blocked"),
+    ],
+)
+def test_two_groups_of_the_story(
+    form: GangForm, nodes: int, prefill: int, decode: int, groups: int, status: str
+) -> None:
+    found = group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
+    assert found.running == {"prefill": prefill, "decode": decode}
+    assert (found.groups, found.status, found.exact) == (groups, status, True)
+
+
+def test_without_a_gang_groups_are_nothing_to_the_scheduler() -> None:
+    found = group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
+    assert found.running == {"prefill": 2, "decode": 4}
+    assert found.groups is None
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> tuple[list[RoleDemand], int, int]:
+    roles = []
+    for name in ("a", "b")[: draw(st.integers(1, 2))]:
+        replicas = draw(st.integers(0, 3))
+        pods = (1,) * draw(st.integers(1, 3))
+        roles.append(RoleDemand(name, replicas, pods, draw(st.integers(0, replicas))))
+    return roles, draw(st.integers(1, 4)), draw(st.integers(0, 40))
+
+
+def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> dict[str, int]:
+    """What a scheduler binds that takes groups in turns, or one after the other."""
+    minimum = sum(each.minimum * len(each.pod_sizes) for each in roles)
+    running = {each.name: 0 for each in roles}
+    started = min(groups, free // minimum if minimum else groups)
+    free -= started * minimum
+    waiting = []
+    for _ in range(started):
+        for each in roles:
+            running[each.name] += each.minimum
+        waiting.append(
+            sorted(
+                (index, each.name, len(each.pod_sizes))
+                for each in roles
+                for index in range(each.minimum, each.replicas)
+            )
+        )
+    while any(waiting):
+        for own in waiting:
+            while own:
+                _, name, pods = own.pop(0)
+                if pods <= free:
+                    free -= pods
+                    running[name] += 1
+                    if turns:
+                        break
+    return running
+
+
+@given(demands())
+@settings(max_examples=200)
+def test_the_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
+    roles, groups, free = drawn
+    if not any(each.minimum for each in roles):
+        return
+    found = group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
+    for turns in (True, False):
+        real = bound(roles, groups, free, turns=turns)
+        assert all(real[name] <= found.running[name] for name in real)
+        if found.exact:
+            assert real == dict(found.running)
+            wanted = {each.name: each.replicas * groups for each in roles}
+            assert (found.status == "Full") == (real == wanted)
+
+
+@given(demands())
+@settings(max_examples=100)
+def test_one_group_is_never_promised_more_than_a_service_without(
+    drawn: tuple[list[RoleDemand], int, int],
+) -> None:
+    roles, _, free = drawn
+    for form in (LITERAL, SUBGROUP):
+        if form is SUBGROUP and not any(each.minimum for each in roles):
+            continue
+        one = group_capacity(roles, form, [NodePool(free, 1)], 1)
+        plain = capacity(roles, form, [NodePool(free, 1)])
+        assert all(plain.running[name] <= one.running[name] for name in plain.running)
+        if one.exact:
+            assert dict(one.running) == dict(plain.running)
