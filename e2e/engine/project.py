@@ -17,6 +17,8 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 SECONDS = 300.0
+ENGINE = "the Pulumi engine is on PATH"
+"""What the claims of this folder need."""
 
 PROGRAM = """\
 import os
@@ -67,12 +69,20 @@ class Told:
 
 
 class Project:
-    """A stack `dev` whose program makes the services of a file."""
+    """A stack `dev` whose program makes the services of a file, or is an example."""
 
     def __init__(
-        self, folder: Path, kubeconfig: Path | None, *, backend: Path | None = None
+        self,
+        folder: Path,
+        kubeconfig: Path | None,
+        *,
+        backend: Path | None = None,
+        example: Path | None = None,
     ) -> None:
-        folder.mkdir(parents=True)
+        if example is None:
+            folder.mkdir(parents=True)
+        else:
+            shutil.copytree(example, folder, ignore=shutil.ignore_patterns("__pycache__"))
         home, state = folder / "home", backend or folder / "state"
         home.mkdir()
         state.mkdir(exist_ok=True)
@@ -91,11 +101,16 @@ class Project:
         if kubeconfig is not None:
             self.environment["KUBECONFIG"] = str(kubeconfig)
         runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
-        settings = {"name": folder.name, "runtime": runtime}
-        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-        (folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
-        self.write()
-        self.run("stack", "init", "organization/" + folder.name + "/dev").assert_fine()
+        described = folder / "Pulumi.yaml"
+        settings = {"name": folder.name}
+        if example is not None:
+            settings = yaml.safe_load(described.read_text(encoding="utf-8"))
+        text = yaml.safe_dump({**settings, "runtime": runtime})
+        described.write_text(text, encoding="utf-8")
+        if example is None:
+            (folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
+            self.write()
+        self.run("stack", "init", f"organization/{settings['name']}/dev").assert_fine()
 
     def write(self, *services: Mapping[str, Any]) -> None:
         """Sets what the program makes."""

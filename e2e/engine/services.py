@@ -10,10 +10,27 @@ from typing import Any
 
 from e2e.harness import Cluster
 from e2e.harness.stages import BEHAVIOUR, DELAY
+from fusioninfer_pulumi import load, plan_service, render
 
 SETS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
 GROUPS = "scheduling.volcano.sh/v1beta1/PodGroup"
 PREFIX = "fusioninfer.io/"
+KINDS = (
+    SETS,
+    GROUPS,
+    "v1/ConfigMap",
+    "v1/Service",
+    "v1/ServiceAccount",
+    "rbac.authorization.k8s.io/v1/Role",
+    "rbac.authorization.k8s.io/v1/RoleBinding",
+    "apps/v1/Deployment",
+    "policy/v1/PodDisruptionBudget",
+    "networking.k8s.io/v1/NetworkPolicy",
+    "inference.networking.k8s.io/v1/InferencePool",
+    "gateway.networking.k8s.io/v1/Gateway",
+    "gateway.networking.k8s.io/v1/HTTPRoute",
+)
+"""Kinds of what a service may make in its namespace."""
 QUICK = {"timeout": "150s"}
 
 
@@ -38,6 +55,19 @@ def role(
     metadata = {"annotations": {BEHAVIOUR: behaviour, DELAY: delay}}
     template = {"metadata": metadata, "spec": {"containers": [container]}}
     return {"name": name, "componentType": kind, "replicas": replicas, "template": template, **more}
+
+
+def router(*, behaviour: str = "ready", **more: Any) -> dict[str, Any]:
+    """A role that leads requests to the others, with a picker whose pods become `behaviour`."""
+    picker = {"template": {"metadata": {"annotations": {BEHAVIOUR: behaviour}}}}
+    return {
+        "name": "router",
+        "componentType": "router",
+        "httproute": {"hostnames": ["svc.example.com"]},
+        "gateway": {"gatewayClassName": "eg"},
+        "endpointPicker": picker,
+        **more,
+    }
 
 
 def service(
@@ -81,7 +111,7 @@ def ready(cluster: Cluster, namespace: str) -> dict[str, int]:
 def lowest(cluster: Cluster, namespace: str, every: float = 0.2) -> Iterator[dict[str, int]]:
     """Watches the replicas that are ready, until the context ends; holds the fewest ever seen.
 
-    `samples` counts how often was looked.
+    `samples` counts how often was looked; `total` is of all roles together.
     """
     least: dict[str, int] = {}
     stop = threading.Event()
@@ -89,7 +119,8 @@ def lowest(cluster: Cluster, namespace: str, every: float = 0.2) -> Iterator[dic
     def watch() -> None:
         while not stop.is_set():
             started = time.monotonic()
-            for name, count in ready(cluster, namespace).items():
+            seen = ready(cluster, namespace)
+            for name, count in {**seen, "total": sum(seen.values())}.items():
                 least[name] = min(count, least.get(name, count))
             least["samples"] = least.get("samples", 0) + 1
             stop.wait(max(0.0, every - (time.monotonic() - started)))
@@ -122,8 +153,23 @@ def pods(cluster: Cluster, namespace: str) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["uid"] for each in cluster.pods(namespace)}
 
 
-def left(cluster: Cluster, namespace: str, kinds: Sequence[str] = (SETS, GROUPS)) -> list[str]:
-    """Objects of a namespace that a service would have made."""
-    found = [each for kind in (*kinds, "v1/Service") for each in cluster.list(kind, namespace)]
-    owned = [each for each in found if not each["metadata"].get("ownerReferences")]
-    return [f"{each['kind']}/{each['metadata']['name']}" for each in owned]
+def left(cluster: Cluster, namespace: str) -> list[str]:
+    """Objects of a namespace that services made, not those that controllers made of them."""
+    found = [each for kind in KINDS for each in cluster.list(kind, namespace)]
+    own = [each for each in found if f"{PREFIX}service" in (each["metadata"].get("labels") or {})]
+    return sorted(_name(each) for each in own if not each["metadata"].get("ownerReferences"))
+
+
+def rendered(manifest: Mapping[str, Any]) -> list[str]:
+    """Objects that a service consists of."""
+    return sorted(_name(each) for args in load(manifest) for each in render(plan_service(args)))
+
+
+def noted(resources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Objects that the state of a stack holds, without the patches; what is to go counts too."""
+    objects = [each for each in resources if each["type"].startswith("kubernetes:")]
+    return sorted(_name(each["inputs"]) for each in objects if not each["type"].endswith("Patch"))
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,16 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.engine.project import ENGINE, REPOSITORY
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
-
-PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
-MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-pytestmark = pytest.mark.skipif(
-    bool(MISSING), reason=f"NOTHING IS PROVED ON THE PULUMI ENGINE: no {', '.join(MISSING)} on PATH"
-)
 
 #: The program of docs/adoption.md.
 PROGRAM = """\
@@ -148,6 +140,10 @@ def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) 
     return found
 
 
+@pytest.mark.proves(
+    "objects of another tool are adopted by the steps of docs/adoption.md, and no pod restarts",
+    needs=ENGINE,
+)
 def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
     cluster: Cluster, namespace: str, stack: Stack
 ) -> None:
@@ -158,8 +154,9 @@ def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
     before = identities(cluster, namespace, objects)
 
     stack.run("config", "set", "adopt", "true")
-    # The stack and the component are new; each object is imported, then applied.
-    adopted = {"create": 2, "import": len(objects), "update": len(objects)}
+    # The stack, the component and a patch for each set are new; each object is imported, then
+    # applied.
+    adopted = {"create": 4, "import": len(objects), "update": len(objects)}
     assert stack.preview() == adopted
     stack.run("up", "--yes", "--skip-preview")
     # Without the option the objects get an annotation, and it is a stack as any other.
@@ -182,6 +179,7 @@ def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
     cluster.wait(lambda: not cluster.pods(namespace), 60)
 
 
+@pytest.mark.proves("adopting an object that is not there is an error", needs=ENGINE)
 def test_an_object_that_is_not_there_is_said(
     cluster: Cluster, namespace: str, stack: Stack
 ) -> None:
@@ -192,6 +190,7 @@ def test_an_object_that_is_not_there_is_said(
     assert f"resource '{namespace}/svc' does not exist" in told
 
 
+@pytest.mark.proves("what an adoption would change is refused and named", needs=ENGINE)
 def test_what_differs_is_refused(cluster: Cluster, namespace: str, stack: Stack) -> None:
     cluster.apply(stack.write(service(namespace)))
     stack.write(service(namespace, image="registry.example/engine:2"))

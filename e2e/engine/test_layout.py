@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import Project
+from e2e.engine.project import ENGINE, Project
 from e2e.engine.services import (
     SETS,
     images,
@@ -47,7 +47,8 @@ def scale(cluster: Cluster, namespace: str, replicas: int) -> None:
 @pytest.mark.parametrize(("replicas", "gang"), [(3, False), (5, True)])
 @pytest.mark.proves(
     "with one set for each role: creating waits, a second `up` does nothing, and an image "
-    "change, which `up` waits for, takes down no more than maxUnavailable"
+    "change, which `up` waits for, takes down no more than maxUnavailable",
+    needs=ENGINE,
 )
 def test_create_nothing_and_an_image_change(
     cluster: Cluster, namespace: str, project: Make, replicas: int, *, gang: bool
@@ -76,7 +77,7 @@ def test_create_nothing_and_an_image_change(
     assert left(cluster, namespace) == []
 
 
-@pytest.mark.proves("a gang that fills the nodes to the last rolls inside of its set")
+@pytest.mark.proves("a gang that fills the nodes to the last rolls inside of its set", needs=ENGINE)
 def test_a_gang_without_a_spare_node(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(6)
     stack = project()
@@ -92,7 +93,8 @@ def test_a_gang_without_a_spare_node(cluster: Cluster, namespace: str, project: 
 @pytest.mark.parametrize("unavailable", [0, 1])
 @pytest.mark.proves(
     "maxSurge in a gang: without room an update stands still, and fails, whatever maxUnavailable "
-    "says, and no replica is missed; with room it goes on"
+    "says, and no replica is missed; with room it goes on",
+    needs=ENGINE,
 )
 def test_more_than_all_for_a_time(
     cluster: Cluster, namespace: str, project: Make, unavailable: int
@@ -121,7 +123,8 @@ def test_more_than_all_for_a_time(
 @pytest.mark.parametrize("repair", ["3", "1"])
 @pytest.mark.proves(
     "with one set for each role an image that cannot run halts in the set; a good one, or the "
-    "old, repairs it"
+    "old, repairs it",
+    needs=ENGINE,
 )
 def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair: str) -> None:
     cluster.add_nodes(4)
@@ -144,7 +147,8 @@ def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair
 
 
 @pytest.mark.proves(
-    "LeaderWorkerSet holds the partition of a role's set, and updates the rest when it is lowered"
+    "LeaderWorkerSet holds the partition of a role's set, and updates the rest when it is lowered",
+    needs=ENGINE,
 )
 def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
@@ -165,7 +169,7 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
-@pytest.mark.proves("AllAtOnce and Recreate change all replicas of a role's one set")
+@pytest.mark.proves("AllAtOnce and Recreate change all replicas of a role's one set", needs=ENGINE)
 def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
     cluster.add_nodes(3)
     stack = project()
@@ -184,7 +188,7 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("a role's one set is scaled up and down without a restart")
+@pytest.mark.proves("a role's one set is scaled up and down without a restart", needs=ENGINE)
 def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -202,7 +206,9 @@ def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.wait(lambda: pods(cluster, namespace) == before, 60, "pods of the removed replica")
 
 
-@pytest.mark.proves("what another actor scales stays through an `up` that changes nothing")
+@pytest.mark.proves(
+    "what another actor scales stays through an `up` that changes nothing", needs=ENGINE
+)
 def test_scaled_by_another_actor(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -219,7 +225,8 @@ def test_scaled_by_another_actor(cluster: Cluster, namespace: str, project: Make
 
 @pytest.mark.proves(
     "only the minimum of a role's one set fits: `up` does not wait for the others, and an "
-    "update that LeaderWorkerSet cannot begin does not hang either"
+    "update that LeaderWorkerSet cannot begin does not hang either",
+    needs=ENGINE,
 )
 def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
@@ -246,7 +253,8 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
 @pytest.mark.proves(
     "a change of the layout of a running service is refused at preview, and nothing is touched;"
-    " with its roles parked in between, it goes through"
+    " with its roles parked in between, it goes through",
+    needs=ENGINE,
 )
 def test_the_layout_of_a_running_service_stays(
     cluster: Cluster, namespace: str, project: Make, layouts: tuple[str, str]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import Project
+from e2e.engine.project import ENGINE, Project
 from e2e.engine.services import images, left, lowest, pods, ready, role, service, sets
 from e2e.harness import Cluster
 
@@ -17,7 +17,9 @@ Make = Callable[..., Project]
 SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
-@pytest.mark.proves("creating a service waits for its replicas; a second and third `up` do nothing")
+@pytest.mark.proves(
+    "creating a service waits for its replicas; a second and third `up` do nothing", needs=ENGINE
+)
 def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -32,7 +34,9 @@ def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Mak
 
 
 @pytest.mark.parametrize(("replicas", "gang"), [(3, False), (3, True), (20, False), (20, True)])
-@pytest.mark.proves("an image change never takes more than maxUnavailable replicas down")
+@pytest.mark.proves(
+    "an image change never takes more than maxUnavailable replicas down", needs=ENGINE
+)
 def test_an_image_change(
     cluster: Cluster, namespace: str, project: Make, replicas: int, *, gang: bool
 ) -> None:
@@ -51,7 +55,7 @@ def test_an_image_change(
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("maxUnavailable of two replicas is used and kept to")
+@pytest.mark.proves("maxUnavailable of two replicas is used and kept to", needs=ENGINE)
 def test_two_at_a_time(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -64,7 +68,9 @@ def test_two_at_a_time(cluster: Cluster, namespace: str, project: Make) -> None:
     assert least["serve"] == 4, least
 
 
-@pytest.mark.proves("a gang of 40 replicas is created with waits at the default parallelism")
+@pytest.mark.proves(
+    "a gang of 40 replicas is created with waits at the default parallelism", needs=ENGINE
+)
 def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(10)
     stack = project()
@@ -74,7 +80,9 @@ def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> Non
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("an image that cannot run halts the update; a good one, or the old, repairs it")
+@pytest.mark.proves(
+    "an image that cannot run halts the update; a good one, or the old, repairs it", needs=ENGINE
+)
 @pytest.mark.parametrize("repair", ["3", "1"])
 def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair: str) -> None:
     cluster.add_nodes(4)
@@ -104,7 +112,9 @@ def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("below the partition the old pods stay, also in later unrelated updates")
+@pytest.mark.proves(
+    "below the partition the old pods stay, also in later unrelated updates", needs=ENGINE
+)
 def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -131,7 +141,9 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     assert set(images(cluster, namespace).values()) == {"2"}
 
 
-@pytest.mark.proves("a replica more adds one set, a replica less removes it, nothing else restarts")
+@pytest.mark.proves(
+    "a replica more adds one set, a replica less removes it, nothing else restarts", needs=ENGINE
+)
 def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -150,7 +162,9 @@ def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.wait(lambda: pods(cluster, namespace) == before, 60, "pods of the removed replica")
 
 
-@pytest.mark.proves("a role that is removed leaves nothing; a change of metadata restarts nothing")
+@pytest.mark.proves(
+    "a role that is removed leaves nothing; a change of metadata restarts nothing", needs=ENGINE
+)
 def test_role_removed_and_metadata(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()

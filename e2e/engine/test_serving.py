@@ -10,7 +10,7 @@ import pytest
 
 from e2e.engine.endpoint import EndpointStandIn
 from e2e.engine.gateway import GATEWAYS, POOLS, ROUTES, GatewayStandIn
-from e2e.engine.project import Project
+from e2e.engine.project import ENGINE, Project
 from e2e.engine.services import QUICK, role, service
 from e2e.harness import Cluster
 
@@ -37,7 +37,8 @@ STAND_IN = "a stand-in playing the gateway's controller"
 
 @pytest.mark.proves(
     f"wait.level Serving waits for Gateway, pool and route ({STAND_IN}) and for an answer from "
-    "/v1/models; a preview asks nothing; a second `up` does nothing"
+    "/v1/models; a preview asks nothing; a second `up` does nothing",
+    needs=ENGINE,
 )
 def test_router_is_waited_for(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
@@ -70,7 +71,7 @@ def test_router_is_waited_for(cluster: Cluster, namespace: str, project: Make) -
 
 
 @pytest.mark.proves(f"a changed route is waited for anew: what was said before it does not count "
-                    f"({STAND_IN})")  # fmt: skip
+                    f"({STAND_IN})", needs=ENGINE)  # fmt: skip
 def test_a_changed_route(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -86,7 +87,7 @@ def test_a_changed_route(cluster: Cluster, namespace: str, project: Make) -> Non
 
 
 @pytest.mark.proves(f"a route that its Gateway refuses fails the update, which names it "
-                    f"({STAND_IN}); the next update goes on")  # fmt: skip
+                    f"({STAND_IN}); the next update goes on", needs=ENGINE)  # fmt: skip
 def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -115,7 +116,7 @@ def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> Non
 
 
 @pytest.mark.proves("an endpoint that can be reached and does not serve fails the update, which "
-                    "says what it answered")  # fmt: skip
+                    "says what it answered", needs=ENGINE)  # fmt: skip
 def test_an_endpoint_that_does_not_serve(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -131,7 +132,8 @@ def test_an_endpoint_that_does_not_serve(cluster: Cluster, namespace: str, proje
 
 @pytest.mark.proves(
     "wait.level Serving without a router waits while an endpoint of the Service is not ready, and "
-    "tells that a name inside of the cluster cannot be asked from outside"
+    "tells that a name inside of the cluster cannot be asked from outside",
+    needs=ENGINE,
 )
 def test_without_a_router(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)

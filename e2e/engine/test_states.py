@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.engine.project import Project
+from e2e.engine.project import ENGINE, PROGRAM, Project
 from e2e.engine.services import GROUPS, QUICK, SETS, left, pods, ready, role, service, sets
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
@@ -27,7 +26,9 @@ def _active(status: dict[str, Any]) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-@pytest.mark.proves("optional replicas without room are not waited for, and the status is Partial")
+@pytest.mark.proves(
+    "optional replicas without room are not waited for, and the status is Partial", needs=ENGINE
+)
 def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -45,7 +46,9 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
     assert ready(cluster, namespace) == {"serve": 2}
 
 
-@pytest.mark.proves("where nothing fits, an update fails at its timeout and names the replicas")
+@pytest.mark.proves(
+    "where nothing fits, an update fails at its timeout and names the replicas", needs=ENGINE
+)
 def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -63,7 +66,9 @@ def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("wait.level None does not wait, and later updates are paced all the same")
+@pytest.mark.proves(
+    "wait.level None does not wait, and later updates are paced all the same", needs=ENGINE
+)
 def test_no_wait_but_paced(cluster: Cluster, namespace: str, project: Make) -> None:
     stack = project()
     level = {"level": "None"}
@@ -81,7 +86,9 @@ def test_no_wait_but_paced(cluster: Cluster, namespace: str, project: Make) -> N
     assert {name for name, uid in before.items() if after.get(name) != uid} == {"svc-serve-2-0"}
 
 
-@pytest.mark.proves("wait.level Scheduled waits for the gang's placement, not for its pods")
+@pytest.mark.proves(
+    "wait.level Scheduled waits for the gang's placement, not for its pods", needs=ENGINE
+)
 def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project()
@@ -99,7 +106,7 @@ def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
-@pytest.mark.proves("AllAtOnce and Recreate change all replicas, and wait for them")
+@pytest.mark.proves("AllAtOnce and Recreate change all replicas, and wait for them", needs=ENGINE)
 def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
     cluster.add_nodes(3)
     stack = project()
@@ -123,7 +130,9 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     assert ready(cluster, namespace) == {"serve": 3}
 
 
-@pytest.mark.proves("status is an output, after up, preview and refresh, also for another stack")
+@pytest.mark.proves(
+    "status is an output, after up, preview and refresh, also for another stack", needs=ENGINE
+)
 def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project("first")
@@ -146,6 +155,19 @@ def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.preview() == {}
     stack.up().assert_fine()
     assert stack.output("status")["components"] == {"serve": wanted}
+    # A preview knows it as well: as it is, not as it was asked of the cluster just now.
+    export = 'pulumi.export("status", service.status)'
+    seen = stack.folder / "seen.json"
+    keep = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
+    text = PROGRAM.replace("import os\n", "import json\nimport os\n")
+    text = text.replace(export, f"{export}\n    {keep}")
+    (stack.folder / "__main__.py").write_text(text, encoding="utf-8")
+    for tag in ("2", "3"):
+        stack.write(service(namespace, role(replicas=2, tag=tag, behaviour="slow")))
+        assert stack.preview() == ({} if tag == "2" else {"update": 2})
+        assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
+        seen.unlink()
+    stack.write(service(namespace, role(replicas=2, tag="2", behaviour="slow")))
     reader = project("second", backend=stack.state)
     (reader.folder / "__main__.py").write_text(
         "import pulumi\n"
@@ -164,7 +186,7 @@ def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.output("status")["components"]["serve"]["readyReplicas"] == 0
 
 
-@pytest.mark.proves("a secret in a template is nowhere in the state in clear text")
+@pytest.mark.proves("a secret in a template is nowhere in the state in clear text", needs=ENGINE)
 def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -178,7 +200,7 @@ def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
     assert "s3cr3t-value" not in stack.run("stack", "output", "--json").text
 
 
-@pytest.mark.proves("two stacks live in one namespace")
+@pytest.mark.proves("two stacks live in one namespace", needs=ENGINE)
 def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     one, two = project("one"), project("two")
@@ -191,7 +213,9 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
 
 
-@pytest.mark.proves("what was edited or deleted by hand is found by refresh and repaired by up")
+@pytest.mark.proves(
+    "what was edited or deleted by hand is found by refresh and repaired by up", needs=ENGINE
+)
 def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project()
@@ -212,14 +236,16 @@ def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("a preview needs no cluster")
+@pytest.mark.proves("a preview needs no cluster", needs=ENGINE)
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
     assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 9}
 
 
-@pytest.mark.proves("files of the provider's render-to-directory mode are what `render` prints")
+@pytest.mark.proves(
+    "files of the provider's render-to-directory mode are what `render` prints", needs=ENGINE
+)
 def test_files(tmp_path: Path) -> None:
     stack = Project(tmp_path / "files", None)
     wanted = service("default", role(replicas=2, **SPREAD), role("other", replicas=1))
@@ -237,26 +263,3 @@ def test_files(tmp_path: Path) -> None:
 
     assert by_name(written) == by_name(render(plan_service(args)))
     assert len(written) == 5
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("after", [0.6, 1.2, 1.8, 2.4, 3.2])
-@pytest.mark.proves("an update that is killed is repaired by cancel and up; nothing is orphaned")
-def test_killed(
-    cluster: Cluster, namespace: str, project: Make, how: signal.Signals, after: float
-) -> None:
-    cluster.add_nodes(4)
-    stack = project()
-    stack.write(service(namespace, role(replicas=6, gpus=1, behaviour="slow", **SPREAD)))
-    process = stack.start("up", "--yes", "--skip-preview")
-    time.sleep(after)
-    process.send_signal(how)
-    process.communicate(timeout=120)
-    stack.run("cancel", "--yes")
-    # What was made, but not noted, exists: the provider takes it over where it is told to.
-    stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_fine()
-    assert len(sets(cluster, namespace)) == 6
-    assert ready(cluster, namespace) == {"serve": 6}
-    assert stack.preview() == {}
-    stack.down().assert_fine()
-    assert left(cluster, namespace) == []

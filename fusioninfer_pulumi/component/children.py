@@ -129,7 +129,7 @@ class Children:
         kind = manifest["kind"]
         logical = self._logical(manifest)
         made = _TYPES.get(kind, KubernetesObject)(
-            logical, self._annotated(manifest, step), self._options(kind, step)
+            logical, self._annotated(manifest, step), self._options(manifest, step)
         )
         self._registered.setdefault(kind, []).append(Awaited(logical, manifest, made))
 
@@ -182,14 +182,16 @@ class Children:
             logical += f"-{metadata['namespace']}"
         return logical
 
-    def _options(self, kind: str, step: SetStep | None) -> pulumi.ResourceOptions:
+    def _options(self, manifest: Manifest, step: SetStep | None) -> pulumi.ResourceOptions:
+        kind = manifest["kind"]
         after = [each.resource for other in AFTER.get(kind, ()) for each in self._of(other)]
         own = pulumi.ResourceOptions()
         if step is not None:
             made = self._of(kind)
             by_name = {each.manifest["metadata"]["name"]: each.resource for each in made}
             after += [by_name[name] for name in step.after if name in by_name]
-            own = waits.set_options(step)
+            grouped = "subGroupPolicy" in manifest["spec"]["leaderWorkerTemplate"]
+            own = waits.set_options(step, grouped=grouped)
         elif kind in waits.AWAITED_BY_PROVIDER:
             own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
         own.depends_on = after or None

@@ -10,7 +10,7 @@ import pulumi
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.layout_switch import switch_findings
-from fusioninfer_pulumi.component.live import Looks, live, newest
+from fusioninfer_pulumi.component.live import Looks, before_update, live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
@@ -204,6 +204,8 @@ class InferenceService(pulumi.ComponentResource):
         def computed(looks: list[Looks]) -> ServiceStatus:
             first, later = looks
             seen = {name: newest(look, later.get(name)) for name, look in first.items()}
+            if pulumi.runtime.is_dry_run():
+                seen = {name: before_update(look) for name, look in seen.items()}
             whole = seen.get(plan.service) if plan.groups is None else None
             return service_status(plan, seen, whole, routing=seen)
 

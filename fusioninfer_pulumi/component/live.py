@@ -61,3 +61,15 @@ def newest(*seen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
     looks = [look for look in seen if look]
     return max(looks, key=version) if looks else None
+
+
+def before_update(look: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """An object as a preview found it.
+
+    The API server's dry run counts a change as a new generation, of which the status, which is that
+    of the running object, cannot speak yet.
+    """
+    if not look or "generation" not in (look.get("metadata") or {}):
+        return look
+    metadata = {key: value for key, value in look["metadata"].items() if key != "generation"}
+    return {**look, "metadata": metadata}

@@ -91,8 +91,13 @@ def timeouts(duration: str, update: str | None = None) -> pulumi.CustomTimeouts:
     return pulumi.CustomTimeouts(create=duration, update=update or duration)
 
 
-def set_options(step: SetStep) -> pulumi.ResourceOptions:
-    """What the engine has to know about the updates of a set."""
+def set_options(step: SetStep, *, grouped: bool = False) -> pulumi.ResourceOptions:
+    """What the engine has to know about the updates of a set.
+
+    Args:
+        step: Its place in the rollout.
+        grouped: Whether it has a `subGroupPolicy`, which LeaderWorkerSet does not update.
+    """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     # The template that the engine's state holds stays, whatever the program says.
     ignored = ["spec", f'metadata.labels["{labels.REVISION}"]'] if step.frozen else []
@@ -102,8 +107,9 @@ def set_options(step: SetStep) -> pulumi.ResourceOptions:
         custom_timeouts=pulumi.CustomTimeouts(update=step.timeout),
         ignore_changes=ignored or None,
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
-        # Names are fixed: the old object has to go before the new one comes.
-        delete_before_replace=True,
+        # Where the name stays, the old object has to go before the new one comes. A set without
+        # these fields is replaced when its service is renamed: then the new one comes first.
+        delete_before_replace=(recreate or grouped) or None,
     )
 
 

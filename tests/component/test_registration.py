@@ -10,7 +10,13 @@ from typing import Any
 import pulumi
 import pytest
 
-from fusioninfer_pulumi import InferenceService, InferenceServiceArgs, plan_service, render
+from fusioninfer_pulumi import (
+    InferenceService,
+    InferenceServiceArgs,
+    SubGroupPolicyArgs,
+    plan_service,
+    render,
+)
 from fusioninfer_pulumi.component import TOKEN
 
 Story = Callable[[int], InferenceServiceArgs]
@@ -145,10 +151,16 @@ def test_sets_do_not_wait_for_each_other_without_a_gang(engine: Any, story: Stor
     assert [list(each.request.dependencies) for each in deployment.children] == [[], []]
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 def test_sets_are_replaced_delete_first_where_the_webhook_refuses_a_change(
-    engine: Any, story: Story
+    engine: Any, story: Story, *, grouped: bool
 ) -> None:
-    deployment = engine.run(lambda: InferenceService("app", story(4)))
+    args = story(4)
+    if grouped:
+        policy = SubGroupPolicyArgs(sub_group_size=2)
+        roles = [each.model_copy(update={"sub_group_policy": policy}) for each in args.roles]
+        args = args.model_copy(update={"roles": roles})
+    deployment = engine.run(lambda: InferenceService("app", args))
     found = {
         each.request.type: (
             each.request.deleteBeforeReplace,
@@ -158,7 +170,8 @@ def test_sets_are_replaced_delete_first_where_the_webhook_refuses_a_change(
     }
     assert found == {
         POD_GROUP: (False, []),
-        SET: (True, ["spec.leaderWorkerTemplate.subGroupPolicy"]),
+        # Without such a field a set is replaced when it is renamed: then the new one comes first.
+        SET: (grouped, ["spec.leaderWorkerTemplate.subGroupPolicy"]),
         SERVICE: (False, []),
     }
 

@@ -1,0 +1,109 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""An update that is killed, and what the next one makes of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import ENGINE, Project
+from e2e.engine.services import images, left, noted, ready, rendered, role, service
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+REPLICAS = 4
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and how a creation and, after it, an update are ended.
+
+    Attributes:
+        how: The signal.
+        everybody: Whether language host and provider get it too, as from a terminal or a machine
+            that goes down, or the command line alone, as from a CI job.
+        creating: Seconds after the start of the creation.
+        updating: Seconds after the start of the update.
+    """
+
+    how: signal.Signals
+    everybody: bool
+    creating: float
+    updating: float
+
+    def end(self, process: subprocess.Popen[str], after: float) -> None:
+        """Ends a call that is still running."""
+        time.sleep(after)
+        assert process.poll() is None, "was done before it could be killed"
+        if self.everybody:
+            os.killpg(process.pid, self.how)
+        else:
+            process.send_signal(self.how)
+        process.communicate(timeout=120)
+
+    def __str__(self) -> str:
+        whom = "all" if self.everybody else "cli"
+        return f"{self.how.name}-{whom}-{self.creating:.2f}s-{self.updating:.2f}s"
+
+
+def moments() -> list[Moment]:
+    """Ten of them, the same in every run."""
+    chance = random.Random(20261121)
+    return [
+        Moment(
+            signal.SIGKILL if number % 2 else signal.SIGINT,
+            chance.random() < 0.5,
+            chance.uniform(0.5, 4.5),
+            chance.uniform(0.5, 9.0),
+        )
+        for number in range(10)
+    ]
+
+
+def repaired(cluster: Cluster, namespace: str, stack: Project, wanted: Mapping[str, Any]) -> None:
+    """`pulumi cancel` and `pulumi up`, after which cluster, state and `render` are of one mind."""
+    stack.run("cancel", "--yes")
+    told = stack.up()
+    if told.status != 0:
+        # An object was made and not noted: the provider takes it over where it is told to.
+        assert "already exists" in told.text, told.text[-6000:]
+        stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_fine()
+    assert left(cluster, namespace) == rendered(wanted)
+    assert noted(stack.resources()) == rendered(wanted)
+    assert ready(cluster, namespace) == {"serve": REPLICAS}
+    assert stack.preview() == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", moments(), ids=str)
+@pytest.mark.proves(
+    "a creation and an update that are killed, ten times at random moments by SIGKILL and SIGINT, "
+    "are repaired by `pulumi cancel` and `pulumi up`: nothing is orphaned, nothing lost",
+    needs=ENGINE,
+)
+def test_killed(cluster: Cluster, namespace: str, project: Make, moment: Moment) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    spread: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
+    wanted = service(namespace, role(replicas=REPLICAS, behaviour="slow", delay="2s", **spread))
+    stack.write(wanted)
+    moment.end(stack.start("up", "--yes", "--skip-preview"), moment.creating)
+    repaired(cluster, namespace, stack, wanted)
+    wanted = service(
+        namespace, role(replicas=REPLICAS, tag="2", behaviour="slow", delay="2s", **spread)
+    )
+    stack.write(wanted)
+    moment.end(stack.start("up", "--yes", "--skip-preview"), moment.updating)
+    repaired(cluster, namespace, stack, wanted)
+    assert set(images(cluster, namespace).values()) == {"2"}
+    stack.down().assert_fine()
+    assert left(cluster, namespace) == []
+    assert stack.resources() == []

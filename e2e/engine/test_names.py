@@ -1,0 +1,121 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Renames: of the component, of the service, of a role; and who owns a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import ENGINE, PROGRAM, Project
+from e2e.engine.services import left, lowest, noted, pods, ready, rendered, role, service
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+CALL = 'InferenceService(args["metadata"]["name"], args, options)'
+
+
+def program(stack: Project, logical: str, *, alias: str | None = None) -> None:
+    """Gives the component a logical name of its own."""
+    assert CALL in PROGRAM
+    aliases = f"aliases=[pulumi.Alias(name={alias!r})]" if alias else ""
+    call = f"InferenceService({logical!r}, args, pulumi.ResourceOptions({aliases}))"
+    text = PROGRAM.replace(CALL, call)
+    Path(stack.folder / "__main__.py").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.proves(
+    "another logical name with an alias of the old one changes no object", needs=ENGINE
+)
+def test_component_renamed_with_an_alias(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    stack.write(service(namespace, role(replicas=2)))
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    program(stack, "other", alias="svc")
+    assert stack.preview() == {}
+    stack.up().assert_fine()
+    assert stack.changes() == {}
+    assert pods(cluster, namespace) == before
+    program(stack, "other")
+    assert stack.preview() == {}
+
+
+@pytest.mark.proves(
+    "a service that is renamed together with its component is made, awaited, and then the old one "
+    "removed",
+    needs=ENGINE,
+)
+def test_service_renamed(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    stack.write(service(namespace, role(replicas=2, behaviour="slow")))
+    stack.up().assert_fine()
+    wanted = service(namespace, role(replicas=2, behaviour="slow"), name="other")
+    stack.write(wanted)
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["serve"] == 2
+    assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
+    assert ready(cluster, namespace) == {"serve": 2}
+
+
+@pytest.mark.proves(
+    "a role that is renamed comes up under its new name before the old one goes", needs=ENGINE
+)
+def test_role_renamed(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(8)
+    stack = project()
+    spread: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 8}
+    old = role("serve", replicas=2, behaviour="slow", **spread)
+    stack.write(service(namespace, old))
+    stack.up().assert_fine()
+    wanted = service(namespace, {**old, "name": "decode"})
+    stack.write(wanted)
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    # Who looks while pods go sees fewer of the old role, but then the new one is there.
+    assert least["total"] == 2, least
+    assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
+    assert ready(cluster, namespace) == {"decode": 2}
+
+
+@pytest.mark.proves(
+    "another metadata.name under the same logical name makes all objects anew, the new ones before "
+    "the old ones go",
+    needs=ENGINE,
+)
+def test_service_renamed_alone(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    program(stack, "fixed")
+    stack.write(service(namespace, role(replicas=2, behaviour="slow")))
+    stack.up().assert_fine()
+    wanted = service(namespace, role(replicas=2, behaviour="slow"), name="other")
+    stack.write(wanted)
+    assert stack.preview() == {"replace": 5}
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["serve"] == 2, least
+    assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
+    assert ready(cluster, namespace) == {"serve": 2}
+
+
+@pytest.mark.proves(
+    "a second stack cannot take over a service of the same name and namespace", needs=ENGINE
+)
+def test_a_name_belongs_to_one_stack(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    one, two = project("one"), project("two")
+    one.write(service(namespace, role(replicas=1)))
+    one.up().assert_fine()
+    before = pods(cluster, namespace)
+    two.write(service(namespace, role(replicas=1, tag="2")))
+    told = two.up()
+    assert told.status != 0
+    assert "already exists" in told.text
+    assert pods(cluster, namespace) == before
+    assert one.preview() == {}

@@ -1,0 +1,109 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""The platform's stack, its consumer, and the check of the cluster, on the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.engine.project import ENGINE, REPOSITORY, Project
+from e2e.engine.services import left, noted, ready, role, router, service
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+PLATFORM = REPOSITORY / "examples" / "platform-stack"
+POOLS = "inferencepools.inference.networking.k8s.io"
+DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+
+
+def contexts(cluster: Cluster, folder: Path, *names: str) -> str:
+    """A kubeconfig that calls the cluster by other names."""
+    known = yaml.safe_load(cluster.kubeconfig.read_text(encoding="utf-8"))
+    (first, *_) = known["contexts"]
+    known["contexts"] = [{"name": name, "context": first["context"]} for name in names]
+    known["current-context"] = names[0]
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(known), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.proves(
+    "examples/platform-stack goes up, its policy fails a preview, and its consumer reads the "
+    "endpoint of the other stack",
+    needs=ENGINE,
+)
+def test_platform(cluster: Cluster, namespace: str, project: Make, tmp_path: Path) -> None:
+    cluster.add_nodes(1)
+    stack = project("platform", example=PLATFORM)
+    for each in (stack.folder / "catalogue").iterdir():
+        text = each.read_text(encoding="utf-8")
+        assert "namespace: models" in text
+        each.write_text(text.replace("namespace: models", f"namespace: {namespace}"))
+    stack.environment["KUBECONFIG"] = contexts(cluster, tmp_path, "dev")
+    told = stack.up().assert_fine()
+    assert "prerequisites" not in told.text
+    assert ready(cluster, namespace) == {"serve": 1}
+    assert left(cluster, namespace) == noted(stack.resources())
+    teams = {
+        each["inputs"]["metadata"]["labels"].get("platform.example.com/team")
+        for each in stack.resources()
+        if each["type"].startswith("kubernetes:") and not each["type"].endswith("Patch")
+    }
+    assert teams == {"search"}
+    assert stack.output("dev-chat")["status"]["components"]["serve"]["phase"] == "Running"
+    assert stack.preview() == {}
+
+    stack.run("config", "set", "platform-stack:gpuBudget", "0").assert_fine()
+    refused = stack.run("preview")
+    assert refused.status != 0
+    assert "policy: 1 GPUs are wanted, the budget is 0" in refused.text
+    stack.run("config", "set", "platform-stack:gpuBudget", "4").assert_fine()
+
+    reader = project("consumer", example=PLATFORM / "consumer", backend=stack.state)
+    reader.up().assert_fine()
+    endpoint = stack.output("endpoints")["dev"]["chat"]
+    assert endpoint
+    assert reader.output("endpoint") == endpoint
+    written = cluster.get("v1/ConfigMap", "model", "default")["data"]
+    assert written == {"OPENAI_BASE_URL": f"{endpoint}/v1"}
+    reader.down().assert_fine()
+    stack.down().assert_fine()
+    assert left(cluster, namespace) == []
+
+
+CHECKED = """\
+import pulumi
+
+from fusioninfer_pulumi import InferenceService, ServingPrerequisites, load
+
+(args,) = load("services.yaml")
+checked = ServingPrerequisites("cluster", {"services": [args]})
+service = InferenceService("svc", args, pulumi.ResourceOptions(depends_on=[checked]))
+pulumi.export("checked", checked.checked)
+"""
+
+
+@pytest.mark.proves(
+    "ServingPrerequisites fails the preview of a cluster without the kinds, passes where they are, "
+    "and says where it could not look",
+    needs=ENGINE,
+)
+def test_prerequisites(tmp_path: Path) -> None:
+    with Cluster(components=()) as bare:
+        stack = Project(tmp_path / "checked", bare.kubeconfig)
+        (stack.folder / "__main__.py").write_text(CHECKED, encoding="utf-8")
+        stack.write(service("default", router(), role(replicas=1), wait={"level": "None"}))
+        assert stack.preview()["create"] > 9
+        stack.up().assert_fine()
+        assert stack.output("checked") is True
+        stack.down().assert_fine()
+        bare.delete(DEFINITIONS, POOLS)
+        bare.wait(lambda: not bare.exists(DEFINITIONS, POOLS), 60)
+        refused = stack.run("preview")
+        assert refused.status != 0
+        assert f"{POOLS} is not installed" in refused.text
+        away = stack.run("preview", KUBECONFIG=str(tmp_path / "none")).assert_fine()
+        assert "prerequisites were not checked" in away.text
