@@ -45,6 +45,7 @@ def carry_metadata(carrier: Carrier, document: Given) -> None:
     at = document.at("metadata")
     carrier.origin(("metadata",), at)
     for field in ("name", "namespace"):
+        carrier.origin(("metadata", field), at / field, whole=True)
         if document.metadata.get(field) is not None:
             carrier.put(("metadata", field), document.metadata[field], at / field)
     for field in ("labels", "annotations"):

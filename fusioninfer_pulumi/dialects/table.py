@@ -40,6 +40,7 @@ class Dialect:
 
 
 _KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)
+_MODELPLANE = ("modelplane.ai/v1alpha1",)
 _KTHENA_NETWORKING = ("networking.serving.volcano.sh/v1alpha1",)
 
 DIALECTS = (
@@ -48,6 +49,12 @@ DIALECTS = (
         "kthena.convert",
         {"ModelServing": _KTHENA_WORKLOAD},
         {"ModelServer": _KTHENA_NETWORKING, "ModelRoute": _KTHENA_NETWORKING},
+    ),
+    Dialect(
+        "Modelplane",
+        "modelplane.convert",
+        {"ModelDeployment": _MODELPLANE},
+        {"ModelCache": _MODELPLANE, "ModelService": _MODELPLANE},
     ),
 )
 

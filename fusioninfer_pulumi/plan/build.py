@@ -11,6 +11,7 @@ from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.credentials import role_credentials
 from fusioninfer_pulumi.plan.day_two.build import day_two_plan
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
+from fusioninfer_pulumi.plan.disaggregation.stated import stated_findings
 from fusioninfer_pulumi.plan.gang import gang_plans
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.layout_rules import layout_findings
@@ -70,6 +71,7 @@ def plan_service(
             findings += found
             findings += role_credentials(position, role)
     findings += agreement_findings(roles, pairing)
+    findings += stated_findings(args.roles)
     scheduling = args.scheduling_strategy
     gang_scheduled = needs_gang(args.roles, scheduling)
     gangs = (

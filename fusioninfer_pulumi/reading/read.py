@@ -22,8 +22,8 @@ def load(
 ) -> list[InferenceServiceArgs]:
     """Reads the services of a manifest file, or of a manifest that is a mapping already.
 
-    Besides InferenceServices it takes Kthena's ModelServings (with ModelServers and ModelRoutes
-    in the same file): docs/systems.md.
+    Besides InferenceServices it takes Kthena's ModelServings and Modelplane's ModelDeployments,
+    together with what stands beside them in the same file: docs/systems.md.
 
     Args:
         source: Path of a YAML or JSON file of one or several documents, or one document. A

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dialects.kthena_strategies import OTHERS, Manifest, model_servings
-from dialects.leaves import silent
+from dialects import kthena_strategies, modelplane_strategies
+from dialects.leaves import Manifest, silent
 from hypothesis import HealthCheck, Phase, given, settings
 
 # Each example converts a document once for each of its leaves: shrinking would take minutes.
 quickly = settings(
-    max_examples=20,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -16,6 +16,18 @@ quickly = settings(
 
 
 @quickly
-@given(model_servings())
+@given(kthena_strategies.model_servings())
 def test_every_leaf_of_a_model_serving_is_in_the_service_or_named(document: Manifest) -> None:
-    assert silent([document], OTHERS) == []
+    assert silent([document], kthena_strategies.OTHERS) == []
+
+
+@quickly
+@given(modelplane_strategies.released())
+def test_every_leaf_of_a_model_deployment_is_in_the_service_or_named(document: Manifest) -> None:
+    assert silent([document], modelplane_strategies.OTHERS) == []
+
+
+@quickly
+@given(modelplane_strategies.proposed())
+def test_every_leaf_of_the_proposal_is_in_the_service_or_named(document: Manifest) -> None:
+    assert silent([document], modelplane_strategies.OTHERS) == []

@@ -1,0 +1,1 @@
+"""Modelplane: ModelDeployment, as released and as proposed for disaggregation."""

@@ -1,0 +1,106 @@
+"""The released ModelDeployment: engines of members."""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.dialects.carrier import Carrier
+from fusioninfer_pulumi.dialects.given import At
+from fusioninfer_pulumi.dialects.metadata import carry_metadata
+from fusioninfer_pulumi.dialects.modelplane.engines import carry_engine
+from fusioninfer_pulumi.dialects.modelplane.models import (
+    EarlySpec,
+    Mode,
+    Phase,
+    ReleasedSpec,
+    Replica,
+)
+from fusioninfer_pulumi.dialects.modelplane.shared import (
+    carry_cache,
+    carry_cluster,
+    carry_replicas,
+    reserved,
+)
+
+PREFIX = "modelplane.ai/"
+
+
+def carry_released(carrier: Carrier, spec: ReleasedSpec) -> None:
+    """Carries a deployment of 0.2 and later over.
+
+    Args:
+        carrier: The service that stands for it.
+        spec: Its spec.
+    """
+    carry_metadata(carrier, carrier.main)
+    at = carrier.main.at("spec", "template")
+    labels = (spec.template.metadata.labels if spec.template.metadata else None) or {}
+    for key, value in labels.items():
+        place = at / "metadata" / "labels" / key
+        target = ("metadata", "labels", key)
+        held = carrier.held(target)
+        if key.startswith(PREFIX):
+            reserved(carrier.book, place)
+        elif held not in (None, value):
+            carrier.book.lost(
+                place, f"a service has one set of labels, metadata.labels says {held}"
+            )
+        else:
+            carrier.put(target, value, place)
+    _replica(carrier, spec.template.spec, at / "spec", spec.replicas)
+
+
+def carry_early(carrier: Carrier, spec: EarlySpec) -> None:
+    """Carries a deployment of 0.1 over.
+
+    Args:
+        carrier: The service that stands for it.
+        spec: Its spec.
+    """
+    carry_metadata(carrier, carrier.main)
+    _replica(carrier, spec, carrier.main.at("spec"), spec.replicas)
+
+
+def _replica(carrier: Carrier, replica: Replica, at: At, replicas: int) -> None:
+    book = carrier.book
+    mode = replica.serving.mode if replica.serving is not None else Mode.UNIFIED
+    pairs = mode is Mode.PREFILL_DECODE
+    book.read(at / "serving" / "mode")
+    _phases(carrier, replica, at, pairs=pairs)
+    carrier.origin(("spec", "roles"), at / "engines")
+    for index, engine in enumerate(replica.engines):
+        carry_engine(carrier, engine, at / "engines" / index, pairs=pairs)
+    if pairs:
+        carrier.role(at / "serving")
+        router = ("spec", "roles", len(carrier.roles) - 1)
+        carrier.derive((*router, "name"), "router", at / "serving" / "mode")
+        carrier.derive((*router, "componentType"), "router", at / "serving" / "mode")
+    carry_replicas(carrier, replicas, pairs=pairs)
+    carry_cluster(carrier, replica.cluster_selector, at / "clusterSelector")
+    carry_cache(carrier, replica.model_cache_ref, at / "modelCacheRef")
+    for index, _ in enumerate(replica.tolerations or ()):
+        book.lost(
+            at / "tolerations" / index,
+            "it is about taints of clusters, a service of ours is in one; tolerations of nodes "
+            "stand in the pod templates",
+        )
+
+
+def _phases(carrier: Carrier, replica: Replica, at: At, *, pairs: bool) -> None:
+    book, phases = carrier.book, [engine.phase for engine in replica.engines]
+    if not pairs:
+        for index, phase in enumerate(phases):
+            if phase is not None:
+                book.refuse(at / "engines" / index / "phase", "needs serving.mode PrefillDecode")
+        return
+    if len(phases) != 2:
+        book.refuse(
+            at / "engines",
+            f"serving.mode PrefillDecode needs two engines, one of phase Prefill and one of phase "
+            f"Decode, got {len(phases)}",
+        )
+        return
+    missing = [phase.value for phase in Phase if phase not in phases]
+    if missing:
+        book.refuse(
+            at / "engines",
+            f"serving.mode PrefillDecode needs an engine of phase {' and one of '.join(missing)}",
+        )

@@ -1,0 +1,84 @@
+"""Modelplane's documents in small, for tables of cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Manifest = dict[str, Any]
+
+GPU = {
+    "devices": [
+        {
+            "name": "gpu",
+            "count": 1,
+            "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}],
+        }
+    ]
+}
+
+
+def template(*args: str, command: Any = None, **container: Any) -> Manifest:
+    """A pod template of the one container that there may be."""
+    engine = {
+        "name": "engine",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model=m", *args],
+        **container,
+    }
+    if command is not None:
+        engine["command"] = command
+    return {"spec": {"containers": [engine]}}
+
+
+def workers(count: Any = 1, tensor: int = 1, **more: Any) -> Manifest:
+    """The `workers` of the proposal; a count of None is left out."""
+    built = {"count": count, "topology": {"tensor": tensor}, "template": template(), **more}
+    return {key: value for key, value in built.items() if value is not None}
+
+
+def member(role: Any = None, **more: Any) -> Manifest:
+    """A member with a GPU; None leaves a field out."""
+    built = {"role": role, "nodeSelector": GPU, "template": template(), **more}
+    return {key: value for key, value in built.items() if value is not None}
+
+
+def engine(name: str = "main", *members: Manifest, **more: Any) -> Manifest:
+    """An engine, of one Standalone member by default."""
+    return {"name": name, "members": list(members) or [member()], **more}
+
+
+def deployment(spec: Manifest, name: Any = "md", **metadata: Any) -> Manifest:
+    """A ModelDeployment with this spec."""
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, **metadata} if name else metadata,
+        "spec": spec,
+    }
+
+
+def released(*engines: Manifest, replicas: int = 1, **replica: Any) -> Manifest:
+    """A released deployment, of one engine by default."""
+    spec = {"engines": list(engines) or [engine()], **replica}
+    return deployment({"replicas": replicas, "template": {"spec": spec}})
+
+
+def paired(prefill: Any = None, decode: Any = None, **more: Any) -> Manifest:
+    """A released deployment of prefill and decode."""
+    return released(
+        engine("p", phase="Prefill", **{"copies": 1, **(prefill or {})}),
+        engine("d", phase="Decode", **{"copies": 2, **(decode or {})}),
+        serving={"mode": "PrefillDecode"},
+        **more,
+    )
+
+
+def proposed(**spec: Any) -> Manifest:
+    """The document's disaggregated deployment, completed where it says `...`; None leaves out."""
+    built = {
+        "workers": workers(2),
+        "prefill": {"workers": workers(1)},
+        "routing": {"template": {"spec": {"containers": [{"name": "epp"}]}}},
+        **spec,
+    }
+    return deployment({key: value for key, value in built.items() if value is not None})

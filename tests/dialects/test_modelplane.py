@@ -1,0 +1,298 @@
+"""Modelplane's ModelDeployment: as released, as it was in 0.1, and as proposed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dialects.modelplane_samples import (
+    GPU,
+    Manifest,
+    deployment,
+    engine,
+    member,
+    paired,
+    proposed,
+    released,
+    template,
+    workers,
+)
+from dialects.reads import problems, said, spec
+
+DEVICES = "cannot be carried over: device claims"
+GANG_ENV = [
+    {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
+    {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"},
+]
+
+
+def refused(document: Manifest) -> list[str]:
+    """Why a document is refused, whatever losses are allowed."""
+    return problems(document, lossy=True)
+
+
+def test_the_documents_deployment() -> None:
+    """Completed where the document says `...`: an image, sizes of the model, no node selector."""
+    made = spec(proposed(model={}))
+    assert made == {
+        "roles": [
+            {
+                "name": "prefill",
+                "componentType": "prefiller",
+                "replicas": 1,
+                "kvTransfer": {},
+                "template": template(),
+                "parallelism": {"tensor": 1},
+            },
+            {
+                "name": "decode",
+                "componentType": "decoder",
+                "replicas": 2,
+                "kvTransfer": {},
+                "template": template(),
+                "parallelism": {"tensor": 1},
+            },
+            {"name": "router", "componentType": "router"},
+        ]
+    }
+    assert "f: info: model: says nothing; the engine's arguments name the model" in said(
+        proposed(model={})
+    )
+
+
+def test_the_documents_deployment_has_no_name() -> None:
+    assert "f: metadata.name: is required" in problems(deployment(proposed()["spec"], name=None))
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            proposed(workers=workers(None)),
+            (
+                "f: workers.count: is required with prefill: the ratio of prefill to decode is "
+                "stated, "
+                "not guessed"
+            ),
+        ),
+        (
+            proposed(prefill={"workers": workers(None)}),
+            (
+                "f: prefill.workers.count: is required with prefill: the ratio of prefill to "
+                "decode is "
+                "stated, not guessed"
+            ),
+        ),
+        (
+            proposed(routing=None),
+            "f: routing: is required with prefill: the endpoint picker that pairs them",
+        ),
+        (
+            proposed(prefill=None, routing=None, workers=workers(template={"spec": {}})),
+            "f: workers.template.spec.containers: must be one container named engine, got []",
+        ),
+        (
+            released(engine(phase="Decode")),
+            "f: template.spec.engines[0].phase: needs serving.mode PrefillDecode",
+        ),
+        (
+            released(engine(phase="Decode"), serving={"mode": "PrefillDecode"}),
+            (
+                "f: template.spec.engines: serving.mode PrefillDecode needs two engines, one of "
+                "phase "
+                "Prefill and one of phase Decode, got 1"
+            ),
+        ),
+        (
+            released(
+                engine("a", phase="Decode"),
+                engine("b", phase="Decode"),
+                serving={"mode": "PrefillDecode"},
+            ),
+            "f: template.spec.engines: serving.mode PrefillDecode needs an engine of phase Prefill",
+        ),
+        (
+            released(engine("a", member("Leader"))),
+            (
+                "f: template.spec.engines[0].members: must be one Standalone member, or a Leader "
+                "and a "
+                "Worker, got Leader"
+            ),
+        ),
+        (
+            released(engine("a", member(nodeSelector=None))),
+            (
+                "f: template.spec.engines[0].members: at least one member must have a nodeSelector "
+                "that "
+                "asks for devices"
+            ),
+        ),
+        (
+            released(engine("a", member(worker={"nodes": 2}))),
+            "f: template.spec.engines[0].members[0].worker: belongs to a member of role Worker",
+        ),
+        (
+            deployment(
+                {
+                    "replicas": 1,
+                    "template": {
+                        "metadata": {"labels": {"modelplane.ai/x": "y"}},
+                        "spec": {"engines": [engine()]},
+                    },
+                }
+            ),
+            (
+                "f: template.metadata.labels[modelplane.ai/x]: uses the prefix modelplane.ai/, "
+                "which "
+                "is "
+                "reserved"
+            ),
+        ),
+        (released(replicas=11), "f: replicas: must be at most 10, got 11"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(document: Manifest, expected: str) -> None:
+    assert expected in refused(document)
+
+
+def test_engines_become_roles_and_members_their_pods() -> None:
+    own = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
+    leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[own]))
+    worker = member("Worker", worker={"nodes": 3}, template=template(command=["b"]))
+    made = spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
+    big, small = made["roles"]
+    assert (big["name"], big["replicas"]) == ("big", 2)
+    assert big["multinode"] == {"nodeCount": 4, "launcher": "none"}
+    (container,) = big["leaderTemplate"]["spec"]["containers"]
+    assert (container["command"], container["env"]) == (["a"], [*GANG_ENV, own])
+    assert big["workerTemplate"]["spec"]["containers"][0]["env"] == GANG_ENV
+    assert small == {"name": "small", "componentType": "worker", "template": template()}
+
+
+def test_findings_about_variables_keep_their_place() -> None:
+    wrong = member("Leader", nodeSelector=None, template=template(env=[{"name": "A", "value": 1}]))
+    document = released(engine("e", wrong, member("Worker")))
+    assert refused(document) == [
+        (
+            "f: template.spec.engines[0].members[0].template.spec.containers[0].env[0].value: must "
+            "be a "
+            "string, got 1; quote it in YAML"
+        )
+    ]
+
+
+def test_phases_become_prefill_and_decode_with_a_router() -> None:
+    prefill, decode, router = spec(paired(), lossy=True)["roles"]
+    assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
+    assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
+    assert prefill["kvTransfer"] == decode["kvTransfer"] == {}
+    assert router == {"name": "router", "componentType": "router"}
+
+
+def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
+    document = paired(prefill={"copies": None})
+    del document["spec"]["template"]["spec"]["engines"][0]["copies"]
+    assert (
+        "f: info: template.spec.engines[0].copies: is not stated: 1 is assumed, and with it the "
+        "share of prefill"
+    ) in said(document)
+
+
+def test_instances_multiply_the_copies_of_unified_engines() -> None:
+    (role,) = spec(released(engine(copies=2), replicas=3), lossy=True)["roles"]
+    assert role["replicas"] == 6
+    early = deployment({"replicas": 3, "engines": [engine(copies=2)]})
+    assert spec(early, lossy=True)["roles"] == [role]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (released(), f"f: template.spec.engines[0].members[0].nodeSelector: {DEVICES}"),
+        (proposed(nodeSelector=GPU), f"f: nodeSelector: {DEVICES}"),
+        (
+            proposed(prefill={"workers": workers(), "nodeSelector": GPU}),
+            f"f: prefill.nodeSelector: {DEVICES}",
+        ),
+        (proposed(model={"name": "m"}), "f: model: cannot be carried over: name the model"),
+        (
+            proposed(clusterSelector={"matchLabels": {"a": "b"}}),
+            "f: clusterSelector: cannot be carried over: a service is in one cluster",
+        ),
+        (
+            released(tolerations=[{"key": "k"}]),
+            (
+                "f: template.spec.tolerations[0]: cannot be carried over: it is about taints of "
+                "clusters"
+            ),
+        ),
+    ],
+)
+def test_what_is_lost_is_refused_or_said(document: Manifest, expected: str) -> None:
+    assert any(each.startswith(expected) for each in problems(document))
+    assert problems(document, lossy=True) == []
+    warned = expected.replace("f: ", "f: warning: ", 1)
+    assert any(each.startswith(warned) for each in said(document, lossy=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        (
+            {"image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", "args": ["--v=5"]},
+            {
+                "endpointPicker": {
+                    "image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0",
+                    "args": ["--v=5"],
+                }
+            },
+        ),
+        (
+            {"env": [{"name": "A", "value": "b"}]},
+            {
+                "endpointPicker": {
+                    "template": {
+                        "spec": {
+                            "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}]
+                        }
+                    }
+                }
+            },
+        ),
+    ],
+)
+def test_routing_becomes_the_endpoint_picker(given: Any, expected: Manifest) -> None:
+    routing = {"template": {"spec": {"containers": [{"name": "epp", **given}]}}}
+    assert spec(proposed(routing=routing))["roles"][2] == {
+        "name": "router",
+        "componentType": "router",
+        **expected,
+    }
+
+
+def test_sizes_become_parallelism_unless_a_command_says_them() -> None:
+    topology = {"tensor": 8, "pipeline": 2}
+    (made,) = spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
+        "roles"
+    ]
+    assert made["parallelism"] == topology
+    assert "multinode" not in made
+    alone = workers(topology=topology, template=template(command=["./start.sh"]))
+    (made,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
+    assert "parallelism" not in made
+    assert made["multinode"] == {"nodeCount": 2, "launcher": "none"}
+
+
+def test_companions_that_nothing_reads_are_named() -> None:
+    cache = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelCache",
+        "metadata": {"name": "c", "labels": {"a": "b"}},
+        "spec": {"source": "HuggingFace"},
+    }
+    found = problems(proposed(), cache)
+    assert [each.split(": ")[:2] for each in found] == [
+        ["f#2", "metadata.labels.a"],
+        ["f#2", "spec"],
+    ]
