@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi import labels, names
-from fusioninfer_pulumi.manifests.metadata import metadata
+from fusioninfer_pulumi.manifests.metadata import metadata, replica_label
 from fusioninfer_pulumi.manifests.pod_template import role_labels
 from fusioninfer_pulumi.manifests.routing.common import router_metadata
 from fusioninfer_pulumi.plan.day_two.records import BudgetPlan, EngineMonitor, MonitoringPlan
@@ -20,7 +20,7 @@ POLICY_API = "policy/v1"
 MONITORING_API = "monitoring.coreos.com/v1"
 
 #: Labels of pods that their metrics get too, with dots, slashes and dashes as underscores.
-_TARGET_LABELS = [labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REPLICA_INDEX]
+_TARGET_LABELS = [labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME]
 # Prometheus's own token, where the operator mounts it.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105
 
@@ -70,7 +70,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, role_labels(plan, role)), monitoring),
         "spec": {
             "selector": {"matchLabels": {**role_labels(plan, role), labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, *_of_groups(plan)],
+            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan), *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_pace(monitoring)}
             ],

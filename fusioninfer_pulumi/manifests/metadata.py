@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.spec.rollout import Layout
 
 
-def metadata(plan: ServicePlan, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def metadata(plan: ServicePlan, name: str, own: Mapping[str, str]) -> dict[str, Any]:
     """Name, namespace, labels and annotations of one object.
 
     Args:
         plan: The service, whose own labels and annotations go on every object.
         name: Name of the object.
-        labels: The object's labels, which win.
+        own: The object's labels, which win.
 
     Returns:
         The metadata; the namespace is always written.
@@ -22,8 +24,13 @@ def metadata(plan: ServicePlan, name: str, labels: Mapping[str, str]) -> dict[st
     built: dict[str, Any] = {
         "name": name,
         "namespace": plan.namespace,
-        "labels": {**plan.labels, **labels},
+        "labels": {**plan.labels, **own},
     }
     if plan.annotations:
         built["annotations"] = dict(plan.annotations)
     return built
+
+
+def replica_label(plan: ServicePlan) -> str:
+    """Label that tells a role's replicas apart: LeaderWorkerSet's own where one set runs all."""
+    return labels.LWS_GROUP_INDEX if plan.layout is Layout.PER_ROLE else labels.REPLICA_INDEX

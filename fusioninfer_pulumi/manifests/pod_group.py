@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.manifests.metadata import metadata
+from fusioninfer_pulumi.manifests.metadata import metadata, replica_label
 from fusioninfer_pulumi.plan.records import GangPlan, ServicePlan, SubGroup
-from fusioninfer_pulumi.spec.rollout import Layout
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 KIND = "PodGroup"
@@ -54,9 +53,7 @@ def _sub_group(plan: ServicePlan, group: SubGroup) -> dict[str, Any]:
             "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
         },
         # One subgroup per replica: without a key the pods would fall into one subgroup.
-        "matchLabelKeys": [
-            labels.LWS_GROUP_INDEX if plan.layout is Layout.PER_ROLE else labels.REPLICA_INDEX
-        ],
+        "matchLabelKeys": [replica_label(plan)],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
     }

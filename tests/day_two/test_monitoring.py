@@ -65,6 +65,11 @@ def test_leaders_are_scraped_on_their_serving_port() -> None:
     }
 
 
+def test_replicas_of_one_set_are_told_apart_by_its_groups() -> None:
+    found = only(service(serving(PORT), monitoring={}, layout="PerRole"), "PodMonitor")
+    assert found["spec"]["podTargetLabels"][-1] == "leaderworkerset.sigs.k8s.io/group-index"
+
+
 def test_a_port_without_a_name_is_found_by_its_number() -> None:
     found = only(service(serving({"containerPort": 8000}), monitoring={}), "PodMonitor")
     assert found["spec"]["podMetricsEndpoints"] == [{"portNumber": 8000, "path": "/metrics"}]

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.plan.rollout import (
     required_ordinals,
     rollout_plan,
 )
+from fusioninfer_pulumi.spec.rollout import Layout
 
 STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")
 LEVELS = ("None", "Scheduled", "Available", "Serving")
@@ -46,6 +47,7 @@ def rollouts(draw: st.DrawFn) -> tuple[ServicePlan, Rollout]:
         service(
             *roles,
             schedulingStrategy=scheduling,
+            layout=draw(st.sampled_from(("PerReplica", "PerReplica", "PerRole"))),
             rollout={"roleOrder": draw(st.sampled_from(("Together", "Sequential")))},
             wait={"level": draw(st.sampled_from(LEVELS))},
         )
@@ -68,7 +70,7 @@ def test_every_set_stands_once_and_after_what_it_depends_on(
 ) -> None:
     plan, rollout = drawn
     names = [step.name for step in rollout.steps]
-    assert sorted(names) == sorted(r.name for each in plan.roles for r in each.replicas)
+    assert sorted(names) == sorted(made.name for each in plan.roles for made in each.sets)
     assert set(ancestors(rollout)) == set(names)
 
 
@@ -125,10 +127,9 @@ def test_waiting_sets_leave_a_worker_for_the_others(drawn: tuple[ServicePlan, Ro
 @given(rollouts())
 def test_required_sets_are_patched_and_no_others(drawn: tuple[ServicePlan, Rollout]) -> None:
     plan, rollout = drawn
+    # One set for a role is required as soon as one of its replicas is.
     required = {
-        replica.name
-        for each in plan.roles
-        for replica in each.replicas[: required_ordinals(plan, each)]
+        made.name for each in plan.roles for made in each.sets[: required_ordinals(plan, each)]
     }
     assert rollout.patched <= required
     for step in rollout.steps:
@@ -150,8 +151,11 @@ def test_optional_sets_go_down_when_the_required_ones_are_back(
 
 @given(rollouts())
 def test_frozen_are_the_ordinals_below_the_partition(drawn: tuple[ServicePlan, Rollout]) -> None:
-    _, rollout = drawn
+    plan, rollout = drawn
     for step in rollout.steps:
+        if plan.layout is Layout.PER_ROLE:
+            assert not step.frozen, "LeaderWorkerSet holds it"
+            continue
         assert step.frozen == (int(step.name.rpartition("-")[2]) < step.rollout.partition)
 
 
