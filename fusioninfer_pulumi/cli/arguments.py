@@ -26,11 +26,13 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     render = _command(commands, "render", "print all objects, in apply order")
-    render.add_argument("source", metavar="SOURCE", help=_SOURCE)
+    render.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     render.add_argument("--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+    _placing(render)
 
     plan = _command(commands, "plan", "show topology, gang, capacity and findings")
-    plan.add_argument("source", metavar="SOURCE", help=_SOURCE)
+    plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    _placing(plan)
     plan.add_argument(
         "--output", choices=("text", "json", "mermaid"), default="text", help="default: text"
     )
@@ -90,6 +92,19 @@ def _command(
         "--show-secrets", action="store_true", help="print secrets of a project in plain text"
     )
     return command
+
+
+def _placing(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--inventory",
+        metavar="POOLS",
+        help="place all services on the node pools of this NodePoolInventory",
+    )
+    command.add_argument(
+        "--previous",
+        metavar="PLACED",
+        help="where services run already: the JSON of an earlier plan --inventory",
+    )
 
 
 def _counts(text: str) -> tuple[int, ...]:

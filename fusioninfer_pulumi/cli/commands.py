@@ -6,19 +6,23 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.cli.source import Source, read_source
-from fusioninfer_pulumi.findings import Severity, error
+from fusioninfer_pulumi.cli.source import Source, read_source, read_sources
+from fusioninfer_pulumi.findings import Severity, error, errors
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
 from fusioninfer_pulumi.plan.records import ServicePlan
 
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
+
 
 def render(options: argparse.Namespace) -> int:
-    """Prints every object of a source."""
-    source = _read(options, options.source)
+    """Prints every object of the sources."""
+    source = _read_all(options)
+    _place(options, source)
     objects = source.rendered()
     if _refused(options, [source]):
         return 2
@@ -32,30 +36,37 @@ def render(options: argparse.Namespace) -> int:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Prints the plan of every service of a source."""
-    source = _read(options, options.source)
+    """Prints the plan of every service of the sources."""
+    source = _read_all(options)
+    # What is wrong with a placement alone leaves plans that explain it.
+    unplanned = source.has(Severity.ERROR)
+    placement = _place(options, source)
     # A person at a terminal sees the warnings once, in the text below.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
-    if _refused(options, [source], quiet=quiet):
-        return 2
+    status = 2 if _refused(options, [source], quiet=quiet) else 0
+    if status and (unplanned or placement is None):
+        return status
     rows = [(item, _capacity(item, options), _objects(source, item)) for item in source.plans]
+    records = placement.placed if placement is not None else (None,) * len(rows)
+    both = list(zip(rows, records, strict=True))
     if options.output == "json":
         from fusioninfer_pulumi.cli.plan_json import plan_json  # noqa: PLC0415  # start-up time
 
-        _print_json([plan_json(*row) for row in rows])
-        return 0
-    if options.output == "mermaid":
+        _print_json([plan_json(*row, _placement_json(record, placement)) for row, record in both])
+    elif options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid  # noqa: PLC0415  # start-up time
 
         sys.stdout.write("\n".join(mermaid(item) for item, _, _ in rows))
-        return 0
-    from fusioninfer_pulumi.cli.plan_text import print_plan  # noqa: PLC0415  # start-up time
+    else:
+        from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools  # noqa: PLC0415
 
-    for number, row in enumerate(rows):
-        if number:
-            sys.stdout.write("\n")
-        print_plan(*row, sys.stdout)
-    return 0
+        for number, (row, record) in enumerate(both):
+            if number:
+                sys.stdout.write("\n")
+            print_plan(*row, sys.stdout, record)
+        if placement is not None:
+            print_pools(placement, sys.stdout)
+    return status
 
 
 def convert(options: argparse.Namespace) -> int:
@@ -133,6 +144,35 @@ def _read(options: argparse.Namespace, name: str, *, rendered: bool = False) -> 
     )
 
 
+def _read_all(options: argparse.Namespace) -> Source:
+    return read_sources(
+        options.sources,
+        options.stack,
+        show_secrets=options.show_secrets,
+        allow_lossy=options.allow_lossy,
+    )
+
+
+def _place(options: argparse.Namespace, source: Source) -> Placement | None:
+    if options.inventory is None:
+        if options.previous is not None:
+            source.add(options.previous, [error("", "has no effect without --inventory")])
+        return None
+    from fusioninfer_pulumi.cli.placing import place_source  # noqa: PLC0415  # start-up time
+
+    return place_source(source, options.inventory, options.previous)
+
+
+def _placement_json(
+    record: ServicePlacement | None, placement: Placement | None
+) -> dict[str, Any] | None:
+    if record is None or placement is None:
+        return None
+    from fusioninfer_pulumi.cli.placement_json import placement_json  # noqa: PLC0415
+
+    return placement_json(record, placement)
+
+
 def _refused(
     options: argparse.Namespace, sources: Sequence[Source], *, quiet: bool = False
 ) -> bool:
@@ -161,6 +201,8 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
             if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE)
             == item.service
         ]
+    if errors(item.findings):
+        return []  # a service without a place
     from fusioninfer_pulumi.manifests import render as render_plan  # noqa: PLC0415  # a namesake
 
     return list(render_plan(item))

@@ -19,6 +19,7 @@ def plan_json(
     plan: ServicePlan,
     capacity: Sequence[Capacity],
     objects: Sequence[Mapping[str, Any]],
+    placed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes one service's plan.
 
@@ -26,6 +27,7 @@ def plan_json(
         plan: The service.
         capacity: Rows of its capacity table.
         objects: Its objects.
+        placed: Where it is placed, None where nothing was.
 
     Returns:
         The keys of the command line's contract; `capacity` rows also say whether they are exact.
@@ -62,6 +64,7 @@ def plan_json(
             for row in capacity
         ],
         "objects": [object_reference(item) for item in objects],
+        **({"placement": placed} if placed is not None else {}),
         "findings": [_finding(finding) for finding in plan.findings],
     }
 

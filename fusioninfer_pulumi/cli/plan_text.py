@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fusioninfer_pulumi.cli.placement_text import placement_lines, pools_table
 from fusioninfer_pulumi.cli.plan_json import plain
 from fusioninfer_pulumi.cli.request_path import request_path, router_url
 from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.entry import endpoint
 from fusioninfer_pulumi.plan.records import ServicePlan
@@ -33,6 +36,7 @@ def print_plan(
     capacity: Sequence[Capacity],
     objects: Sequence[Mapping[str, Any]],
     file: TextIO,
+    placed: ServicePlacement | None = None,
 ) -> None:
     """Prints one service's plan.
 
@@ -41,10 +45,37 @@ def print_plan(
         capacity: Rows of its capacity table, none to leave the table out.
         objects: Its objects.
         file: Where to; colours and the terminal's width are used where it is one.
+        placed: Where it is placed, None where nothing was.
     """
+    with _console(file) as console:
+        _print(console, plan, capacity, objects, placed)
+
+
+def print_pools(placement: Placement, file: TextIO) -> None:
+    """Prints what is left in the pools."""
+    with _console(file) as console:
+        console.print()
+        console.print(pools_table(placement))
+
+
+@contextlib.contextmanager
+def _console(file: TextIO) -> Iterator[Console]:
     console = Console(file=file, **_VERBATIM)
     if not console.is_terminal:
         console = Console(file=io.StringIO(), width=_PIPE_WIDTH, no_color=True, **_VERBATIM)
+    yield console
+    if isinstance(console.file, io.StringIO):
+        # Tables pad every line to their width; a pipe should not carry that.
+        file.writelines(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
+
+
+def _print(
+    console: Console,
+    plan: ServicePlan,
+    capacity: Sequence[Capacity],
+    objects: Sequence[Mapping[str, Any]],
+    placed: ServicePlacement | None,
+) -> None:
     console.print(Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}"))
     console.print()
     console.print(_roles(plan))
@@ -53,12 +84,13 @@ def print_plan(
     if capacity:
         console.print()
         console.print(_capacity(plan, capacity))
+    if placed is not None:
+        console.print()
+        for each in placement_lines(placed):
+            console.print(each)
     if plan.findings:
         console.print()
         console.print(_findings(plan))
-    if isinstance(console.file, io.StringIO):
-        # Tables pad every line to their width; a pipe should not carry that.
-        file.writelines(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
 
 
 def _table(*columns: tuple[str, str]) -> Table:

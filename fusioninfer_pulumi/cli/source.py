@@ -34,6 +34,7 @@ class Source:
         findings: Document and finding, in the order of the input.
         objects: Objects that were registered or given, None to build them from the plans.
         manifests: The services as manifests of ours, None where no manifest was read.
+        readings: The documents that were read, None where there are none.
     """
 
     label: str
@@ -42,6 +43,7 @@ class Source:
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
     manifests: list[Mapping[str, Any]] | None = None
+    readings: list[Reading] | None = None
 
     def add(self, label: str, findings: Sequence[Finding]) -> None:
         """Notes findings of one document."""
@@ -101,6 +103,34 @@ def read_source(
     return _text(label, data, rendered=rendered, allow_lossy=allow_lossy)
 
 
+def read_sources(
+    names: Sequence[str], stack: str | None, *, show_secrets: bool, allow_lossy: bool = False
+) -> Source:
+    """Reads one input, or several manifests as if they were one.
+
+    Args:
+        names: Paths; a Pulumi project stands alone.
+        stack: Stack whose config a project's program reads, None for the only one.
+        show_secrets: Whether secrets of a program are shown.
+        allow_lossy: Whether what cannot be carried over from another system's manifest is a
+            warning in place of an error.
+    """
+    read = [
+        read_source(name, stack, show_secrets=show_secrets, allow_lossy=allow_lossy)
+        for name in names
+    ]
+    if len(read) == 1:
+        return read[0]
+    merged = Source(", ".join(each.label for each in read))
+    for each in read:
+        if each.readings is None:
+            merged.findings += each.findings
+            if not each.has(Severity.ERROR):
+                merged.add(each.label, [error("", "is a Pulumi project: give it alone")])
+    plan_all(merged, [one for each in read for one in each.readings or ()])
+    return merged
+
+
 def _bytes(name: str) -> bytes:
     """At most one byte more than a manifest may have: the input may be a device without an end."""
     if name == "-":
@@ -138,7 +168,7 @@ def _text(label: str, data: bytes, *, rendered: bool, allow_lossy: bool) -> Sour
 def plan_all(source: Source, read: Sequence[Reading]) -> None:
     """Plans what was read, and notes everything that there is to say about it."""
     planned: list[Reading] = []
-    source.manifests = []
+    source.manifests, source.readings = [], list(read)
     for each in read:
         source.findings += each.remarks
         plan, found = (None, ()) if each.document is None else checked(each.document)

@@ -10,11 +10,11 @@ from fusioninfer_pulumi.placement.records import Missing, Nearest, Rejected, Ter
 from fusioninfer_pulumi.placement.search import Option, Terms, placed, wanted
 
 _WORDS = {
-    "riskyPools": "pools whose pods of several sizes fit only if they are packed well",
-    "cost": "price of its accelerators",
-    "pools": "pools that it is spread over",
-    "strandedAccelerators": "accelerators left on nodes that it breaks",
-    "wholeNodeAccelerators": "accelerators left on whole nodes of its pools",
+    "riskyPools": "pools that fit only if packed well",
+    "cost": "price",
+    "pools": "pools used",
+    "strandedAccelerators": "accelerators stranded",
+    "wholeNodeAccelerators": "accelerators left on whole nodes",
     "order": "place of the pools in the inventory",
 }
 

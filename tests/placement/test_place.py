@@ -131,11 +131,11 @@ def test_the_record_says_why_and_what_is_left() -> None:
     ]
     reasons = {tuple(each.pools.values()): each.reason for each in record.rejected}
     assert reasons == {
-        ("a", "a"): "price of its accelerators: 20, against 0",
-        ("a", "b"): "price of its accelerators: 16, against 0",
-        ("a", "c"): "price of its accelerators: 16, against 0",
-        ("b", "a"): "price of its accelerators: 4, against 0",
-        ("b", "c"): "pools that it is spread over: 2, against 1",
+        ("a", "a"): "price: 20, against 0",
+        ("a", "b"): "price: 16, against 0",
+        ("a", "c"): "price: 16, against 0",
+        ("b", "a"): "price: 4, against 0",
+        ("b", "c"): "pools used: 2, against 1",
     }
     assert record.impossible == {
         "prefill": {"c": ("nodes have 4 accelerators, a pod needs 8",)},

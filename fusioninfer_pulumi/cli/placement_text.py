@@ -1,0 +1,71 @@
+"""The placement in the text of `plan`: which pool, why, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from fusioninfer_pulumi.placement.explain import missing_words, pools_words
+from fusioninfer_pulumi.placement.records import PlacedRole, Placement, ServicePlacement, Status
+
+_STATUS = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
+_SHOWN = 6
+
+
+def placement_lines(record: ServicePlacement) -> Iterator[Table | Text]:
+    """Yields what to print about one service's place."""
+    status = Text.assemble(("Placement", "bold"), "  ")
+    yield status.append(record.status.value, style=_STATUS[record.status])
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for placed in record.roles:
+        table.add_row(f"  {placed.name}", f"on {placed.pool}", _role(placed))
+    if record.roles:
+        yield table
+    if record.nearest is not None:
+        lacks = missing_words(record.nearest.missing)
+        yield Text(f"  nearest: {pools_words(record.nearest.pools)}; lacks {lacks}")
+    if record.terms:
+        # The last one, the order, says nothing by itself.
+        told = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
+        yield Text(f"  because: {told}")
+    others = Table.grid(padding=(0, 2, 0, 0))
+    others.add_column(no_wrap=True)
+    others.add_column(overflow="fold")
+    for role, pools in record.impossible.items():
+        for pool, reasons in pools.items():
+            others.add_row(f"  not: {role} on {pool}", "; ".join(reasons))
+    for each in record.rejected[:_SHOWN]:
+        others.add_row(f"  not: {pools_words(each.pools)}", each.reason)
+    more = len(record.rejected) - _SHOWN
+    if more > 0:
+        others.add_row(f"  not: {more} more", "see --output json")
+    if others.row_count:
+        yield others
+
+
+def pools_table(placement: Placement) -> Table:
+    """What is left in each pool when all services are placed."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    table.add_column("POOL", no_wrap=True)
+    for title in ("NODES", "GPUS", "IN USE", "PLACED", "LEFT", "WHOLE NODES LEFT"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for pool in placement.pools:
+        numbers = (
+            pool.nodes, pool.accelerators, pool.in_use, pool.placed, pool.left, pool.whole_nodes
+        )  # fmt: skip
+        table.add_row(pool.pool, *map(str, numbers))
+    return table
+
+
+def _role(role: PlacedRole) -> str:
+    count = f"{role.replicas} of {role.wanted} replicas" if role.replicas < role.wanted else ""
+    came = f"{role.origin.value} from {role.previous}" if role.previous else role.origin.value
+    if role.previous == role.pool:
+        came = role.origin.value
+    size = f"{role.accelerators} GPUs"
+    return ", ".join(part for part in (size, count, came) if part)
