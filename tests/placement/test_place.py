@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
@@ -89,12 +89,12 @@ def test_a_label_of_another_value_selects_the_pool() -> None:
     assert pod_specs(written)[0]["nodeSelector"] == {LABEL: "gke-a-123"}
 
 
-def test_outputs_in_templates_survive() -> None:
-    secret = pulumi.Output.secret("v1")
+def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
+    secret = output("v1", secret=True)
     service = worker("w")
     container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "KEY", "value": secret}]
-    service["metadata"]["namespace"] = pulumi.Output.from_input("team")
+    service["metadata"]["namespace"] = output("team")
     found = place([service], inventory(pool("a", 4)))
     (written,) = found.services
     assert pod_specs(written)[0]["containers"][0]["env"][0]["value"] is secret
@@ -307,8 +307,8 @@ def test_a_service_needs_a_name() -> None:
     assert "name" in refusal([flat], inventory(pool("a", 1)))
 
 
-def test_an_output_where_pools_are_chosen_by_is_refused() -> None:
-    selector = {"nodeSelector": {"zone": pulumi.Output.from_input("a")}}
+def test_an_output_where_pools_are_chosen_by_is_refused(output: Callable[..., Any]) -> None:
+    selector = {"nodeSelector": {"zone": output("a")}}
     told = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
     assert told.startswith("w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool")
 
