@@ -20,7 +20,7 @@ from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.entry import endpoint
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout import role_rollout
+from fusioninfer_pulumi.plan.rollout_steps import role_rollout
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutStrategy
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}

@@ -21,7 +21,8 @@ from fusioninfer_pulumi.component.resources import (
 )
 from fusioninfer_pulumi.component.waits import Awaited, Patch
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout import SetStep, rollout_plan
+from fusioninfer_pulumi.plan.rollout import rollout_plan
+from fusioninfer_pulumi.plan.rollout_steps import SetStep
 from fusioninfer_pulumi.spec.rollout import WaitLevel
 
 Manifest = dict[str, Any]

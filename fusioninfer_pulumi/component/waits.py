@@ -17,7 +17,8 @@ import pulumi
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Rollout, SetStep
+from fusioninfer_pulumi.plan.rollout import Rollout
+from fusioninfer_pulumi.plan.rollout_steps import SetStep
 from fusioninfer_pulumi.spec.rollout import RolloutStrategy, WaitLevel
 
 Manifest = Mapping[str, Any]
@@ -31,6 +32,8 @@ AWAITED_BY_PROVIDER = ("Deployment", "Service")
 #: Kinds that never wait themselves.
 AWAITED_BY_PATCH = ("PodGroup", "Gateway", "InferencePool", "HTTPRoute")
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
+# What makes a revision of a set.
+_REVISED = (*_TEMPLATE, "spec.networkConfig")
 # A look at the object from before the patch does not count: the provider may still hold one, and
 # the state would keep it.
 PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
@@ -100,7 +103,11 @@ def set_options(step: SetStep, *, grouped: bool = False) -> pulumi.ResourceOptio
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     # The template that the engine's state holds stays, whatever the program says.
-    ignored = ["spec", f'metadata.labels["{labels.REVISION}"]'] if step.frozen else []
+    ignored: list[str] = []
+    if step.frozen:
+        # Replicas may change all the same, where a set runs several.
+        ignored += list(_REVISED) if step.whole else ["spec"]
+        ignored.append(f'metadata.labels["{labels.REVISION}"]')
     if step.scaled_elsewhere:
         ignored.append("spec.replicas")
     return pulumi.ResourceOptions(

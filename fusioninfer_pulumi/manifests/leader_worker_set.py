@@ -15,7 +15,7 @@ from fusioninfer_pulumi.manifests.pod_template import (
     set_labels,
 )
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
-from fusioninfer_pulumi.plan.rollout import role_rollout
+from fusioninfer_pulumi.plan.rollout_steps import role_rollout
 from fusioninfer_pulumi.spec.role import RestartPolicy
 from fusioninfer_pulumi.spec.rollout import RolloutStrategy
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
-from fusioninfer_pulumi.plan.rollout import (
+from fusioninfer_pulumi.plan.rollout_steps import (
     field_path,
     required_ordinals,
     role_rollout,

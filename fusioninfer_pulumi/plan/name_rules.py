@@ -13,7 +13,7 @@ from fusioninfer_pulumi import names
 from fusioninfer_pulumi.findings import Finding, error, join
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
-from fusioninfer_pulumi.plan.rollout import role_rollout
+from fusioninfer_pulumi.plan.rollout_steps import role_rollout
 from fusioninfer_pulumi.spec.role import SubdomainPolicy
 from fusioninfer_pulumi.spec.rollout import RolloutArgs
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.findings import Finding, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
-from fusioninfer_pulumi.plan.rollout import field_path, required_ordinals, role_rollout, stated
-from fusioninfer_pulumi.spec.rollout import Layout, RoleOrder, RolloutStrategy, WaitLevel
+from fusioninfer_pulumi.plan.rollout_groups import group_rollout
+from fusioninfer_pulumi.plan.rollout_steps import (
+    field_path,
+    required_ordinals,
+    role_rollout,
+    stated,
+)
+from fusioninfer_pulumi.spec.rollout import (
+    Layout,
+    RoleOrder,
+    RolloutLevel,
+    RolloutStrategy,
+    WaitLevel,
+)
 
 
 def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
@@ -16,8 +28,8 @@ def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
     Args:
         plan: The service, without these findings.
 
-    Returns:
-        What was found; nothing of it is an error, because each field is checked by itself.
+    Yields:
+        Every finding.
     """
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
         yield warning(
@@ -26,22 +38,66 @@ def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
         )
     if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
         yield warning("rollout.roleOrder", "has no effect: a single role runs pods")
+    if plan.rollout.level is RolloutLevel.GROUP:
+        yield from _groups(plan)
+        return
+    if len(plan.gangs) > 1 and "level" not in plan.rollout.model_fields_set:
+        yield info(
+            "rollout.level",
+            "is Role: an update mixes revisions in a group while it is under way; Group changes "
+            "whole groups",
+        )
     for role in plan.roles:
         if role.replicas:
             yield from _role(plan, role)
+
+
+def _groups(plan: ServicePlan) -> Iterator[Finding]:
+    if plan.groups is None:
+        yield error("rollout.level", "Group needs groups, and the service has none")
+        return
+    for role in plan.roles:
+        own = role.args.rollout
+        for field in ("strategy", "max_unavailable", "max_surge", "partition"):
+            if own is not None and getattr(own, field) is not None:
+                yield error(
+                    field_path(role, field),
+                    "stands for one role, and rollout.level is Group: whole groups change; remove "
+                    "it, or use level Role",
+                )
+    if plan.rollout.max_surge is not None:
+        yield error("rollout.maxSurge", "counts replicas, and rollout.level is Group; remove it")
+    rollout, groups = group_rollout(plan), plan.groups
+    if rollout.partition > groups:
+        yield warning(
+            "rollout.partition",
+            f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
+        )
+    elif rollout.partition == groups:
+        yield info("rollout.partition", f"holds back all groups ({groups})")
+    rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
+    if rolling and groups == 1:
+        yield warning(
+            "rollout.level", "Group lets an update take the only group down, and so the service"
+        )
+    elif rolling and groups > 1 and rollout.max_unavailable >= groups:
+        yield warning(
+            "rollout.maxUnavailable",
+            f"{plan.rollout.max_unavailable} lets an update take all {groups} groups down at once",
+        )
 
 
 def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     count = len(role.replicas)
 
-    if rollout.partition > count:
+    if rollout.partition > role.group_replicas:
         yield warning(
             field_path(role, "partition"),
-            f"{rollout.partition} is above the replicas of {role.name} ({count}): none of them "
-            "is ever updated",
+            f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
+            "none of them is ever updated",
         )
-    elif rollout.partition == count:
+    elif rollout.partition == role.group_replicas:
         yield info(field_path(role, "partition"), f"holds back all replicas of {role.name}")
     given = stated(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:

@@ -42,6 +42,13 @@ class RoleOrder(str, enum.Enum):
     SEQUENTIAL = "Sequential"  #: in the order of the spec, a role when the one before is done
 
 
+class RolloutLevel(str, enum.Enum):
+    """What `maxUnavailable` and `partition` count."""
+
+    ROLE = "Role"  #: replicas of a role, over all serving groups
+    GROUP = "Group"  #: serving groups, each of which changes as a whole
+
+
 class WaitLevel(str, enum.Enum):
     """What an update waits for before it returns."""
 
@@ -119,10 +126,14 @@ class RoleRolloutArgs(SpecModel):
 
 
 class RolloutArgs(RoleRolloutArgs):
-    """How the service is updated; a role may override all but `roleOrder`."""
+    """How the service is updated; a role may override all but `roleOrder` and `level`."""
 
     role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
     """`Together` (default) or `Sequential`: in the order of the roles."""
+
+    level: Annotated[RolloutLevel, Field(strict=False)] = RolloutLevel.ROLE
+    """`Role` (default), or with `groups` `Group`: whole serving groups change, the highest first;
+    `maxUnavailable` and `partition` then count groups."""
 
 
 class WaitArgs(SpecModel):

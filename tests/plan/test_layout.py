@@ -23,7 +23,8 @@ from samples import (
 from fusioninfer_pulumi.durations import times
 from fusioninfer_pulumi.plan import SetPlan, plan_services
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
-from fusioninfer_pulumi.plan.rollout import rollout_plan, surge_of
+from fusioninfer_pulumi.plan.rollout import rollout_plan
+from fusioninfer_pulumi.plan.rollout_steps import surge_of
 from fusioninfer_pulumi.reading import load
 
 PER_ROLE = {"layout": "PerRole"}

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from samples import nodes, plan_of, prefill_decode, role, said, service
 
 from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.rollout import (
-    MAX_LANES,
-    Rollout,
-    replicas_of,
-    required_ordinals,
-    rollout_plan,
-)
+from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
+from fusioninfer_pulumi.plan.rollout_steps import MAX_LANES, replicas_of, required_ordinals
 from fusioninfer_pulumi.spec.rollout import Layout
 
 STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")
