@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 from dialects.kthena_samples import Manifest, entry, role, serving
-from dialects.reads import problems, said, spec
+from dialects.reads import problems, said, source, spec
 
 from fusioninfer_pulumi.dialects.kthena.roles import component_types
+from fusioninfer_pulumi.manifests import render
 
+VARIABLES = [
+    {"name": "GROUP_SIZE", "value": "$(LWS_GROUP_SIZE)"},
+    {"name": "ENTRY_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
+    {"name": "WORKER_INDEX", "value": "$(LWS_WORKER_INDEX)"},
+]
 PAIR = (role("prefill"), role("decode"))
 
 
@@ -67,9 +73,81 @@ def test_entry_and_worker_templates_become_leader_and_worker() -> None:
         "name": "server",
         "componentType": "worker",
         "multinode": {"nodeCount": 4, "launcher": "none"},
-        "leaderTemplate": entry(),
-        "workerTemplate": worker,
+        "leaderTemplate": with_variables(entry()),
+        "workerTemplate": with_variables(worker),
     }
+
+
+def with_variables(template: Manifest) -> Manifest:
+    (container,) = template["spec"]["containers"]
+    return {"spec": {"containers": [{**container, "env": VARIABLES}]}}
+
+
+def test_single_pods_get_kthenas_variables_where_they_ask_for_them() -> None:
+    template = entry()
+    template["spec"]["containers"][0]["args"] = ["--host", "$(ENTRY_ADDRESS)"]
+    template["spec"]["containers"][0]["env"] = [{"name": "A", "value": "b"}]
+    (made,) = spec(serving(role(entryTemplate=template)))["roles"]
+    assert made["template"]["spec"]["containers"][0]["env"] == [
+        {"name": "A", "value": "b"},
+        *VARIABLES,
+    ]
+
+
+@pytest.mark.parametrize("replicas", [None, 1, 3])
+def test_serving_groups_are_written_so_that_names_are_kthenas(replicas: Any) -> None:
+    document = serving(replicas=replicas)
+    assert spec(document)["groups"] == (replicas or 1)
+    (plan,) = source(document).plans
+    sets = [each["metadata"]["name"] for each in render(plan) if each["kind"] != "Service"]
+    assert sets == [f"ms-{group}-server-0" for group in range(replicas or 1)]
+
+
+def test_kthenas_labels_in_selectors_become_ours() -> None:
+    given = {
+        "labelSelector": {
+            "matchLabels": {"modelserving.volcano.sh/name": "ms"},
+            "matchExpressions": [
+                {"key": "modelserving.volcano.sh/role", "operator": "In", "values": ["a"]}
+            ],
+        },
+        "matchLabelKeys": ["modelserving.volcano.sh/group-name", "app"],
+    }
+    template = entry(topologySpreadConstraints=[given])
+    document = serving(role(entryTemplate=template))
+    (made,) = spec(document)["roles"][0]["template"]["spec"]["topologySpreadConstraints"]
+    assert made == {
+        "labelSelector": {
+            "matchLabels": {"fusioninfer.io/service": "ms"},
+            "matchExpressions": [
+                {"key": "fusioninfer.io/role-name", "operator": "In", "values": ["a"]}
+            ],
+        },
+        "matchLabelKeys": ["fusioninfer.io/group-index", "app"],
+    }
+    assert (
+        "f: info: template.roles[0].entryTemplate.spec.topologySpreadConstraints[0].matchLabelKeys"
+        "[0]: modelserving.volcano.sh/group-name is fusioninfer.io/group-index on pods of ours"
+    ) in said(document)
+
+
+@pytest.mark.parametrize(
+    ("selector", "at"),
+    [
+        (
+            {"matchLabels": {"modelserving.volcano.sh/group-name": "ms-0"}},
+            "matchLabels[modelserving.volcano.sh/group-name]",
+        ),
+        ({"matchLabelKeys": ["modelserving.volcano.sh/else"]}, "matchLabelKeys[0]"),
+        ({"x": "metadata.labels['modelserving.volcano.sh/role-id']"}, "x"),
+    ],
+)
+def test_labels_with_values_of_kthenas_own_are_lost(selector: Manifest, at: str) -> None:
+    (problem,) = problems(serving(role(entryTemplate=entry(affinity=selector))))
+    assert problem.startswith(
+        f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods of "
+        "ours have no label"
+    )
 
 
 @pytest.mark.parametrize(

@@ -198,11 +198,12 @@ def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
     ) in said(document)
 
 
-def test_instances_multiply_the_copies_of_unified_engines() -> None:
-    (role,) = spec(released(engine(copies=2), replicas=3), lossy=True)["roles"]
-    assert role["replicas"] == 6
+def test_instances_are_serving_groups() -> None:
+    made = spec(released(engine(copies=2), replicas=3), lossy=True)
+    assert (made["groups"], made["roles"][0]["replicas"]) == (3, 2)
     early = deployment({"replicas": 3, "engines": [engine(copies=2)]})
-    assert spec(early, lossy=True)["roles"] == [role]
+    assert spec(early, lossy=True) == made
+    assert spec(paired(replicas=2), lossy=True)["groups"] == 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
-from fusioninfer_pulumi.dialects.kthena.models import CountOrPercentage, PodTemplate, Role
+from fusioninfer_pulumi.dialects.kthena.models import CountOrPercentage, Role
+from fusioninfer_pulumi.dialects.kthena.pods import carry_template
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _BY_NAME = {
@@ -51,7 +52,7 @@ def _templates(carrier: Carrier, target: Path, role: Role, at: At) -> None:
     entry = at / "entryTemplate"
     if not role.worker_replicas:
         carrier.book.read(at / "workerReplicas")
-        _template(carrier, (*target, "template"), role.entry_template, entry)
+        carry_template(carrier, (*target, "template"), role.entry_template, entry, gang=False)
         if role.worker_template is not None:
             carrier.book.note(
                 at / "workerTemplate", "has no effect without workerReplicas; left out"
@@ -61,22 +62,15 @@ def _templates(carrier: Carrier, target: Path, role: Role, at: At) -> None:
     carrier.derive((*target, "multinode", "nodeCount"), 1 + role.worker_replicas, count)
     # Entry and workers find each other by commands of their own.
     carrier.imply((*target, "multinode", "launcher"), "none", entry)
-    _template(carrier, (*target, "leaderTemplate"), role.entry_template, entry)
+    leader = (*target, "leaderTemplate")
+    carry_template(carrier, leader, role.entry_template, entry, gang=True)
+    worker, followers = at / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
-        carrier.book.refuse(at / "workerTemplate", "is required with workerReplicas above 0")
-        _template(carrier, (*target, "workerTemplate"), role.entry_template, entry)
+        carrier.book.refuse(worker, "is required with workerReplicas above 0")
+        # So that nothing more is said about it.
+        carrier.imply(followers, carrier.held(leader), entry)
     else:
-        worker = at / "workerTemplate"
-        _template(carrier, (*target, "workerTemplate"), role.worker_template, worker)
-
-
-def _template(carrier: Carrier, target: Path, template: PodTemplate, at: At) -> None:
-    given = {
-        key: value
-        for key, value in (("metadata", template.metadata), ("spec", template.spec))
-        if value is not None
-    }
-    carrier.put(target, given, at)
+        carry_template(carrier, followers, role.worker_template, worker, gang=True)
 
 
 def _rollout(carrier: Carrier, target: Path, role: Role, at: At, *, by_role: bool) -> None:

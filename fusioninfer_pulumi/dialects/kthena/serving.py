@@ -17,6 +17,7 @@ from fusioninfer_pulumi.dialects.metadata import carry_metadata
 VOLCANO = "volcano"
 #: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.
 QUEUE = "scheduling.volcano.sh/queue-name"
+_BY_ROLE = "updates go by role; use RoleRollingUpdate and the field of the roles"
 _SCHEDULING = ("spec", "schedulingStrategy")
 
 
@@ -46,12 +47,11 @@ def carry_serving(carrier: Carrier, serving: ModelServing) -> None:
 
 
 def _groups(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
-    if spec.replicas not in (None, 1):
-        carrier.book.lost(
-            at / "replicas",
-            f"a service has one serving group, got {spec.replicas}; give the roles more replicas",
-        )
-    carrier.book.read(at / "replicas")
+    # Written for a single group too: its names are Kthena's, and another group renames nothing.
+    if spec.replicas is None:
+        carrier.imply(("spec", "groups"), 1, at / "replicas")
+    else:
+        carrier.put(("spec", "groups"), spec.replicas, at / "replicas")
 
 
 def _scheduling(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
@@ -141,9 +141,6 @@ def _rollout(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
         return
     book.read(place)
     if given.max_unavailable not in (None, 1):
-        book.lost(place / "maxUnavailable", "a service has one serving group")
+        book.lost(place / "maxUnavailable", _BY_ROLE)
     if given.partition not in (None, 0, "0%"):
-        book.lost(
-            place / "partition",
-            "a service has one serving group; use RoleRollingUpdate's partition",
-        )
+        book.lost(place / "partition", _BY_ROLE)

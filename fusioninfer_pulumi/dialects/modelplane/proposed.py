@@ -49,7 +49,7 @@ def carry_proposed(carrier: Carrier, spec: ProposedSpec) -> None:
         _router(carrier, spec.routing, at / "routing")
     elif spec.routing is not None:
         book.note(at / "routing", "has no effect without prefill; left out")
-    carry_replicas(carrier, spec.replicas or 1, pairs=pairs)
+    carry_replicas(carrier, spec.replicas)
     carry_cluster(carrier, spec.cluster_selector, at / "clusterSelector")
     carry_cache(carrier, spec.model_cache_ref, at / "modelCacheRef")
     if spec.model:

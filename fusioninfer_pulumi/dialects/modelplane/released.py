@@ -73,7 +73,7 @@ def _replica(carrier: Carrier, replica: Replica, at: At, replicas: int) -> None:
         router = ("spec", "roles", len(carrier.roles) - 1)
         carrier.derive((*router, "name"), "router", at / "serving" / "mode")
         carrier.derive((*router, "componentType"), "router", at / "serving" / "mode")
-    carry_replicas(carrier, replicas, pairs=pairs)
+    carry_replicas(carrier, replicas)
     carry_cluster(carrier, replica.cluster_selector, at / "clusterSelector")
     carry_cache(carrier, replica.model_cache_ref, at / "modelCacheRef")
     for index, _ in enumerate(replica.tolerations or ()):

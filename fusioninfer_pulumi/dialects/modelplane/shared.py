@@ -112,26 +112,12 @@ def carry_cluster(carrier: Carrier, selector: MatchLabels | None, at: At) -> Non
         )
 
 
-def carry_replicas(carrier: Carrier, replicas: int, *, pairs: bool) -> None:
-    """Carries the number of instances over, which multiplies that of every engine.
+def carry_replicas(carrier: Carrier, replicas: int | None) -> None:
+    """Carries the number of instances over: each is a serving group, which pairs by itself.
 
     Args:
-        carrier: The service, with its roles.
-        replicas: Instances of the deployment.
-        pairs: Whether prefill and decode pair inside of an instance.
+        carrier: The service.
+        replicas: Instances of the deployment, None where it does not state them.
     """
-    at = carrier.main.at("spec", "replicas")
-    if pairs and replicas > 1:
-        carrier.book.lost(
-            at,
-            f"{replicas} instances, in each of which prefill and decode pair; give the engines "
-            "more copies",
-        )
-        return
-    carrier.book.read(at)
-    for index, role in enumerate(carrier.roles):
-        if role["componentType"] == "router" or replicas == 1:
-            continue
-        target = ("spec", "roles", index, "replicas")
-        copies = role.get("replicas", 1)
-        carrier.derive(target, replicas * copies, at)
+    if replicas is not None:
+        carrier.put(("spec", "groups"), replicas, carrier.main.at("spec", "replicas"))

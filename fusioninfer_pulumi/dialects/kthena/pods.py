@@ -1,0 +1,124 @@
+"""Pod templates of a ModelServing: what Kthena's controller adds to its pods, and its labels.
+
+The controller sets three variables in every container, and labels that selectors refer to; both
+have counterparts in pods of ours (pkg/model-serving-controller/utils/utils.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.dialects.carrier import Book, Carrier
+from fusioninfer_pulumi.dialects.given import At, Path
+from fusioninfer_pulumi.dialects.kthena.models import PodTemplate
+
+#: Variables of Kthena's pods, from those that LeaderWorkerSet puts in front of all others.
+ENV = {
+    "GROUP_SIZE": "$(LWS_GROUP_SIZE)",
+    "ENTRY_ADDRESS": "$(LWS_LEADER_ADDRESS)",
+    "WORKER_INDEX": "$(LWS_WORKER_INDEX)",
+}
+PREFIX = "modelserving.volcano.sh/"
+NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
+#: Labels whose values are the same in ours.
+_SAME = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
+#: Labels that tell the same pods apart, with other values.
+_KEYS = {
+    **_SAME,
+    f"{PREFIX}group-name": labels.GROUP_INDEX,
+    f"{PREFIX}role-id": labels.REPLICA_INDEX,
+    f"{PREFIX}revision": labels.REVISION,
+}
+_KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
+
+
+def carry_template(
+    carrier: Carrier, target: Path, template: PodTemplate, at: At, *, gang: bool
+) -> None:
+    """Carries a pod template over, with what Kthena adds to its pods.
+
+    Args:
+        carrier: The service.
+        target: Where it stands in ours.
+        template: The template.
+        at: Where it stands.
+        gang: Whether the pod is one of several of a replica.
+    """
+    spec = _relabelled(carrier.book, template.spec, at / "spec")
+    if isinstance(spec, dict) and (gang or _mentions(spec)):
+        spec = _with_env(spec)
+    given = {"metadata": template.metadata, "spec": spec}
+    carrier.put(target, {key: value for key, value in given.items() if value is not None}, at)
+
+
+def _mentions(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_mentions, value.values()))
+    if isinstance(value, list):
+        return any(map(_mentions, value))
+    return isinstance(value, str) and any(name in value for name in ENV)
+
+
+def _with_env(spec: dict[str, Any]) -> dict[str, Any]:
+    """Sets the variables behind a container's own, as Kthena does: places stay the same."""
+    built = dict(spec)
+    for key in ("containers", "initContainers"):
+        containers = spec.get(key)
+        if isinstance(containers, list):
+            built[key] = [_container(each) for each in containers]
+    return built
+
+
+def _container(container: Any) -> Any:
+    own = container.get("env") if isinstance(container, dict) else None
+    if not isinstance(container, dict) or not isinstance(own, (list, type(None))):
+        return container
+    said = {each.get("name") for each in own or () if isinstance(each, dict)}
+    added = [{"name": name, "value": value} for name, value in ENV.items() if name not in said]
+    return {**container, "env": [*(own or ()), *added]}
+
+
+def _relabelled(book: Book, value: Any, at: At) -> Any:
+    """Replaces Kthena's labels in selectors by ours."""
+    if isinstance(value, list):
+        return [_relabelled(book, item, at / index) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        if isinstance(value, str) and PREFIX in value:
+            book.lost(at, f"pods of ours have no label of {PREFIX}; their labels: {_ours()}")
+        return value
+    built: dict[Any, Any] = {}
+    for key, item in value.items():
+        place = at / key
+        if key in _KEY_LISTS and isinstance(item, list):
+            built[key] = [_key(book, each, place / index) for index, each in enumerate(item)]
+        elif key == "matchLabels" and isinstance(item, Mapping):
+            built[key] = {_same(book, each, place / each): held for each, held in item.items()}
+        elif key == "key" and "operator" in value:
+            built[key] = _same(book, item, place)
+        else:
+            built[key] = _relabelled(book, item, place)
+    return built
+
+
+def _key(book: Book, key: Any, at: At) -> Any:
+    """Our label for one by which pods are told apart, whatever its values are."""
+    if key in _KEYS:
+        book.note(at, f"{key} is {_KEYS[key]} on pods of ours")
+        return _KEYS[key]
+    return _same(book, key, at)
+
+
+def _same(book: Book, key: Any, at: At) -> Any:
+    """Our label for one that has the same values."""
+    if key in _SAME:
+        book.note(at, f"{key} is {_SAME[key]} on pods of ours")
+        return _SAME[key]
+    if isinstance(key, str) and key.startswith(PREFIX):
+        book.lost(at, f"pods of ours have no label {key} with these values; theirs: {_ours()}")
+    return key
+
+
+def _ours() -> str:
+    return ", ".join(dict.fromkeys(_KEYS.values()))
