@@ -133,6 +133,19 @@ def reference_grant(namespace: str, owner: str) -> str:
     return f"{namespace}.{owner}"
 
 
+def model_cache(service: str, digest: str) -> str:
+    """Name of the claim that keeps a service's model files.
+
+    A claim's class and access modes cannot change, so other ones make another claim.
+    """
+    return f"{service}-model-cache-{digest}"
+
+
+def model_warm_up(service: str, digest: str) -> str:
+    """Name of the Job that fills the cache; Jobs cannot change, so each content is another one."""
+    return f"{service}-model-{digest}"
+
+
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
     """Longest LeaderWorkerSet name whose pods can be created.
 

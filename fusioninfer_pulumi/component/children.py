@@ -32,7 +32,15 @@ Manifest = dict[str, Any]
 AFTER = {
     # The scheduler ignores pods whose PodGroup does not exist yet, and no pod can be created whose
     # ServiceAccount does not: that of the sidecars is registered before the sets.
-    "LeaderWorkerSet": ("PodGroup", "ServiceAccount", "RoleBinding"),
+    # The Job fills the cache that the pods read.
+    "LeaderWorkerSet": (
+        "PodGroup",
+        "ServiceAccount",
+        "RoleBinding",
+        "PersistentVolumeClaim",
+        "Job",
+    ),
+    "Job": ("PersistentVolumeClaim",),
     "RoleBinding": ("ServiceAccount", "Role"),
     "ClusterRoleBinding": ("ServiceAccount",),
     "Deployment": (
@@ -193,6 +201,9 @@ class Children:
             after += [by_name[name] for name in step.after if name in by_name]
             grouped = "subGroupPolicy" in manifest["spec"]["leaderWorkerTemplate"]
             own = waits.set_options(step, grouped=grouped)
+        elif kind == "Job" and self._plan.model is not None and self._plan.model.warm_up:
+            # Always awaited: the pods would find no model.
+            own.custom_timeouts = waits.timeouts(f"{self._plan.model.warm_up.seconds}s")
         elif kind in waits.AWAITED_BY_PROVIDER:
             own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
         own.depends_on = after or None

@@ -137,6 +137,9 @@ def own_annotations(
     if kind == "LeaderWorkerSet":
         at_once = step is not None and step.rollout.strategy is RolloutStrategy.ALL_AT_ONCE
         return dict(_SKIP) if at_once else {}
+    if kind == "PersistentVolumeClaim":
+        # Where its class waits for a pod, it is bound when the first one mounts it.
+        return dict(_SKIP)
     if kind in AWAITED_BY_PATCH:
         # They precede what they would wait for: pods, a route. At every level, because what a
         # patch left on the live object stays until after it has been updated.

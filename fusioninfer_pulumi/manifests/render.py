@@ -9,6 +9,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.manifests.day_two import day_two
 from fusioninfer_pulumi.manifests.disaggregation_access import sidecar_access
 from fusioninfer_pulumi.manifests.leader_worker_set import leader_worker_sets
+from fusioninfer_pulumi.manifests.model_cache import model_cache
 from fusioninfer_pulumi.manifests.pod_group import pod_group
 from fusioninfer_pulumi.manifests.routing import routing
 from fusioninfer_pulumi.manifests.service import serving_service
@@ -37,8 +38,9 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Builds what runs the pods: the PodGroups, the sidecars' rights and the LeaderWorkerSets."""
+    """Builds what runs the pods: the PodGroups, rights, the model's cache, LeaderWorkerSets."""
     for gang in plan.gangs:
         yield pod_group(plan, gang)
     yield from sidecar_access(plan)
+    yield from model_cache(plan)
     yield from leader_worker_sets(plan)

@@ -8,13 +8,15 @@ from dataclasses import replace
 from fusioninfer_pulumi.findings import Finding, Severity, error, shown, warning
 from fusioninfer_pulumi.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.completion.build import completed
-from fusioninfer_pulumi.plan.credentials import role_credentials
+from fusioninfer_pulumi.plan.completion.model_files import model_files
+from fusioninfer_pulumi.plan.credentials import role_credentials, variable_findings
 from fusioninfer_pulumi.plan.day_two.build import day_two_plan
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.disaggregation.stated import stated_findings
 from fusioninfer_pulumi.plan.gang import gang_plans
 from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.layout_rules import layout_findings
+from fusioninfer_pulumi.plan.model import model_plan
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
@@ -59,8 +61,16 @@ def plan_service(
                 f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
             )
         )
-    args, found = completed(args, leave_out)
+    written, files = args.roles, None
+    if args.model is not None:
+        files = model_files(service, args.model)
+    args, found = completed(service, args, files, leave_out)
     findings += found
+    model = None
+    if args.model is not None and files is not None:
+        model, found = model_plan(service, args.model, files, args.roles, args.groups)
+        findings += found
+        findings += variable_findings("model.fetcher", args.model.fetcher.env)
     roles: list[RolePlan] = []
     known = [role for position, role in enumerate(args.roles) if position not in leave_out]
     pairing = disaggregation_of(service, known)
@@ -69,7 +79,7 @@ def plan_service(
             planned, found = role_plan(service, position, role, pairing, args.layout, args.groups)
             roles.append(planned)
             findings += found
-            findings += role_credentials(position, role)
+            findings += role_credentials(position, written[position])
     findings += agreement_findings(roles, pairing)
     findings += stated_findings(args.roles)
     scheduling = args.scheduling_strategy
@@ -127,6 +137,7 @@ def plan_service(
         wait=args.wait,
         findings=(),
         day_two=after,
+        model=model,
     )
     findings += rollout_findings(plan)
     findings += layout_findings(plan)

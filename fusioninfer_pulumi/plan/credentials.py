@@ -7,7 +7,7 @@ a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, join, warning
@@ -58,13 +58,15 @@ def credential_findings(at: str, template: Mapping[str, Any]) -> Iterator[Findin
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
             here = f"{at}.spec.{key}[{index}]"
-            yield from _variables(here, container)
+            yield from variable_findings(here, container.get("env") or ())
             yield from _arguments(here, container)
 
 
-def _variables(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
-    for index, variable in enumerate(container.get("env") or ()):
-        name, value = str(variable.get("name")), variable.get("value")
+def variable_findings(at: str, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Finds literal credentials among the variables of a container that stands at `at`."""
+    for index, variable in enumerate(variables):
+        name = str(variable.get("name"))
+        value: Any = variable.get("value")
         if not _is_literal(value):
             continue
         if _VARIABLE.fullmatch(name) or _LOOK.search(value):

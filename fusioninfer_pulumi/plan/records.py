@@ -12,6 +12,7 @@ from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.day_two.records import DayTwoPlan
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
+from fusioninfer_pulumi.plan.model import ModelPlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
@@ -243,6 +244,7 @@ class ServicePlan:
         wait: What an update waits for.
         findings: What is to be said about the input, errors first.
         day_two: Disruption budgets and monitors.
+        model: What the model needs beside the pods, None without one.
     """
 
     service: str
@@ -263,6 +265,7 @@ class ServicePlan:
     wait: WaitArgs
     findings: tuple[Finding, ...]
     day_two: DayTwoPlan = field(default_factory=DayTwoPlan)
+    model: ModelPlan | None = None
 
     @property
     def gang(self) -> GangPlan | None:

@@ -126,7 +126,9 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 
 
 def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
-    problems = service_problems(args.roles, args.scheduling_strategy, args.labels, args.groups)
+    problems = service_problems(
+        args.roles, args.scheduling_strategy, args.labels, args.groups, args.model
+    )
     return [error(path(rule.location), one_line(rule.message)) for rule in problems]
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.base import MAX_COUNT
 from fusioninfer_pulumi.spec.kv_rules import kv_problems
+from fusioninfer_pulumi.spec.model import ModelArgs
+from fusioninfer_pulumi.spec.model_rules import model_problems
 from fusioninfer_pulumi.spec.parallelism import parallelism_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
 from fusioninfer_pulumi.spec.problem import Problem
@@ -55,6 +57,7 @@ def service_problems(
     scheduling: SchedulingStrategyArgs,
     own_labels: Mapping[str, str],
     groups: int | None = None,
+    model: ModelArgs | None = None,
 ) -> list[Problem]:
     """Checks a spec whose fields are well-formed by themselves.
 
@@ -63,6 +66,7 @@ def service_problems(
         scheduling: Its scheduling strategy.
         own_labels: The labels of its metadata.
         groups: Its serving groups, None without.
+        model: Its model.
 
     Returns:
         Every problem, in the order of the fields.
@@ -72,6 +76,8 @@ def service_problems(
     for index, role in enumerate(roles):
         problems += _role(("roles", index), role)
         problems += _group_sizes(("roles", index), role, groups or 0)
+    if model is not None:
+        problems += model_problems(("model",), model)
     problems += _gang_minima(roles, scheduling.gang_policy.min_role_replicas or {})
     return problems
 

@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.spec.base import AnnotationMap, Count, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs
+from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.placement import ServicePlacementArgs
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import RoleArgs
@@ -47,6 +48,10 @@ class ServiceSpec(SpecModel):
     """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
     prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
     default there are no groups, and a role's `replicas` are those of the service."""
+
+    model: ModelArgs | None = None
+    """The model that all roles serve: where its files come from, its name, adapters and cache; by
+    default the pod templates say it."""
 
     scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
@@ -91,7 +96,9 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     def _rules(self) -> InferenceServiceArgs:
         _raise_problems(
             type(self).__name__,
-            service_problems(self.roles, self.scheduling_strategy, self.labels, self.groups),
+            service_problems(
+                self.roles, self.scheduling_strategy, self.labels, self.groups, self.model
+            ),
         )
         return self
 

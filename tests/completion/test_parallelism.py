@@ -228,11 +228,12 @@ def test_the_number_of_pods_is_said() -> None:
 )
 def test_what_is_set_is_read_back(tensor: Any, local: int, pods: int, form: str) -> None:
     sizes = {"tensor": tensor, "data": local * pods, "dataLocal": local}
-    words: dict[str, Any] = {
+    forms: dict[str, dict[str, Any]] = {
         "args": {"args": ["--model", "m"]},
         "command": {"command": ["vllm", "serve", "m"], "args": None},
         "script": {"command": ["sh", "-c", "vllm serve m"], "args": None},
-    }[form]
+    }
+    words = forms[form]
     given = {name: size for name, size in sizes.items() if size is not None}
     manifest = split(given, gpus=(tensor or 1) * local, **words)
     for each in pod_templates(manifest):

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.completion.model import model_role
+from fusioninfer_pulumi.plan.completion.model_files import ModelFiles
 from fusioninfer_pulumi.plan.completion.parallelism import parallel_role
 from fusioninfer_pulumi.spec.role import ComponentType
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 
 def completed(
-    args: InferenceServiceArgs, leave_out: Collection[int] = ()
+    service: str,
+    args: InferenceServiceArgs,
+    files: ModelFiles | None,
+    leave_out: Collection[int] = (),
 ) -> tuple[InferenceServiceArgs, list[Finding]]:
     """Writes out what the short fields of a service stand for.
 
     Args:
+        service: Name of the service.
         args: The spec.
+        files: Where the files of its model lie, None without a model.
         leave_out: Indexes of roles that cannot be planned.
 
     Returns:
@@ -28,6 +35,10 @@ def completed(
     for position, role in enumerate(args.roles):
         built = role
         if role.component_type is not ComponentType.ROUTER and position not in leave_out:
+            if args.model is not None and files is not None:
+                built, found = model_role(service, position, built, args.model, files)
+                findings += found
+            # After the model: workers without a command take their leader's words.
             built, found = parallel_role(position, built)
             findings += found
         roles.append(built)
