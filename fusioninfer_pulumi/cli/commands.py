@@ -104,7 +104,8 @@ def diff(options: argparse.Namespace) -> int:
     objects = [source.rendered() for source in sources]
     if _refused(options, sources):
         return 2
-    difference = comparison.compare(*objects)
+    old, new = (source.plans for source in sources)
+    difference = comparison.compare(*objects, plans=(old, new))
     if options.output == "json":
         _print_json(comparison.to_json(difference))
     elif options.output == "markdown":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.effects import role_effects, sets_only
 from fusioninfer_pulumi.cli.diff.fields import FieldComparison
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest, by_identity
 from fusioninfer_pulumi.cli.diff.notes import notes
+from fusioninfer_pulumi.cli.diff.order import turns
 from fusioninfer_pulumi.cli.diff.plain import same, text_at
 from fusioninfer_pulumi.cli.diff.reasons import without_revision
 from fusioninfer_pulumi.cli.diff.records import (
@@ -18,6 +19,7 @@ from fusioninfer_pulumi.cli.diff.records import (
     ObjectChange,
     ServiceTotals,
 )
+from fusioninfer_pulumi.cli.diff.released import released, released_notes
 from fusioninfer_pulumi.cli.diff.sizes import AcceleratorsOf, accelerators_of, total
 from fusioninfer_pulumi.cli.diff.workloads import (
     refused_field,
@@ -25,6 +27,7 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     service_of,
     template_paths,
 )
+from fusioninfer_pulumi.plan.records import ServicePlan
 
 Objects = Mapping[Identity, Manifest]
 
@@ -34,6 +37,7 @@ def compare(
     new: Sequence[Manifest],
     *,
     accelerators_of: AcceleratorsOf = accelerators_of,
+    plans: tuple[Iterable[ServicePlan], Iterable[ServicePlan]] = ((), ()),
 ) -> Difference:
     """Finds what differs between two lists of manifests, and what that does to running pods.
 
@@ -41,22 +45,26 @@ def compare(
         old: Manifests before, from any source; they may be ill-formed.
         new: Manifests after.
         accelerators_of: Counts the accelerators that one pod of a template asks for.
+        plans: Services before and after, as far as they are known: they tell the order of restarts
+            and what a partition holds back.
 
     Returns:
         The difference, false where there is none.
     """
     olds, news = by_identity(old), by_identity(new)
     edits = list(_edits(olds, news))
-    if not edits:
+    old_sets, new_sets = sets_only(olds), sets_only(news)
+    old_turns, new_turns = map(turns, plans)
+    freed = list(released((old_sets, new_sets), (old_turns, new_turns), edits))
+    if not edits and not freed:
         return Difference()
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
-    old_sets, new_sets = sets_only(olds), sets_only(news)
-    effects = tuple(role_effects(old_sets, new_sets, edits, affected))
+    effects = tuple(role_effects(old_sets, new_sets, edits, affected, new_turns))
     before, after = _services(olds), _services(news)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
-        notes=tuple(notes(edits, effects, before - after, after - before)),
+        notes=(*notes(edits, effects, before - after, after - before), *released_notes(freed)),
         totals=tuple(_totals(old_sets, new_sets, affected, accelerators_of)),
     )
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
+from fusioninfer_pulumi.cli.diff.order import (
+    Move,
+    Turn,
+    Turns,
+    pace_of,
+    stages,
+    turn_of,
+)
 from fusioninfer_pulumi.cli.diff.plain import count_at, text_at
 from fusioninfer_pulumi.cli.diff.reasons import (
     GANG_OFF,
@@ -41,6 +49,10 @@ class _Role:
     existed: bool = False
     exists: bool = False
     restarts: list[str] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    ordered: bool = True
+    behind: tuple[str, ...] = ()
+    held: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -49,7 +61,11 @@ class _Role:
 
 
 def role_effects(
-    old: Sets, new: Sets, edits: Iterable[Edit], services: Iterable[Service]
+    old: Sets,
+    new: Sets,
+    edits: Iterable[Edit],
+    services: Iterable[Service],
+    turns: Turns,
 ) -> Iterator[RoleEffect]:
     """Says what happens to the replicas of the services that have a changed object.
 
@@ -58,6 +74,7 @@ def role_effects(
         new: All LeaderWorkerSets after.
         edits: All changes.
         services: The services to tell about, in their order.
+        turns: When sets change, as far as plans tell.
 
     Yields:
         One effect per role that LeaderWorkerSets run, and one per Deployment (or the like) whose
@@ -79,6 +96,7 @@ def role_effects(
                     before if before is not None and _owner(key, before) == owner else None,
                     after if after is not None and _owner(key, after) == owner else None,
                     edited.get(key),
+                    turn_of(turns, key),
                 )
     others: dict[Service, list[Edit]] = {}
     for edit in edits:
@@ -86,7 +104,9 @@ def role_effects(
             for service in edit.services:
                 others.setdefault(service, []).append(edit)
     for service, gathered_roles in roles.items():
+        restarting = [role for role, gathered in gathered_roles.items() if gathered.restarts]
         for role, gathered in gathered_roles.items():
+            gathered.behind = tuple(each for each in gathered.behind if each in restarting)
             yield _effect(service, role, gathered)
         yield from (_apps_effect(service, edit) for edit in others.get(service, ()))
 
@@ -101,12 +121,20 @@ def _owner(key: Identity, manifest: Manifest) -> tuple[Service, str]:
 
 
 def _gather(
-    role: _Role, key: Identity, old: Manifest | None, new: Manifest | None, edit: Edit | None
+    role: _Role,
+    key: Identity,
+    old: Manifest | None,
+    new: Manifest | None,
+    edit: Edit | None,
+    turn: Turn | None,
 ) -> None:
     before = 0 if old is None else count_at(old, "spec", "replicas")
     after = 0 if new is None else count_at(new, "spec", "replicas")
     some = old if new is None else new
     prefix = role_of(key, some or {})
+    serving_group = text_at(some, "metadata", "labels", labels.GROUP_INDEX)
+    if serving_group:
+        prefix = f"{serving_group}-{prefix}"
     index = text_at(some, "metadata", "labels", labels.REPLICA_INDEX)
 
     def groups(start: int, stop: int) -> list[str]:
@@ -126,15 +154,47 @@ def _gather(
     if edit is None or not edit.restarts or not common:
         role.kept += groups(0, common)
         return
-    # Below its partition LeaderWorkerSet keeps what there is; a set that is made anew has none.
-    held = 0 if edit.refused else min(partition(new or {}), common)
-    role.kept += groups(0, held)
-    role.restarts += groups(held, common)
+    _restart(role, edit, turn, groups)
     roots = template_paths(key)
     role.changes += (change for change in edit.change.fields if below(change.path, roots))
     had, has = bool(gang(old or {})), bool(gang(new or {}))
     if had != has:
         role.gangs.add(GANG_ON if has else GANG_OFF)
+
+
+def _restart(
+    role: _Role, edit: Edit, turn: Turn | None, groups: Callable[[int, int], list[str]]
+) -> None:
+    """Notes which replicas of a set restart, and when; a partition holds some back."""
+    assert edit.old is not None
+    assert edit.new is not None
+    common = min(count_at(each, "spec", "replicas") for each in (edit.old, edit.new))
+    # Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state below
+    # that of sets of one replica. A set that is made anew has none.
+    held = common if turn is not None and turn.held else min(partition(edit.new), common)
+    held = 0 if edit.refused else held
+    role.held += groups(0, held)
+    role.kept += groups(0, held)
+    names = groups(held, common)
+    role.restarts += names
+    if not names:
+        return
+    several = not text_at(edit.new, "metadata", "labels", labels.REPLICA_INDEX)
+    if turn is None and not several:
+        role.ordered = False
+        return
+    pace = turn.at_a_time if turn else 1
+    if several and pace is not None:
+        pace = pace_of(edit.new, common)
+    role.moves.append(
+        Move(
+            turn.position if turn else 0,
+            tuple(reversed(names)),
+            None if edit.refused else pace,
+            turn is not None and turn.optional and not several,
+        )
+    )
+    role.behind = turn.after if turn else ()
 
 
 def apps_reason(edit: Edit) -> str:
@@ -167,6 +227,9 @@ def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
         removed=tuple(role.removed),
         kept=tuple(role.kept),
         reason=", ".join(reasons),
+        order=stages(role.moves) if role.ordered else (),
+        after=role.behind,
+        held=tuple(role.held),
     )
 
 

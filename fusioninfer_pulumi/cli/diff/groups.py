@@ -11,6 +11,8 @@ from fusioninfer_pulumi.cli.diff.records import FieldChange, ObjectChange
 from fusioninfer_pulumi.cli.diff.spans import compressed
 from fusioninfer_pulumi.cli.diff.workloads import LWS_TEMPLATE
 
+#: What is said of a change that no object shows: of what a partition held back.
+NO_OBJECT = "no object changes"
 _LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTemplate."
 _BOTH = f"{LWS_TEMPLATE}.{{leader,worker}}Template."
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.cli.diff.groups import Group, counts, grouped
+from fusioninfer_pulumi.cli.diff.groups import NO_OBJECT, Group, counts, grouped
 from fusioninfer_pulumi.cli.diff.records import Action, Difference
 from fusioninfer_pulumi.cli.diff.table import before_after, effect_rows, restarting, service_name
 from fusioninfer_pulumi.cli.diff.values import lines, printable
@@ -31,7 +31,8 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
         A summary in one line, what the change does, and the changed fields folded away.
     """
     told = restarting(difference)
-    summary = f"**{counts(difference.objects)}{f'; {told}' if told else ''}**"
+    what = counts(difference.objects) if difference.objects or not difference else NO_OBJECT
+    summary = f"**{what}{f'; {told}' if told else ''}**"
     if not difference:
         return f"{summary}\n"
     head = [summary, "", *_notes(difference), *_effects(difference), *_totals(difference)]
@@ -39,6 +40,8 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
     if more:
         kept.append(f"… {more} more lines")
     above = "\n".join(kept).rstrip("\n") + "\n\n"
+    if not difference.objects:
+        return above.rstrip("\n") + "\n"
     return above + _details(difference, limit - len(above))
 
 

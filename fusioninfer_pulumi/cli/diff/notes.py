@@ -144,6 +144,11 @@ def _restarts(roles: Sequence[RoleEffect]) -> Iterator[str]:
             one = len(names) == 1 and ".." not in names[0]
             noun, verb = ("replica", "restarts") if one else ("replicas", "restart")
             yield f"{reason}: {noun} {compressed(names)} {verb}"
+    held = [name for effect in roles for name in effect.held]
+    if held:
+        one = len(held) == 1 and ".." not in held[0]
+        noun, verb = ("replica", "keeps") if one else ("replicas", "keep")
+        yield f"{noun} {compressed(held)} {verb} the old pod template: below the partition"
 
 
 def _apps_restarts(edits: Sequence[Edit]) -> Iterator[str]:

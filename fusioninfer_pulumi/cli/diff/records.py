@@ -50,6 +50,19 @@ class ObjectChange:
 
 
 @dataclass(frozen=True)
+class RestartStage:
+    """Replicas that restart before those of the next stage.
+
+    Attributes:
+        replicas: The replicas, in the order in which they restart.
+        at_a_time: How many of them restart side by side.
+    """
+
+    replicas: tuple[str, ...]
+    at_a_time: int
+
+
+@dataclass(frozen=True)
 class RoleEffect:
     """What happens to the replicas of one role.
 
@@ -65,6 +78,9 @@ class RoleEffect:
         removed: Replicas that stop for good.
         kept: Replicas whose pods are not touched.
         reason: Short text such as `image changed`; empty where nothing happens to a replica.
+        order: The restarts in their order; empty where nobody knows it.
+        after: Roles of the service whose replicas restart before those of this one.
+        held: Replicas among those kept that a partition holds back from the change.
     """
 
     service: str
@@ -78,6 +94,9 @@ class RoleEffect:
     removed: tuple[str, ...]
     kept: tuple[str, ...]
     reason: str
+    order: tuple[RestartStage, ...] = ()
+    after: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,4 +128,4 @@ class Difference:
     totals: tuple[ServiceTotals, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.objects)
+        return bool(self.objects or self.notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 # Two names are as short as a range, and plainer.
 _SHORTEST_RUN = 3
@@ -13,6 +13,13 @@ _LONGEST_NUMBER = 9
 def compressed(names: Iterable[str]) -> str:
     """Joins names with commas, consecutive ones as a range."""
     return ", ".join(_ranges(names))
+
+
+def in_order(names: Sequence[str]) -> str:
+    """Joins names in the order given, a whole run that counts down as `decode-19..decode-0`."""
+    upwards = compressed(reversed(names))
+    first, dots, last = upwards.partition("..")
+    return f"{last}..{first}" if dots and "," not in upwards else ", ".join(names)
 
 
 def size(names: Iterable[str]) -> int:

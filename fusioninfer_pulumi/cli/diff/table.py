@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusioninfer_pulumi.cli.diff.records import Difference, RoleEffect, ServiceTotals
-from fusioninfer_pulumi.cli.diff.spans import compressed, size
+from fusioninfer_pulumi.cli.diff.spans import compressed, in_order, size
 
 
 def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
@@ -19,6 +19,7 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
         "role": [effect.role for effect in effects],
         "replicas": [_replicas(effect) for effect in effects],
         "restarts": [compressed(effect.restarts) for effect in effects],
+        "order": [_order(effect) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
         "why": [effect.reason or "untouched" for effect in effects],
@@ -78,6 +79,23 @@ def totals_line(totals: ServiceTotals) -> str:
 def service_name(of: ServiceTotals | RoleEffect) -> str:
     """Name of a service, with its namespace where it is not the default one."""
     return of.service if of.namespace == "default" else f"{of.namespace}/{of.service}"
+
+
+def _order(effect: RoleEffect) -> str:
+    """Says in which order replicas restart; empty where it is one, or nobody knows."""
+    parts = []
+    for stage in effect.order:
+        count = size(stage.replicas)
+        if count == 1:
+            parts.append(in_order(stage.replicas))
+        elif stage.at_a_time >= count:
+            parts.append(f"{in_order(stage.replicas)} together")
+        else:
+            parts.append(f"{in_order(stage.replicas)}, {stage.at_a_time} at a time")
+    told = ", then ".join(parts)
+    if effect.after:
+        return f"after {', '.join(effect.after)}: {told}"
+    return told if size(effect.restarts) > 1 else ""
 
 
 def _services(difference: Difference) -> list[str]:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fusioninfer_pulumi.cli.diff.groups import Group, counts, grouped
+from fusioninfer_pulumi.cli.diff.groups import NO_OBJECT, Group, counts, grouped
 from fusioninfer_pulumi.cli.diff.records import Action, Difference, FieldChange
 from fusioninfer_pulumi.cli.diff.table import effect_rows, restarting, totals_line
 from fusioninfer_pulumi.cli.diff.values import is_block, lines, printable, shown, shown_pair
@@ -66,7 +66,8 @@ def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]
     from rich.text import Text  # noqa: PLC0415
 
     told = restarting(difference)
-    yield Text(f"{counts(difference.objects)}; {told}" if told else counts(difference.objects))
+    what = counts(difference.objects) if difference.objects or not difference else NO_OBJECT
+    yield Text(f"{what}; {told}" if told else what)
     for totals in difference.totals:
         yield from _hanging("  ", totals_line(totals), "", console)
     if difference.notes:

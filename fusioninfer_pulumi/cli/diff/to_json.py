@@ -60,6 +60,11 @@ def _effect(effect: RoleEffect) -> dict[str, Any]:
         "removed": list(effect.removed),
         "kept": list(effect.kept),
         "reason": effect.reason,
+        "order": [
+            {"replicas": list(stage.replicas), "atATime": stage.at_a_time} for stage in effect.order
+        ],
+        "after": list(effect.after),
+        "held": list(effect.held),
     }
 
 

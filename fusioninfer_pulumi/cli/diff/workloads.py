@@ -19,7 +19,8 @@ LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
 POD_TEMPLATE = "spec.template"
 
-_ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
+#: Where a LeaderWorkerSet says how it updates its groups.
+ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # What LeaderWorkerSet's own defaulting writes: making it explicit is no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
@@ -97,15 +98,15 @@ def gang(manifest: Manifest) -> str:
 
 def partition(manifest: Manifest) -> int:
     """Ordinal below which an update of a LeaderWorkerSet leaves its groups as they are."""
-    stated = at(manifest, *_ROLLING, "partition") is not None
-    return count_at(manifest, *_ROLLING, "partition") if stated else 0
+    stated = at(manifest, *ROLLING, "partition") is not None
+    return count_at(manifest, *ROLLING, "partition") if stated else 0
 
 
 def pace(manifest: Manifest) -> str:
     """How LeaderWorkerSet updates the groups of one set, empty where it has a single one."""
     if count_at(manifest, "spec", "replicas") <= 1:
         return ""
-    limit, surge = (at(manifest, *_ROLLING, key) for key in ("maxUnavailable", "maxSurge"))
+    limit, surge = (at(manifest, *ROLLING, key) for key in ("maxUnavailable", "maxSurge"))
     if limit == "100%":
         return "all at once"
     told = f"the highest ordinal first, {1 if limit is None else limit} at a time"

@@ -1,0 +1,138 @@
+"""The order of restarts: that of the rollout, in every form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import plan_of, role, service, template
+
+from fusioninfer_pulumi import render
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown, to_text
+
+Manifest = dict[str, Any]
+
+
+def between(old: Manifest, new: Manifest) -> Difference:
+    plans = plan_of(old), plan_of(new)
+    return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))
+
+
+def serving(name: str, tag: str, **more: Any) -> Manifest:
+    image = f"vllm/vllm-openai:{tag}"
+    container = {"name": "vllm", "image": image, "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return role(name, template=template(container), **{"replicas": 3, **more})
+
+
+def order(difference: Difference) -> list[dict[str, Any]]:
+    keys = ("role", "order", "after", "held")
+    return [{key: each[key] for key in keys} for each in to_json(difference)["effects"]]
+
+
+def changed(*names: str, role_fields: Manifest | None = None, **spec: Any) -> Difference:
+    old, new = (
+        service(*(serving(name, tag, **(role_fields or {})) for name in names), **spec)
+        for tag in ("v0.11.0", "v0.12.0")
+    )
+    return between(old, new)
+
+
+DOWN = ["decode-2", "decode-1", "decode-0"]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "at_a_time", "told"),
+    [
+        ({}, 1, "decode-2..decode-0, 1 at a time"),
+        ({"maxUnavailable": 2}, 2, "decode-2..decode-0, 2 at a time"),
+        ({"maxUnavailable": "70%"}, 2, "decode-2..decode-0, 2 at a time"),
+        ({"strategy": "AllAtOnce"}, 3, "decode-2..decode-0 together"),
+        ({"strategy": "Recreate"}, 3, "decode-2..decode-0 together"),
+    ],
+)
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_one_role(rollout: Manifest, at_a_time: int, told: str, layout: str) -> None:
+    found = changed("decode", rollout=rollout, layout=layout)
+    stages = [{"replicas": DOWN, "atATime": at_a_time}]
+    assert order(found) == [{"role": "decode", "order": stages, "after": [], "held": []}]
+    assert told in to_text(found, color=False, width=None)
+    assert f"| {told} |" in to_markdown(found)
+
+
+def test_roles_one_after_the_other() -> None:
+    sequential = {"roleOrder": "Sequential"}
+    found = changed("prefill", "decode", role_fields={"replicas": 2}, rollout=sequential)
+    assert [each["after"] for each in order(found)] == [[], ["prefill"]]
+    assert "after prefill: decode-1, decode-0, 1 at a time" in to_markdown(found)
+    # A role that does not change is waited for by nobody.
+    old = service(serving("prefill", "a"), serving("decode", "a"), rollout=sequential)
+    new = service(serving("prefill", "a"), serving("decode", "b"), rollout=sequential)
+    assert [each["after"] for each in order(between(old, new))] == [[], []]
+
+
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_a_partition_holds_back(layout: str) -> None:
+    found = changed("decode", rollout={"partition": 2}, layout=layout)
+    (effect,) = to_json(found)["effects"]
+    assert effect["restarts"] == ["decode-2"]
+    assert effect["kept"] == effect["held"] == ["decode-0", "decode-1"]
+    assert effect["order"] == [{"replicas": ["decode-2"], "atATime": 1}]
+    assert (
+        "replicas decode-0, decode-1 keep the old pod template: below the partition" in found.notes
+    )
+
+
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_a_partition_that_is_lowered_is_a_difference(layout: str) -> None:
+    held, free = (
+        service(serving("decode", "a"), rollout={"partition": lowest}, layout=layout)
+        for lowest in (2, 0)
+    )
+    found = between(held, free)
+    assert found
+    assert "back no longer" in found.notes[-1]
+    for told in (to_text(found, color=False, width=None), to_markdown(found)):
+        assert "back no longer" in told
+        assert ("no object changes" in told) is (layout == "PerReplica")
+        assert "no difference" not in told
+    assert not between(held, held)
+    assert "back no longer" not in "".join(between(free, held).notes)
+
+
+def test_optional_replicas_restart_last_and_together() -> None:
+    minimum = {"gangPolicy": {"minRoleReplicas": {"decode": 2}}}
+    nodes = {"replicas": 4, "multinode": {"nodeCount": 2, "launcher": "none"}}
+    found = changed("decode", role_fields=nodes, schedulingStrategy=minimum)
+    (effect,) = order(found)
+    assert effect["order"] == [
+        {"replicas": ["decode-1", "decode-0"], "atATime": 1},
+        {"replicas": ["decode-3", "decode-2"], "atATime": 2},
+    ]
+    told = "decode-1, decode-0, 1 at a time, then decode-3, decode-2 together"
+    assert told in to_markdown(found)
+
+
+def test_what_must_be_replaced_is_not_paced() -> None:
+    nodes = {"multinode": {"nodeCount": 4, "launcher": "none"}}
+    old, new = (
+        service(serving("decode", "a", **nodes, subGroupPolicy={"subGroupSize": size}))
+        for size in (2, 4)
+    )
+    (effect,) = order(between(old, new))
+    assert effect["order"] == [{"replicas": DOWN, "atATime": 3}]
+
+
+def test_rendered_files_tell_no_order() -> None:
+    plans = [plan_of(service(serving("decode", tag))) for tag in "ab"]
+    found = compare(*(list(render(plan)) for plan in plans))
+    (effect,) = to_json(found)["effects"]
+    assert effect["restarts"] == ["decode-0", "decode-1", "decode-2"]
+    assert effect["order"] == []
+    assert "at a time" not in to_markdown(found)
+
+
+def test_serving_groups_take_turns() -> None:
+    found = changed("decode", role_fields={"replicas": 2}, groups=2, rollout={"level": "Group"})
+    (effect,) = order(found)
+    names = ["1-decode-1", "1-decode-0", "0-decode-1", "0-decode-0"]
+    assert effect["order"] == [{"replicas": names, "atATime": 2}]
