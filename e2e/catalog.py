@@ -145,6 +145,11 @@ TOOLS: tuple[Tool, ...] = (
             )
         },
     ),
+    Tool(
+        name="keda",
+        source="github.com/kedacore/keda/v2",
+        manifests={"crds": ("config/crd/bases/keda.sh_scaledobjects.yaml",)},
+    ),
     _picker("1.2"),
     _picker("1.5"),
     Tool(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
     from fusioninfer_pulumi.reading import load, load_inventory, loads
     from fusioninfer_pulumi.spec import (
+        AutoscalingArgs,
+        AutoscalingEngine,
+        AutoscalingMetricArgs,
         ComponentType,
         DeviceArgs,
         DeviceRequirementArgs,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
         KvTransferArgs,
         Launcher,
         MetricsMode,
+        MetricSource,
         MonitoringArgs,
         MultinodeArgs,
         NetworkConfigArgs,
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
         ServicePlacementArgs,
         SidecarArgs,
         SidecarConnector,
+        StartupArgs,
         StartupPolicy,
         Strategy,
         SubdomainPolicy,
@@ -66,14 +71,20 @@ if TYPE_CHECKING:
         TaintArgs,
         TaintEffect,
         TokenSecretArgs,
+        TopologySpreadArgs,
+        TracingArgs,
         UnhealthyPods,
         WaitArgs,
         WaitLevel,
+        WhenUnsatisfiable,
     )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AutoscalingArgs",
+    "AutoscalingEngine",
+    "AutoscalingMetricArgs",
     "ComponentType",
     "DeviceArgs",
     "DeviceRequirementArgs",
@@ -98,6 +109,7 @@ __all__ = [
     "KvTransferArgs",
     "Launcher",
     "LeaderWorkerSet",
+    "MetricSource",
     "MetricsMode",
     "MonitoringArgs",
     "MultinodeArgs",
@@ -123,6 +135,7 @@ __all__ = [
     "Severity",
     "SidecarArgs",
     "SidecarConnector",
+    "StartupArgs",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",
@@ -131,9 +144,12 @@ __all__ = [
     "TaintArgs",
     "TaintEffect",
     "TokenSecretArgs",
+    "TopologySpreadArgs",
+    "TracingArgs",
     "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
+    "WhenUnsatisfiable",
     "load",
     "load_inventory",
     "loads",

@@ -12,6 +12,9 @@ import pytest
 import fusioninfer_pulumi
 
 NAMES = [
+    "AutoscalingArgs",
+    "AutoscalingEngine",
+    "AutoscalingMetricArgs",
     "ComponentType",
     "DeviceArgs",
     "DeviceRequirementArgs",
@@ -36,6 +39,7 @@ NAMES = [
     "KvTransferArgs",
     "Launcher",
     "LeaderWorkerSet",
+    "MetricSource",
     "MetricsMode",
     "MonitoringArgs",
     "MultinodeArgs",
@@ -61,6 +65,7 @@ NAMES = [
     "Severity",
     "SidecarArgs",
     "SidecarConnector",
+    "StartupArgs",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",
@@ -69,9 +74,12 @@ NAMES = [
     "TaintArgs",
     "TaintEffect",
     "TokenSecretArgs",
+    "TopologySpreadArgs",
+    "TracingArgs",
     "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
+    "WhenUnsatisfiable",
     "load",
     "load_inventory",
     "loads",

@@ -167,7 +167,7 @@ def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Rea
 
 def custom_resource_definitions(lws: str) -> list[Object]:
     """All kinds that the generated objects may have, whether or not their programs run."""
-    tools = (lws, "volcano", "epp-1.5", "gateway-api", "prometheus-operator")
+    tools = (lws, "volcano", "epp-1.5", "gateway-api", "prometheus-operator", "keda")
     files = [file for name in tools for file in manifests(name, "crds")]
     # The loader in C where there is one: the definitions are long, and the other takes seconds.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -24,6 +24,7 @@ CONTROLLERS = (
     "deployment-controller",
     "disruption-controller",
     "garbage-collector-controller",
+    "horizontal-pod-autoscaler-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
@@ -142,6 +143,8 @@ def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--concurrent-statefulset-syncs=20",
+            # By default it looks every 15 s.
+            "--horizontal-pod-autoscaler-sync-period=1s",
         ],
     )
 

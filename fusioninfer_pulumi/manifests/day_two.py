@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fusioninfer_pulumi import labels, names
+from fusioninfer_pulumi.manifests.autoscaler import autoscaler
 from fusioninfer_pulumi.manifests.metadata import metadata, replica_label
 from fusioninfer_pulumi.manifests.pod_template import role_labels
 from fusioninfer_pulumi.manifests.routing.common import router_metadata
@@ -26,10 +28,11 @@ _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105
 
 
 def day_two(plan: ServicePlan) -> Iterator[Manifest]:
-    """Builds the disruption budgets, role by role, and then the monitors."""
+    """Builds the disruption budgets, role by role, then autoscalers and monitors."""
     roles = {role.name: role for role in plan.roles}
     for budget in plan.day_two.budgets:
         yield _budget(plan, roles[budget.role], budget)
+    yield from map(partial(autoscaler, plan), plan.day_two.autoscalers)
     monitoring = plan.day_two.monitoring
     if monitoring is None:
         return
@@ -40,12 +43,17 @@ def day_two(plan: ServicePlan) -> Iterator[Manifest]:
 
 
 def _budget(plan: ServicePlan, role: RolePlan, budget: BudgetPlan) -> Manifest:
+    kept = (
+        {"maxUnavailable": budget.replicas}
+        if budget.min_available is None
+        else {"minAvailable": budget.min_available}
+    )
     return {
         "apiVersion": POLICY_API,
         "kind": "PodDisruptionBudget",
         "metadata": metadata(plan, budget.name, role_labels(plan, role)),
         "spec": {
-            "minAvailable": budget.min_available,
+            **kept,
             # All pods: whichever is evicted takes its replica down.
             "selector": {"matchLabels": role_labels(plan, role)},
             "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,

@@ -24,8 +24,11 @@ from fusioninfer_pulumi.manifests.disaggregation import (
 )
 from fusioninfer_pulumi.manifests.disaggregation_sidecar import with_sidecar
 from fusioninfer_pulumi.manifests.graceful_end import graceful
+from fusioninfer_pulumi.manifests.spread import spread
 from fusioninfer_pulumi.outputs import with_placeholders
 from fusioninfer_pulumi.plan.containers import serving_container
+from fusioninfer_pulumi.plan.day_two.startup import PERIOD_SECONDS, startup_failures
+from fusioninfer_pulumi.plan.day_two.tracing import missing
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.role import LEADER_ONLY
@@ -66,6 +69,10 @@ def role_templates(plan: ServicePlan, role: RolePlan) -> RoleTemplates:
     leader = _template(plan, role, role.leader_template, _leader_container(role))
     if role.wiring is not None:
         leader = _wired_leader(leader, role.wiring)
+    if role.args.topology_spread is not None:
+        constraints = role.args.topology_spread
+        spec = spread(leader["spec"], constraints, role_labels(plan, role))
+        leader = {**leader, "spec": spec}
     worker = None
     if role.nodes > 1:
         worker = _template(plan, role, role.worker_template, _worker_container(role))
@@ -164,7 +171,7 @@ def _wired_leader(template: Manifest, wiring: Wiring) -> Manifest:
 
 def _leader_container(role: RolePlan) -> Manifest:
     given = serving_container(role.leader_template, role.args.container)
-    container = _launched(given, role.leader_launch)
+    container = _with_env(_launched(given, role.leader_launch), role)
     if role.wiring is not None:
         spec = role.leader_template["spec"]
         container = wired_container(container, role.wiring, spec)
@@ -182,25 +189,35 @@ def _leader_container(role: RolePlan) -> Manifest:
     if path is not None and "readinessProbe" not in given:
         # On the engine's port: ray's port answers long before the model is loaded, and so does
         # a sidecar.
-        container["readinessProbe"] = {
-            "httpGet": {
-                "path": path,
-                "port": role.engine_port,
-                **({"scheme": "HTTPS"} if table.serves_https(role.serving.command) else {}),
-            },
-            "periodSeconds": 10,
-            "timeoutSeconds": 5,
-        }
+        container["readinessProbe"] = _health(role, path)
+    if path is not None and role.args.startup is not None:
+        failures = {"failureThreshold": startup_failures(role.args.startup)}
+        container["startupProbe"] = {**_health(role, path), **failures}
     return container
+
+
+def _health(role: RolePlan, path: str) -> Manifest:
+    https = {"scheme": "HTTPS"} if table.serves_https(role.serving.command) else {}
+    return {
+        "httpGet": {"path": path, "port": role.engine_port, **https},
+        "periodSeconds": PERIOD_SECONDS,
+        "timeoutSeconds": 5,
+    }
 
 
 def _worker_container(role: RolePlan) -> Manifest:
     name = role.args.container or role.serving.name
     given = serving_container(role.worker_template, name)
-    container = _launched(given, role.worker_launch)
+    container = _with_env(_launched(given, role.worker_launch), role)
     if role.wiring is not None:
         container = wired_container(container, role.wiring, role.worker_template["spec"])
     return {key: value for key, value in container.items() if key not in LEADER_ONLY}
+
+
+def _with_env(container: Manifest, role: RolePlan) -> Manifest:
+    given = container.get("env") or []
+    added = missing(given, role.env)
+    return {**container, "env": [*given, *map(dict, added)]} if added else container
 
 
 def _launched(given: Mapping[str, Any], launch: Launch | None) -> Manifest:

@@ -105,6 +105,8 @@ class PickerFamily:
             sidecar.
         pd_threshold: Whether it can decide by the length of the uncached prompt.
         decider_first: Whether a decider must stand before the handler that names it.
+        traces_tls: Whether it sends traces by TLS where the endpoint says so; up to v0.9.0 it
+            never does (`tracing/telemetry.go`: `otlptracegrpc.WithInsecure()`).
     """
 
     family: Family
@@ -129,6 +131,7 @@ class PickerFamily:
     pd_needs_headers_handler: bool
     pd_threshold: bool
     decider_first: bool
+    traces_tls: bool = False
 
     @property
     def name(self) -> str:

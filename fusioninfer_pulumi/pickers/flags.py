@@ -46,6 +46,7 @@ class PickerFlags:
         verbosity: Log level, klog style.
         metrics_auth: Whether reading metrics needs a token that the API server accepts.
         secure_serving: Whether the picker serves TLS to the gateway.
+        tracing: Whether the picker sends traces.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
         experimental: Whether its configuration has alpha plugins.
     """
@@ -59,14 +60,16 @@ class PickerFlags:
     secure_serving: bool = True
     cert_path: str | None = None
     experimental: bool = False
+    tracing: bool = False
 
 
 def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
     """Arguments of the picker's container.
 
     Every flag but those for the KV-cache metric is accepted from v1.2.1 to v0.10.0. Booleans are
-    written out with `=`, which Go's flag packages need; tracing is on by default and would send
-    spans to localhost for nothing; profiling is on by default and is nobody's business.
+    written out with `=`, which Go's flag packages need; tracing is on by default and would print
+    spans, or send them to localhost, for nothing; profiling is on by default and is nobody's
+    business.
 
     Args:
         family: The picker.
@@ -83,7 +86,7 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
         f"--secure-serving={_text(value=wanted.secure_serving)}",
         f"--metrics-endpoint-auth={_text(value=wanted.metrics_auth)}",
         "--enable-pprof=false",
-        "--tracing=false",
+        f"--tracing={_text(value=wanted.tracing)}",
         f"--v={wanted.verbosity}",
         "--zap-encoder=json",
     ]

@@ -146,6 +146,7 @@ _LLM_D_0_10 = replace(
     flags=flag_names.LLM_D_0_10,
     refused_flags=flag_names.REFUSED_SINCE_0_10,
     decider_first=False,
+    traces_tls=True,
 )
 
 #: By the name that a user writes in `endpointPicker.family`, oldest first.

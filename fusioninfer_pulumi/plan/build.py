@@ -76,7 +76,9 @@ def plan_service(
     pairing = disaggregation_of(service, known)
     for position, role in enumerate(args.roles):
         if role.component_type is not ComponentType.ROUTER and position not in leave_out:
-            planned, found = role_plan(service, position, role, pairing, args.layout, args.groups)
+            planned, found = role_plan(
+                service, position, role, pairing, args.layout, args.groups, args.tracing
+            )
             roles.append(planned)
             findings += found
             findings += role_credentials(position, written[position])
@@ -114,9 +116,10 @@ def plan_service(
             roles,
             groups=args.groups,
             complete=not leave_out,
+            tracing=args.tracing,
         )
         findings += found
-    after, found = day_two_plan(service, args, roles, router, gang_scheduled=gang_scheduled)
+    after, found = day_two_plan(service, args, roles, router, gangs[0] if gangs else None)
     findings += found
     plan = ServicePlan(
         service=service,

@@ -135,7 +135,9 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
 
 def _groups(rollout: RolloutArgs, role: RolePlan, planned: SetPlan) -> int:
     """Groups that a set may have, with those that an update starts beside them."""
-    return len(planned.replicas) + role_rollout(rollout, role).max_surge
+    scaled = role.args.autoscaling
+    most = len(planned.replicas) if scaled is None else scaled.max_replicas
+    return most + role_rollout(rollout, role).max_surge
 
 
 def _day_two(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
@@ -143,6 +145,9 @@ def _day_two(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
     objects = [("PodDisruptionBudget", each.name, each.role) for each in plan.day_two.budgets]
     if monitoring is not None:
         objects += [("PodMonitor", each.name, each.role) for each in monitoring.engines]
+    objects += [
+        ("HorizontalPodAutoscaler", each.name, each.role) for each in plan.day_two.autoscalers
+    ]
     positions = {role.name: role.position for role in plan.roles}
     for kind, name, role in objects:
         at = join("roles", positions[role], "name")

@@ -88,6 +88,7 @@ class RolePlan:
         leader_launch: Command of the serving container on leaders, None to leave it as written.
         worker_launch: The same on workers.
         wiring: What pods get that hand their KV cache over, None for all others.
+        env: Variables of the serving container that its author has not set, on every pod.
         scaled_elsewhere: Whether something else, such as an autoscaler, sets the replicas of its
             one LeaderWorkerSet once it exists; only for layout PerRole.
     """
@@ -103,6 +104,7 @@ class RolePlan:
     leader_launch: Launch | None
     worker_launch: Launch | None
     wiring: Wiring | None = None
+    env: tuple[Mapping[str, str], ...] = ()
     scaled_elsewhere: bool = False
 
     @cached_property

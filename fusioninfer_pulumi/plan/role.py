@@ -14,11 +14,13 @@ from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, jo
 from fusioninfer_pulumi.outputs import contains_output, output_paths
 from fusioninfer_pulumi.plan.completion.parallelism import shortage
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
+from fusioninfer_pulumi.plan.day_two.tracing import traced, tracing_env
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.disaggregation.role import wired
 from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer, SetPlan
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
+from fusioninfer_pulumi.spec.day_two import TracingArgs
 from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
 from fusioninfer_pulumi.spec.rollout import Layout
 
@@ -36,6 +38,7 @@ def role_plan(
     disaggregation: Disaggregation | None = None,
     layout: Layout = Layout.PER_REPLICA,
     groups: int | None = None,
+    tracing: TracingArgs | None = None,
 ) -> tuple[RolePlan, list[Finding]]:
     """Plans a role that runs pods.
 
@@ -46,6 +49,7 @@ def role_plan(
         disaggregation: The service's pairing of prefill with decode, None without.
         layout: Which LeaderWorkerSets run the replicas.
         groups: Serving groups of the service, None without.
+        tracing: The service's traces, None without.
 
     Returns:
         The plan, and what is to be said about the role by itself.
@@ -64,6 +68,7 @@ def role_plan(
 
     findings = list(_output_findings(at, container, read_command(container), launcher))
     wire = wired(position, args, leader_template, (container, worker), command_at, disaggregation)
+    wire, traces = traced(wire, tracing, position, command_at)
     container, worker = wire.leader, wire.worker
     command = read_command(container)
     leader_launch, worker_launch = wire.leader_edit, wire.worker_edit
@@ -101,6 +106,8 @@ def role_plan(
         leader_launch=leader_launch,
         worker_launch=worker_launch,
         wiring=wire.wiring,
+        scaled_elsewhere=args.autoscaling is not None,
+        env=tracing_env(tracing, f"{service}-{args.name}") if tracing and traces else (),
     )
     findings += wire.findings
     findings += _engine_findings(plan, command_at)

@@ -3,11 +3,21 @@
 Knows no Kubernetes kind but the pod template, and neither Pulumi nor a plan.
 """
 
+from fusioninfer_pulumi.spec.autoscaling import (
+    AutoscalingArgs,
+    AutoscalingEngine,
+    AutoscalingMetricArgs,
+    MetricSource,
+)
 from fusioninfer_pulumi.spec.day_two import (
     DisruptionBudgetArgs,
     MonitoringArgs,
+    StartupArgs,
     TokenSecretArgs,
+    TopologySpreadArgs,
+    TracingArgs,
     UnhealthyPods,
+    WhenUnsatisfiable,
 )
 from fusioninfer_pulumi.spec.inventory import (
     DeviceArgs,
@@ -64,6 +74,9 @@ from fusioninfer_pulumi.spec.scheduling import GangMode, GangPolicyArgs, Schedul
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 __all__ = [
+    "AutoscalingArgs",
+    "AutoscalingEngine",
+    "AutoscalingMetricArgs",
     "ComponentType",
     "DeviceArgs",
     "DeviceRequirementArgs",
@@ -81,6 +94,7 @@ __all__ = [
     "KvRole",
     "KvTransferArgs",
     "Launcher",
+    "MetricSource",
     "MetricsMode",
     "MonitoringArgs",
     "MultinodeArgs",
@@ -100,6 +114,7 @@ __all__ = [
     "ServicePlacementArgs",
     "SidecarArgs",
     "SidecarConnector",
+    "StartupArgs",
     "StartupPolicy",
     "Strategy",
     "SubGroupPolicyArgs",
@@ -108,7 +123,10 @@ __all__ = [
     "TaintArgs",
     "TaintEffect",
     "TokenSecretArgs",
+    "TopologySpreadArgs",
+    "TracingArgs",
     "UnhealthyPods",
     "WaitArgs",
     "WaitLevel",
+    "WhenUnsatisfiable",
 ]

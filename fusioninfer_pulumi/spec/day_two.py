@@ -1,4 +1,4 @@
-"""What keeps a running service running: drains, monitoring.
+"""What keeps a running service running: drains, monitoring, traces, probes, spread.
 
 Everything here is off until it is asked for.
 """
@@ -12,9 +12,11 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import is_output
-from fusioninfer_pulumi.spec.base import MAX_COUNT, LabelMap, SpecModel
+from fusioninfer_pulumi.spec.base import MAX_COUNT, LabelMap, PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.rollout import Duration
 
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 # The type Duration of the Prometheus operator's API, without 0.
@@ -41,6 +43,19 @@ def _interval(value: Any) -> Any:
         "interval", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
     )
 
+
+def _quantity(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("quantity", LIFT)
+    try:
+        if quantity.parse(value) > 0:
+            return str(value)
+    except ValueError:
+        pass
+    raise PydanticCustomError("quantity", f"must be an amount such as 140Gi, got {shown(value)}")
+
+
+Quantity = Annotated[str, PlainValidator(_quantity), WithJsonSchema({"type": "string"})]
 
 Replicas = Annotated[
     int | str,
@@ -128,3 +143,61 @@ class MonitoringArgs(SpecModel):
     picker_token: TokenSecretArgs | None = None
     """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
     shows the token of its own ServiceAccount."""
+
+
+class StartupArgs(SpecModel):
+    """How long an engine may take to load its model: a startup probe on its health path."""
+
+    timeout: Duration | None = None
+    """How long, such as `30m`."""
+
+    model_size: Quantity | None = None
+    """In its place: size of the weights that a pod reads, such as `140Gi`; with `readRate` and 5
+    minutes for everything else it makes the time."""
+
+    read_rate: Quantity = "200Mi"
+    """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> StartupArgs:
+        if (self.timeout is None) == (self.model_size is None):
+            raise PydanticCustomError("one_of_both", "needs either timeout or modelSize")
+        return self
+
+
+class WhenUnsatisfiable(str, enum.Enum):
+    """What the scheduler does with a pod that would not be spread."""
+
+    SCHEDULE_ANYWAY = "ScheduleAnyway"  #: places it where it spreads best
+    DO_NOT_SCHEDULE = "DoNotSchedule"  #: leaves it waiting
+
+
+class TopologySpreadArgs(SpecModel):
+    """Spreads the leaders of a role's replicas over zones, racks or nodes."""
+
+    topology_key: str = Field(min_length=1)
+    """Label of nodes that tells the domains apart, such as `topology.kubernetes.io/zone`."""
+
+    max_skew: PositiveCount = 1
+    """By how many leaders two domains may differ; 1 by default."""
+
+    when_unsatisfiable: Annotated[WhenUnsatisfiable, Field(strict=False)] = (
+        WhenUnsatisfiable.SCHEDULE_ANYWAY
+    )
+    """`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."""
+
+
+class TracingArgs(SpecModel):
+    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+
+    endpoint: str = Field(pattern=r"^https?://[^\s/]+/?$")
+    """Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."""
+
+    sampling: float = Field(default=0.1, ge=0, le=1)
+    """Share of the requests that are traced where the client has not decided; 0.1 by default."""
+
+    engines: bool = True
+    """Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."""
+
+    picker: bool = True
+    """Whether the endpoint picker traces, where there is one."""

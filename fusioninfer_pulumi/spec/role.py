@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fusioninfer_pulumi.spec.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.spec.base import (
     Count,
     Name,
@@ -15,7 +16,11 @@ from fusioninfer_pulumi.spec.base import (
     PositiveCount,
     SpecModel,
 )
-from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs
+from fusioninfer_pulumi.spec.day_two import (
+    DisruptionBudgetArgs,
+    StartupArgs,
+    TopologySpreadArgs,
+)
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
 from fusioninfer_pulumi.spec.placement import RolePlacementArgs
@@ -183,6 +188,16 @@ class RoleArgs(SpecModel):
     disruption_budget: DisruptionBudgetArgs | None = None
     """How many replicas evictions may take down at a time, in place of the service's; by default
     any number."""
+
+    autoscaling: AutoscalingArgs | None = None
+    """Scales the replicas between bounds, starting with `replicas`; needs `layout: PerRole`. By
+    default nothing but an update changes them."""
+
+    startup: StartupArgs | None = None
+    """How long the engine may take to load its model; by default no startup probe."""
+
+    topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
+    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
 
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and

@@ -49,6 +49,9 @@ _SERVING_ONLY = (
     "kv_transfer",
     "kv_events",
     "disruption_budget",
+    "autoscaling",
+    "startup",
+    "topology_spread",
 )
 
 

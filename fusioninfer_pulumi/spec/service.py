@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.spec.base import AnnotationMap, Count, LabelMap, Name, Namespace, SpecModel
-from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs
+from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs, TracingArgs
 from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.placement import ServicePlacementArgs
 from fusioninfer_pulumi.spec.problem import Problem
@@ -75,6 +75,9 @@ class ServiceSpec(SpecModel):
 
     monitoring: MonitoringArgs | None = None
     """Monitors of the Prometheus operator for engines and picker; none by default."""
+
+    tracing: TracingArgs | None = None
+    """OpenTelemetry traces of picker and engines; none by default."""
 
 
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):

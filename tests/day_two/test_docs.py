@@ -10,16 +10,15 @@ import yaml
 from pydantic import BaseModel
 from samples import problems, rendered, warnings
 
-from fusioninfer_pulumi.spec import day_two
+from fusioninfer_pulumi.spec import autoscaling, day_two
 
 TEXT = (Path(__file__).parents[2] / "docs" / "day-two.md").read_text(encoding="utf-8")
 MANIFESTS = re.findall(r"^```yaml\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 MODELS = [
     each
-    for each in vars(day_two).values()
-    if isinstance(each, type)
-    and issubclass(each, BaseModel)
-    and each.__module__ == day_two.__name__
+    for module in (day_two, autoscaling)
+    for each in vars(module).values()
+    if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__ == module.__name__
 ]
 
 
@@ -34,4 +33,6 @@ def test_a_manifest_of_the_docs_works(text: str) -> None:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_field_is_told_of(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
-        assert re.search(rf"`{field.alias or name}\b|[{{ ,]{field.alias or name}[,}}]", TEXT), name
+        assert re.search(
+            rf"`(metrics\[\]\.|\.)?{field.alias or name}\b|[{{ ,]{field.alias or name}[,}}]", TEXT
+        ), name

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from routed import ROUTE
 from samples import Manifest
@@ -141,6 +141,8 @@ def test_the_property_sees_services_of_every_kind() -> None:
     """The properties would be empty if most services were refused."""
     seen: dict[str, int] = {"accepted": 0, "refused": 0, "several nodes": 0, "pair": 0}
 
+    # Always the same ones: how many of a kind are drawn by chance varies widely.
+    @settings(derandomize=True, database=None)
     @given(routed_services())
     def look(manifest: Manifest) -> None:
         plan = accepted(manifest)
@@ -153,4 +155,4 @@ def test_the_property_sees_services_of_every_kind() -> None:
     look()
     assert seen["accepted"] > seen["refused"]
     assert seen["several nodes"] > 5
-    assert seen["pair"] > 5
+    assert seen["pair"] > 5, seen

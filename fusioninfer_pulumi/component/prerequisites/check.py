@@ -9,6 +9,7 @@ from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, Defin
 from fusioninfer_pulumi.component.prerequisites.table import Minimum, written
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.spec.autoscaling import AutoscalingEngine
 
 #: Each row that is needed, and the services that need it.
 Needs = Mapping[Minimum, Sequence[str]]
@@ -78,6 +79,8 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     if plan.gang is not None:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
     yield from _monitors(plan)
+    if any(each.args.engine is AutoscalingEngine.KEDA for each in plan.day_two.autoscalers):
+        yield table.SCALED_OBJECT
     router = plan.router
     if router is None:
         return

@@ -175,6 +175,16 @@ SERVICE_MONITOR = Minimum(
     install=_MONITORING,
 )
 
+# The kind is v1alpha1 since KEDA 2.0, whose group it came with.
+SCALED_OBJECT = Minimum(
+    product="KEDA",
+    definition="scaledobjects.keda.sh",
+    served="v1alpha1",
+    least=(2, 0, 0),
+    tells=True,
+    install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
+)
+
 #: Rows of one definition, the more demanding one last.
 ROWS = (
     LEADER_WORKER_SET,
@@ -190,6 +200,7 @@ ROWS = (
     POD_MONITOR,
     POD_MONITOR_NUMBER,
     SERVICE_MONITOR,
+    SCALED_OBJECT,
 )
 
 #: Images whose tag is the release of a product that does not write it on its definitions.

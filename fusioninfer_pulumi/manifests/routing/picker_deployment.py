@@ -99,7 +99,11 @@ def _container(router: RouterPlan) -> Manifest:
             "grpc": {"port": HEALTH_PORT, "service": "readiness"},
             "periodSeconds": 2,
         },
-        "env": [_field("NAMESPACE", "metadata.namespace"), _field("POD_NAME", "metadata.name")],
+        "env": [
+            _field("NAMESPACE", "metadata.namespace"),
+            _field("POD_NAME", "metadata.name"),
+            *(dict(each) for each in picker.env),
+        ],
         "resources": picker.args.resources or {"requests": _REQUESTS},
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -64,7 +64,7 @@ def disruption_budgets(
                 role=role.name,
                 name=names.disruption_budget(service, role.name),
                 replicas=replicas,
-                min_available=role.total_pods - replicas,
+                min_available=None if role.scaled_elsewhere else role.total_pods - replicas,
                 unhealthy_pods=given.unhealthy_pods,
             )
         )
@@ -74,6 +74,8 @@ def disruption_budgets(
 def _allowed(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
     """Replicas that may be down, and what is to be said."""
     count = len(role.replicas)
+    if role.scaled_elsewhere:
+        return _of_scaled(given, role, at)
     if given.min_available is not None:
         field = f"{at}.minAvailable"
         kept = _share(given.min_available, count, math.ceil)
@@ -94,6 +96,20 @@ def _allowed(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int,
             )
         ]
     return allowed, []
+
+
+def _of_scaled(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
+    """The same for a role whose replicas an autoscaler changes."""
+    most = 1 if given.max_unavailable is None else given.max_unavailable
+    if given.min_available is None and isinstance(most, int) and most > 0:
+        return most, []
+    field = "maxUnavailable" if given.min_available is None else "minAvailable"
+    return 0, [
+        error(
+            f"{at}.{field}",
+            f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1",
+        )
+    ]
 
 
 def _most(given: int | str | None, count: int) -> int:

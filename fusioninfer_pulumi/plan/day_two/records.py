@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusioninfer_pulumi.spec.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.spec.day_two import MonitoringArgs, UnhealthyPods
 
 
@@ -15,14 +16,15 @@ class BudgetPlan:
         role: Name of the role.
         name: Name of the object.
         replicas: Replicas that evictions may take down at a time.
-        min_available: Pods that have to stay healthy.
+        min_available: Pods that have to stay healthy; None where an autoscaler changes their
+            number, and so many as `replicas` may be missing.
         unhealthy_pods: Whether pods that are not ready may be evicted regardless.
     """
 
     role: str
     name: str
     replicas: int
-    min_available: int
+    min_available: int | None
     unhealthy_pods: UnhealthyPods
 
 
@@ -63,13 +65,30 @@ class MonitoringPlan:
 
 
 @dataclass(frozen=True)
+class AutoscalerPlan:
+    """The autoscaler of one set.
+
+    Attributes:
+        role: Name of the role.
+        name: Name of the LeaderWorkerSet, and of the object.
+        args: What the user asked for.
+    """
+
+    role: str
+    name: str
+    args: AutoscalingArgs
+
+
+@dataclass(frozen=True)
 class DayTwoPlan:
     """Everything of a service that only matters once it runs.
 
     Attributes:
         budgets: Disruption budgets, one for each role that asks for it.
         monitoring: The monitors, None where none are asked for.
+        autoscalers: One for each set that is scaled.
     """
 
     budgets: tuple[BudgetPlan, ...] = ()
     monitoring: MonitoringPlan | None = None
+    autoscalers: tuple[AutoscalerPlan, ...] = ()

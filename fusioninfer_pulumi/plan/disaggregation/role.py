@@ -101,7 +101,12 @@ def wired(
     edits, said = _edited(leader, worker, settings, list(way.settings), at)
     found += said
     return Wired(
-        _with(leader, edits[0]), _with(worker, edits[1]), wiring, edits[0], edits[1], found
+        edited_container(leader, edits[0]),
+        edited_container(worker, edits[1]),
+        wiring,
+        edits[0],
+        edits[1],
+        found,
     )
 
 
@@ -113,7 +118,7 @@ def _as_meant(args: RoleArgs, leader: Container, worker: Container, at: str) -> 
     if nodes_per_replica(args) > 1:
         return Wired(leader, worker)
     (edit, _), found = _edited(leader, worker, [], [], at)
-    return Wired(_with(leader, edit), worker, leader_edit=edit, findings=found)
+    return Wired(edited_container(leader, edit), worker, leader_edit=edit, findings=found)
 
 
 def _pool_port(
@@ -168,7 +173,8 @@ def _edited(
         return (edit, None), found
 
 
-def _with(container: Container, edit: Launch | None) -> Container:
+def edited_container(container: Container, edit: Launch | None) -> Container:
+    """A container that runs what an edit says; as it was without one."""
     if edit is None:
         return container
     words = {"command": edit.command, "args": edit.args}

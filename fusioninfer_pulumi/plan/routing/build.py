@@ -27,6 +27,7 @@ from fusioninfer_pulumi.plan.routing.pool import (
 )
 from fusioninfer_pulumi.plan.routing.records import GatewayPlan, RouterPlan
 from fusioninfer_pulumi.plan.routing.route import route_findings, route_plan
+from fusioninfer_pulumi.spec.day_two import TracingArgs
 from fusioninfer_pulumi.spec.role import RoleArgs
 
 
@@ -39,6 +40,7 @@ def router_plan(
     *,
     groups: int | None = None,
     complete: bool = True,
+    tracing: TracingArgs | None = None,
 ) -> tuple[RouterPlan | None, list[Finding]]:
     """Plans a router role.
 
@@ -51,6 +53,7 @@ def router_plan(
         groups: Serving groups of the service, None without.
         complete: Whether all of those could be planned; if not, nothing is said of what depends
             on them.
+        tracing: The service's traces, None without.
 
     Returns:
         The plan, None when it cannot be made, and what is to be said.
@@ -59,7 +62,9 @@ def router_plan(
     intent = picker_intent(args, declared)
     types = pooled_types(declared, intent)
     served = [role for role in roles if role.component_type in types]
-    picker, findings = picker_plan(service, namespace, position, args, intent, served, groups)
+    picker, findings = picker_plan(
+        service, namespace, position, args, intent, served, groups, tracing
+    )
     if complete:
         findings += pool_findings(position, declared, intent, served)
     implementation = implementation_of(args)

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.findings import Finding, error, errors, info, join, show
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.plan.credentials import credential_findings
+from fusioninfer_pulumi.plan.day_two.tracing import tracing_env
 from fusioninfer_pulumi.plan.records import RolePlan
 from fusioninfer_pulumi.plan.routing.group_pairing import (
     Intent,
@@ -21,6 +22,7 @@ from fusioninfer_pulumi.plan.routing.group_pairing import (
 )
 from fusioninfer_pulumi.plan.routing.records import PickerPlan
 from fusioninfer_pulumi.plan.topology import is_prefill_decode
+from fusioninfer_pulumi.spec.day_two import TracingArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.spec.router import EndpointPickerArgs, MetricsMode
 
@@ -56,6 +58,7 @@ def picker_plan(
     intent: Intent,
     served: Sequence[RolePlan],
     groups: int | None = None,
+    tracing: TracingArgs | None = None,
 ) -> tuple[PickerPlan | None, list[Finding]]:
     """Plans the picker.
 
@@ -67,6 +70,7 @@ def picker_plan(
         intent: What the picker is for.
         served: Roles whose pods it chooses from.
         groups: Serving groups of the service, None without.
+        tracing: The service's traces, None without.
 
     Returns:
         The plan, None when nothing is known of the image, and what is to be said.
@@ -95,6 +99,7 @@ def picker_plan(
         secure_serving=given.tls.enabled,
         cert_path=CERTIFICATE_PATH if given.tls.secret_name else None,
         experimental=pairing is not None,
+        tracing=tracing is not None and tracing.picker,
     )
     plan = PickerPlan(
         name=names.endpoint_picker(service),
@@ -105,6 +110,9 @@ def picker_plan(
         arguments=(*pickers.picker_flags(family, flags), *(given.args or ())),
         words=words,
         args=given,
+        env=tracing_env(tracing, names.endpoint_picker(service))
+        if tracing is not None and tracing.picker
+        else (),
     )
     return plan, findings
 

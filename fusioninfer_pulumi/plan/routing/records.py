@@ -25,6 +25,7 @@ class PickerPlan:
         arguments: Its command line.
         words: What it does, in words.
         args: What the user said of it.
+        env: Variables that it gets beside its own.
     """
 
     name: str
@@ -35,6 +36,7 @@ class PickerPlan:
     arguments: tuple[str, ...]
     words: str
     args: EndpointPickerArgs
+    env: tuple[Mapping[str, str], ...] = ()
 
     @property
     def replicas(self) -> int:

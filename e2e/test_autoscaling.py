@@ -1,0 +1,122 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Autoscalers under the real controller of HorizontalPodAutoscalers, which has no metrics here.
+
+It keeps the replicas within the bounds without them, so moving the bounds makes it scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from e2e import checks, inputs
+from e2e.harness import Cluster, Object
+from e2e.inputs import role, service
+from e2e.live import LiveService
+
+LWS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
+HPA = "autoscaling/v2/HorizontalPodAutoscaler"
+METRIC = {"name": "vllm_num_requests_waiting", "target": 5}
+
+
+def manifest(nodes: int, autoscaling: Object, minimum: dict[str, int] | None = None) -> Object:
+    built = service(
+        "svc",
+        role("inference", "worker", 2, nodes, 8, autoscaling=autoscaling, disruptionBudget={}),
+        minimum=minimum,
+    )
+    built["spec"]["layout"] = "PerRole"
+    return built
+
+
+def condition(hpa: Object, kind: str) -> dict[str, Any]:
+    found = hpa.get("status", {}).get("conditions", [])
+    return next((each for each in found if each["type"] == kind), {})
+
+
+@pytest.mark.proves("autoscalers of both engines are accepted and kept whole")
+@pytest.mark.parametrize(
+    "autoscaling",
+    [
+        {
+            "maxReplicas": 4,
+            "metrics": [METRIC, {**METRIC, "source": "External", "selector": {"a": "b"}}],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 600}},
+        },
+        {
+            "engine": "KEDA",
+            "minReplicas": 0,
+            "maxReplicas": 4,
+            "prometheus": "http://prometheus:9090",
+            "metrics": [{"query": "sum(up)", "target": "5"}],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 600}},
+        },
+    ],
+    ids=["HPA", "KEDA"],
+)
+def test_autoscalers_are_accepted(cluster: Cluster, namespace: str, autoscaling: Object) -> None:
+    plan = inputs.plan_of(manifest(1, autoscaling))
+    sent = inputs.with_namespace(inputs.objects_of(plan), namespace)
+    for each in sent:
+        (stored,) = cluster.apply([each], dry_run=True)
+        checks.stored_is_what_was_sent(each, stored)
+
+
+@pytest.mark.proves("a HorizontalPodAutoscaler scales a role through its LeaderWorkerSet, in a "
+                    "gang whose minimum stays; its selector finds the leaders alone")  # fmt: skip
+def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str) -> None:
+    autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
+    live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
+    cluster.add_nodes(8)
+    live.apply()
+    (name,) = live.sets()
+
+    def bound() -> int:
+        return sum(1 for pod in live.pods() if pod["spec"].get("nodeName"))
+
+    def told() -> object:
+        return cluster.get(HPA, "svc-inference", namespace).get("status"), bound()
+
+    cluster.wait(lambda: bound() == 4, 60, told)
+    resolved = cluster.wait(
+        lambda: condition(cluster.get(HPA, "svc-inference", namespace), "AbleToScale"), 60, told
+    )
+    assert (resolved["status"], resolved["reason"]) == ("True", "SucceededGetScale")
+    scale = cluster.request("GET", f"{cluster.resource(LWS).path(name, namespace)}/scale")
+    leaders = cluster.pods(namespace, scale["status"]["selector"])
+    assert sorted(pod["metadata"]["name"] for pod in leaders) == [f"{name}-0", f"{name}-1"]
+
+    group = cluster.get("PodGroup", "svc", namespace)["spec"]
+    for replicas in (3, 1):
+        bounds = {"spec": {"minReplicas": replicas, "maxReplicas": replicas}}
+        cluster.patch(HPA, "svc-inference", bounds, namespace)
+        cluster.wait(
+            lambda wanted=replicas: (  # type: ignore[misc]
+                cluster.get(LWS, name, namespace)["spec"]["replicas"] == wanted
+                and bound() == wanted * 2
+            ),
+            90,
+            told,
+        )
+    assert cluster.get("PodGroup", "svc", namespace)["spec"] == group
+
+
+@pytest.mark.proves("the disruption budget of a scaled role follows its replicas")
+def test_the_budget_follows_the_replicas(cluster: Cluster, namespace: str) -> None:
+    autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
+    live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
+    cluster.add_nodes(8)
+    live.apply()
+    (name,) = live.sets()
+
+    def counts() -> tuple[int, int]:
+        status = cluster.get("PodDisruptionBudget", "svc-inference", namespace).get("status", {})
+        return status.get("desiredHealthy", -1), status.get("disruptionsAllowed", -1)
+
+    cluster.wait(lambda: counts() == (3, 1), 60, counts)
+    path = f"{cluster.resource(LWS).path(name, namespace)}/scale"
+    scale = cluster.request("GET", path)
+    scale["spec"]["replicas"] = 3
+    cluster.request("PUT", path, scale)
+    cluster.wait(lambda: counts() == (5, 1), 60, counts)

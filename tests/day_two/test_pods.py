@@ -1,0 +1,300 @@
+"""What day two puts into pods: startup probes, spread leaders, traces. Nothing unless asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import LLM_D, V1_5, pair, picker_container, routed
+from samples import (
+    container,
+    nodes,
+    pod_templates,
+    problems,
+    role,
+    said,
+    service,
+    template,
+    warnings,
+)
+
+Manifest = dict[str, Any]
+OTEL = "vllm/vllm-openai:v0.17.1"
+ENDPOINT = "http://otel.observability:4317"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def serving(manifest: Manifest) -> list[Manifest]:
+    """The serving container of every pod template."""
+    found = [each["spec"]["containers"] for each in pod_templates(manifest)]
+    return [next(c for c in each if c["name"] == "vllm") for each in found]
+
+
+def about(field: str, found: list[str]) -> list[str]:
+    return [each for each in found if field in each]
+
+
+# Startup
+
+
+@pytest.mark.parametrize(
+    ("given", "failures"),
+    [
+        ({"timeout": "30m"}, 180),
+        ({"timeout": "95s"}, 10),
+        ({"timeout": "1ms"}, 1),
+        ({"modelSize": "16Gi"}, 39),  # 300 s and 82 s to read it
+        ({"modelSize": "642Gi", "readRate": "1Gi"}, 95),
+    ],
+)
+def test_an_engine_has_as_long_as_its_model_takes(given: Manifest, failures: int) -> None:
+    (built,) = serving(service(role(startup=given)))
+    assert built["startupProbe"] == {
+        "httpGet": {"path": "/health", "port": 8000},
+        "periodSeconds": 10,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+    assert built["readinessProbe"]["httpGet"] == built["startupProbe"]["httpGet"]
+
+
+def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None:
+    leader, worker = serving(service(role(startup={"timeout": "9m"}, multinode=nodes(2))))
+    assert "startupProbe" in leader
+    assert "startupProbe" not in worker
+    manifest = pair()
+    manifest["spec"]["roles"][2]["startup"] = {"timeout": "9m"}
+    decode = serving(manifest)[1]
+    assert decode["startupProbe"]["httpGet"]["port"] == 8001
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (service(role(startup={})), "roles[0].startup: needs either timeout or modelSize"),
+        (
+            service(role(startup={"timeout": "1m", "modelSize": "1Gi"})),
+            "roles[0].startup: needs either timeout or modelSize",
+        ),
+        (
+            service(role(startup={"modelSize": "big"})),
+            'roles[0].startup.modelSize: must be an amount such as 140Gi, got "big"',
+        ),
+        (
+            service(
+                role(
+                    startup={"timeout": "1m"},
+                    template=template(container(startupProbe={"tcpSocket": {"port": 1}})),
+                )
+            ),
+            "roles[0].startup: the container has a startupProbe of its own; remove one of them",
+        ),
+        (
+            service(
+                role(
+                    startup={"timeout": "1m"},
+                    template=template(container(image="a:1", command=["/serve"], args=[])),
+                )
+            ),
+            (
+                "roles[0].startup: how the program tells that it serves is not known; remove this, "
+                "and write a startupProbe into the template"
+            ),
+        ),
+    ],
+)
+def test_a_startup_that_cannot_be_watched_is_refused(manifest: Manifest, problem: str) -> None:
+    assert problem in problems(manifest)
+
+
+def test_a_start_longer_than_an_update_waits_is_a_warning() -> None:
+    manifest = service(role(startup={"timeout": "2h"}), wait={"timeout": "1h"})
+    assert about("startup", warnings(manifest)) == [
+        (
+            "warning: roles[0].startup: allows 7200 s, and an update gives up after wait.timeout "
+            "(1h): raise that"
+        ),
+        (
+            "warning: roles[0].startup: allows 7200 s, and an update gives up after "
+            "rollout.timeout (45m): raise that"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("probe", "seconds"),
+    [
+        ({}, 30),
+        ({"periodSeconds": 20, "failureThreshold": 5}, 100),
+        ({"initialDelaySeconds": 900}, None),
+        ({"failureThreshold": 60}, None),
+    ],
+)
+def test_a_liveness_probe_that_ends_loading_engines_is_a_warning(
+    probe: Manifest, seconds: int | None
+) -> None:
+    own = container(livenessProbe={"tcpSocket": {"port": 8000}, **probe})
+    found = about("livenessProbe", warnings(service(role(template=template(own)))))
+    assert [f"after {seconds} s" in each for each in found] == [True] * (seconds is not None)
+    made = role(template=template(own), startup={"timeout": "30m"})
+    assert about("livenessProbe", warnings(service(made))) == []
+
+
+# Spread
+
+
+def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
+    own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    made = role(
+        replicas=2,
+        multinode=nodes(2),
+        topologySpread=[{"topologyKey": ZONE}],
+        template=template(topologySpreadConstraints=[own]),
+    )
+    leader, worker, second, _ = [each["spec"] for each in pod_templates(service(made))]
+    assert leader["topologySpreadConstraints"] == [
+        own,
+        {
+            "maxSkew": 1,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {
+                "matchLabels": {
+                    "fusioninfer.io/service": "svc",
+                    "fusioninfer.io/component-type": "worker",
+                    "fusioninfer.io/role-name": "inference",
+                    "leaderworkerset.sigs.k8s.io/worker-index": "0",
+                }
+            },
+        },
+    ]
+    assert second["topologySpreadConstraints"] == leader["topologySpreadConstraints"]
+    assert worker["topologySpreadConstraints"] == [own]
+
+
+def test_a_constraint_given_twice_is_refused() -> None:
+    own = {"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+    made = role(
+        topologySpread=[{"topologyKey": ZONE}, {"topologyKey": "a"}, {"topologyKey": "a"}],
+        template=template(topologySpreadConstraints=[own]),
+    )
+    assert problems(service(made)) == [
+        (
+            "roles[0].topologySpread[0]: topology.kubernetes.io/zone with ScheduleAnyway is also "
+            "in template's own constraints; remove one of them"
+        ),
+        (
+            "roles[0].topologySpread[2]: a with ScheduleAnyway is also in topologySpread[1]; "
+            "remove one of them"
+        ),
+    ]
+
+
+def test_what_spread_does_not_do_is_said() -> None:
+    hard = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
+    found = about("topologySpread", said(service(role(multinode=nodes(2), topologySpread=hard))))
+    assert [each.split(":")[0] for each in found] == ["info", "info"]
+    partial = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
+    made = role(multinode=nodes(2), replicas=2, topologySpread=hard)
+    (found_partial,) = about("DoNotSchedule", warnings(service(made, schedulingStrategy=partial)))
+    assert "may leave replicas above the gang's minimum waiting" in found_partial
+    alone = service(role(topologySpread=hard))
+    assert about("topologySpread", said(alone)) == []
+
+
+# Traces
+
+
+def traced(manifest: Manifest, **more: Any) -> Manifest:
+    manifest["spec"]["tracing"] = {"endpoint": ENDPOINT, **more}
+    return manifest
+
+
+def variables(built: Manifest) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in built.get("env", ()) if "value" in each}
+
+
+def otel(**more: Any) -> Manifest:
+    return role(template=template(container(image=OTEL, **more)))
+
+
+def test_picker_and_engine_send_to_one_collector() -> None:
+    manifest = traced(routed(otel(), endpointPicker={"image": V1_5}), sampling=0.25)
+    assert problems(manifest) == []
+    picker = picker_container(manifest)
+    assert "--tracing=true" in picker["args"]
+    (engine,) = serving(manifest)
+    assert engine["args"] == ["--model", "m", "--otlp-traces-endpoint", ENDPOINT]
+    common = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT,
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": "true",
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.25",
+    }
+    assert variables(engine) == {"OTEL_SERVICE_NAME": "svc-inference", **common}
+    assert variables(picker) == {"OTEL_SERVICE_NAME": "svc-epp", **common}
+
+
+def test_nothing_traces_by_default() -> None:
+    manifest = routed(otel())
+    assert "--tracing=false" in picker_container(manifest)["args"]
+    (engine,) = serving(manifest)
+    assert "env" not in engine
+    assert engine["args"] == ["--model", "m"]
+
+
+def test_a_users_variables_and_flag_are_theirs_or_replaced() -> None:
+    own = [{"name": "OTEL_SERVICE_NAME", "value": "mine"}]
+    made = otel(env=own, args=["--model", "m", "--otlp-traces-endpoint=http://old:4317"])
+    (engine,) = serving(traced(service(made)))
+    assert variables(engine)["OTEL_SERVICE_NAME"] == "mine"
+    assert engine["args"] == ["--model", "m", f"--otlp-traces-endpoint={ENDPOINT}"]
+
+
+def test_the_flag_goes_where_the_engine_is_started() -> None:
+    made = role(multinode=nodes(2), template=template(container(image=OTEL)))
+    leader, worker = serving(traced(service(made)))
+    assert f"vllm serve m --otlp-traces-endpoint {ENDPOINT}" in leader["args"][0]
+    assert "otlp" not in worker["args"][0]
+    script = container(image=OTEL, command=["/bin/sh", "-c"], args=["exec vllm serve m; exit 1"])
+    (engine,) = serving(traced(service(role(template=template(script)))))
+    assert engine["args"] == [f"exec vllm serve m --otlp-traces-endpoint {ENDPOINT}; exit 1"]
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.11.0", "vllm/vllm-openai:v0.16.0"])
+def test_an_engine_that_would_exit_is_refused(image: str) -> None:
+    manifest = traced(service(role(template=template(container(image=image)))))
+    (found,) = problems(manifest)
+    assert "its image has no OpenTelemetry packages" in found
+    assert problems(traced(manifest, engines=False)) == []
+
+
+def test_a_picker_that_ignores_tls_is_refused() -> None:
+    for image, refused in ((V1_5, True), (LLM_D, False)):
+        manifest = traced(routed(otel(), endpointPicker={"image": image}))
+        manifest["spec"]["tracing"]["endpoint"] = "https://otel:4317"
+        assert bool(about("tracing.endpoint", problems(manifest))) == refused
+        (_engine,) = serving(traced(manifest, picker=False))
+        assert "--tracing=false" in picker_container(manifest)["args"]
+
+
+def test_an_engine_without_known_flags_is_told_of() -> None:
+    own = container(
+        image="lmsysorg/sglang:v0.5.3", command=["python3", "-m", "sglang.launch_server"]
+    )
+    manifest = traced(service(role(template=template(own))))
+    assert about("sglang is not told to trace", said(manifest))
+    assert warnings(manifest) == [
+        "warning: tracing: has no effect: neither a picker nor an engine traces"
+    ]
+    (engine,) = serving(manifest)
+    assert "env" not in engine
+
+
+@pytest.mark.parametrize(
+    "given", [{"endpoint": "otel:4317"}, {"endpoint": "http://a/v1/traces"}, {"sampling": 2}]
+)
+def test_settings_that_cannot_work_are_refused(given: Manifest) -> None:
+    (field,) = given
+    assert about(f"tracing.{field}", problems(traced(service(otel()), **given)))
