@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
     from fusioninfer_pulumi.manifests.render import render
-    from fusioninfer_pulumi.placement import Placement, place
+    from fusioninfer_pulumi.placement import Placement, place, read_inventory, read_placement
     from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
     from fusioninfer_pulumi.reading import load, load_inventory, loads
     from fusioninfer_pulumi.spec import (
@@ -156,6 +156,8 @@ __all__ = [
     "place",
     "plan_service",
     "plan_services",
+    "read_inventory",
+    "read_placement",
     "render",
 ]
 
@@ -174,7 +176,7 @@ _ROOMS = {
     ),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "manifests": ("render",),
-    "placement": ("Placement", "place"),
+    "placement": ("Placement", "place", "read_inventory", "read_placement"),
     "plan": ("ServicePlan", "plan_service", "plan_services"),
     "reading": ("load", "load_inventory", "loads"),
 }

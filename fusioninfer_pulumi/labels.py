@@ -79,3 +79,17 @@ NODE_POOLS = (
     "kubernetes.azure.com/agentpool",
     "karpenter.sh/nodepool",
 )
+
+# What the accelerators of a node are: NVIDIA's GPU feature discovery, GKE, Karpenter on AWS. Memory
+# in MiB.
+ACCELERATOR_MODEL = (
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+)
+ACCELERATOR_MEMORY = ("nvidia.com/gpu.memory", "karpenter.k8s.aws/instance-gpu-memory")
+# Each node has its own; it never tells a pool.
+HOSTNAME = "kubernetes.io/hostname"
+# Kubernetes' own taints (not-ready, unreachable, unschedulable, pressure) come and go with a node's
+# condition.
+NODE_CONDITION_TAINTS = "node.kubernetes.io/"

@@ -86,6 +86,8 @@ NAMES = [
     "place",
     "plan_service",
     "plan_services",
+    "read_inventory",
+    "read_placement",
     "render",
 ]
 

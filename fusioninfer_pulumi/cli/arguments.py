@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    _placing(check)
 
     convert = _command(
         commands, "convert", "write the services of another system's manifests as ours"

@@ -90,7 +90,12 @@ def convert(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
-    return 2 if _refused(options, [_read(options, name) for name in options.sources]) else 0
+    if options.inventory is None and options.previous is None:
+        # Each by itself: files of several stacks are checked in one call.
+        return 2 if _refused(options, [_read(options, name) for name in options.sources]) else 0
+    source = _read_all(options)
+    _place(options, source)
+    return 2 if _refused(options, [source]) else 0
 
 
 def diff(options: argparse.Namespace) -> int:

@@ -4,7 +4,8 @@ Pure: services and an inventory in, services with node selectors and an explanat
 `cluster` reads a cluster, when it is called.
 """
 
+from fusioninfer_pulumi.placement.cluster import read_inventory, read_placement
 from fusioninfer_pulumi.placement.joint import place
 from fusioninfer_pulumi.placement.records import Placement
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "place", "read_inventory", "read_placement"]

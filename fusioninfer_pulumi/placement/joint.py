@@ -27,7 +27,7 @@ from fusioninfer_pulumi.placement.previous import (
 )
 from fusioninfer_pulumi.placement.records import Placement, PoolLeft, ServicePlacement
 from fusioninfer_pulumi.placement.result import service_findings, service_placement
-from fusioninfer_pulumi.placement.search import MAX_STEPS, search
+from fusioninfer_pulumi.placement.search import MAX_STEPS, Outcome, search
 from fusioninfer_pulumi.placement.write import on_pools
 from fusioninfer_pulumi.plan.build import plan_service
 from fusioninfer_pulumi.reading.inventory import Inventory, load_inventory
@@ -123,7 +123,7 @@ def place_services(
         findings[at] = service_findings(each, record, option, final, pools)
         placed[at], before_it = record, option.ledger
     if before and outcome.tiers[2]:
-        findings = _with_ways_out(findings, fit, listed, pools, max_steps)
+        findings = _with_ways_out(findings, fit, listed, outcome, pools, max_steps)
     if not outcome.proven:
         findings[-1] = [warning("", _NOT_PROVEN.format(max_steps))]
     return Placement(
@@ -143,10 +143,11 @@ def _with_ways_out(
     findings: dict[int, list[Finding]],
     fit: Sequence[int],
     listed: Sequence[Choices],
+    found: Outcome,
     pools: Pools,
     max_steps: int,
 ) -> dict[int, list[Finding]]:
-    """Adds to services without a place what would have to move for them."""
+    """Adds to services without a place what would have to move, and could, for them."""
     forgetful = [
         replace(each, need=replace(each.need, roles=tuple(
             replace(role, previous=None) for role in each.need.roles
@@ -161,8 +162,11 @@ def _with_ways_out(
         if role.previous is not None and role.previous.pool != pools.args[pool].name
     ]
     changed = dict(findings)
-    for at, option in zip(fit, outcome.options, strict=True):
-        if option.assignment is not None:
+    both = list(zip(found.options, outcome.options, strict=True))
+    if any(old.assignment is not None and new.assignment is None for old, new in both):
+        return changed  # it would only take the place of another one
+    for at, (old, new) in zip(fit, both, strict=True):
+        if old.assignment is None and new.assignment is not None:
             changed[at] = [
                 replace(
                     each,

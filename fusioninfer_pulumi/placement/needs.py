@@ -92,7 +92,8 @@ def service_need(
         colocate: Attribute or label that must be the same for all roles, None for no such demand.
         previous: Where its roles were placed before, by their names.
     """
-    minima = required_replicas(plan.roles, _minima(plan))
+    # Each serving group starts by itself; a minimum is that of one of them.
+    minima, groups = required_replicas(plan.roles, _minima(plan)), plan.groups or 1
     return ServiceNeed(
         plan=plan,
         roles=tuple(
@@ -100,7 +101,7 @@ def service_need(
                 plan=role,
                 shape=tuple(sorted((size for size in role.pod_sizes if size), reverse=True)),
                 replicas=len(role.replicas),
-                minimum=minima[role.name],
+                minimum=minima[role.name] * groups,
                 resources=_resources(role),
                 previous=previous.get(role.name),
             )

@@ -157,9 +157,19 @@ def test_a_service_without_a_place_is_explained_and_refused(
         "pools": {"serve": "a"},
         "missing": [{"pool": "a", "nodes": 2, "accelerators": 16}],
     }
-    status, out, err = ran(capsys, "render", *sources)
-    assert (status, out) == (2, "")
-    assert told in err
+    for command in ("render", "check"):
+        status, out, err = ran(capsys, command, *sources)
+        assert (status, out) == (2, "")
+        assert told in err
+
+
+def test_a_check_with_an_inventory_has_nothing_to_say_about_demands_that_are_met(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, _, err = ran(capsys, "check", "--strict", "lone.yaml")
+    assert status == 2
+    assert "roles[0].placement: has no effect by itself" in err
+    assert ran(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (0, "", "")
 
 
 def test_what_runs_stays_where_the_earlier_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +202,7 @@ def test_what_runs_stays_where_the_earlier_plan_says(capsys: pytest.CaptureFixtu
         (("chat.yaml", "chat.yaml", "--inventory", "pools.yaml"), "chat.yaml: "),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("command", ["plan", "render"])
+@pytest.mark.parametrize("command", ["plan", "render", "check"])
 def test_bad_files_are_refused_in_one_line_each(
     capsys: pytest.CaptureFixture[str], command: str, arguments: tuple[str, ...], told: str
 ) -> None:

@@ -203,6 +203,16 @@ def test_what_runs_is_not_moved_for_a_new_service_but_the_way_out_is_named() -> 
     }
 
 
+def test_a_way_out_is_not_to_turn_another_one_out() -> None:
+    told = refusal(
+        [worker("new", 4), worker("runs", 4)],
+        inventory(pool("a", 4)),
+        previous={"runs": {"serve": "a"}},
+    )
+    assert told.startswith("new: placement: has no place")
+    assert told.endswith("beside the other services")
+
+
 @pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
 def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> None:
     stock = inventory(pool("a", 4), pool("b", 4))
@@ -254,6 +264,18 @@ def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
     assert "lacks 2 more nodes of a" in refusal(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
     )
+
+
+def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
+    service = pair("s", (1, 1), (2, 1), groups=3)
+    (record,) = place([service], inventory(pool("a", 9))).placed
+    assert record is not None
+    assert [(each.replicas, each.accelerators) for each in record.roles] == [(3, 24), (6, 48)]
+    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 8)))
+    service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
+    least = only(place([service], inventory(pool("a", 6))))
+    assert least.status is Status.MINIMUM
+    assert [each.replicas for each in least.roles] == [3, 3]
 
 
 def test_a_risky_mixture_is_avoided_and_otherwise_said() -> None:

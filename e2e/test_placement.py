@@ -1,0 +1,218 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Placed services are bound on the chosen pools by the real scheduler; a greedy choice is not."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from fusioninfer_pulumi import Placement, load, place, plan_service, read_inventory, read_placement
+from fusioninfer_pulumi.placement.joint import place_services
+from fusioninfer_pulumi.placement.previous import read_previous
+from fusioninfer_pulumi.placement.records import Status
+from fusioninfer_pulumi.reading import load_inventory
+from fusioninfer_pulumi.spec import InferenceServiceArgs, InventoryArgs
+
+LABEL = "cloud.google.com/gke-nodepool"
+GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+TEAM = {"key": "team", "value": "blue", "effect": "NoExecute"}
+CASES = 12
+
+
+def pair(name: str, prefill: Object, decode: Object) -> Object:
+    return inputs.service(name, prefill, decode)
+
+
+def role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object:
+    kind = {"prefill": "prefiller", "decode": "decoder"}.get(name, "worker")
+    return inputs.role(name, kind, replicas, nodes, gpus, **more)
+
+
+def add(cluster: Cluster, inventory: InventoryArgs) -> None:
+    """Makes the nodes of an inventory."""
+    for pool in inventory.pools:
+        labels = {**pool.labels, LABEL: inventory.selected_by(pool)}
+        taints = [each.model_dump(mode="json") for each in pool.taints]
+        cluster.add_nodes(
+            pool.nodes, pool.accelerators, labels=labels, taints=taints, prefix=pool.name
+        )
+
+
+def run(cluster: Cluster, namespace: str, services: Sequence[InferenceServiceArgs]) -> None:
+    objects = [each for args in services for each in inputs.objects_of(plan_service(args))]
+    cluster.apply(objects, namespace=namespace)
+
+
+def bound_on(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
+    """Bound pods by service, role and pool."""
+    pools = {
+        node["metadata"]["name"]: node["metadata"]["labels"][LABEL]
+        for node in cluster.list("v1/Node")
+    }
+    return Counter(
+        (
+            pod["metadata"]["labels"]["fusioninfer.io/service"],
+            pod["metadata"]["labels"]["fusioninfer.io/role-name"],
+            pools[pod["spec"]["nodeName"]],
+        )
+        for pod in cluster.bound(namespace)
+    )
+
+
+def promised(found: Placement) -> Counter[tuple[str, str, str]]:
+    """The same as the placement says."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for record, args in zip(found.placed, found.services, strict=True):
+        assert record is not None
+        nodes = {each.name: each.nodes for each in plan_service(args).roles}
+        for each in record.roles:
+            counts[record.service, each.name, each.pool] += each.replicas * nodes[each.name]
+    return +counts
+
+
+def wait_for(cluster: Cluster, namespace: str, wanted: Counter[tuple[str, str, str]]) -> None:
+    cluster.wait(
+        lambda: bound_on(cluster, namespace) == wanted,
+        120,
+        lambda: f"bound {bound_on(cluster, namespace)}, wanted {wanted}",
+    )
+
+
+STOCK = load_inventory(
+    {
+        "poolLabel": LABEL,
+        "pools": [
+            {"name": "big", "nodes": 4, "accelerators": 8, "taints": [GPU]},
+            {"name": "small", "nodes": 6, "accelerators": 4, "taints": [TEAM]},
+            {"name": "far", "nodes": 4, "accelerators": 8, "labels": {"zone": "z2"}},
+        ],
+    }
+)
+NEAR = {"placement": {"pools": ["big", "small"]}}
+
+
+@pytest.mark.proves(
+    "several services that are placed together are bound on just the chosen pools, past their "
+    "taints; what is read of the cluster afterwards is what the placement says"
+)
+def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) -> None:
+    services = load_all(
+        namespace,
+        pair("chat", role("prefill", 2, 1, 8, **NEAR), role("decode", 4, 1, 4, **NEAR)),
+        inputs.service("reason", role("serve", 1, 2, 8)),
+        inputs.service("far", role("serve", 2, 2, 8)),
+    )
+    add(cluster, STOCK)
+    found = place(services, STOCK)
+    run(cluster, namespace, found.services)
+    wait_for(cluster, namespace, promised(found))
+    assert {pool for _, _, pool in promised(found)} == {"big", "small", "far"}
+    kubeconfig = str(cluster.kubeconfig)
+    live = read_inventory(kubeconfig, services=services)
+    assert {pool.name: (pool.nodes, pool.accelerators, pool.in_use) for pool in live.pools} == {
+        pool.name: (pool.nodes, pool.accelerators, []) for pool in STOCK.pools
+    }
+    taken = {pool.name: sum(pool.in_use) for pool in read_inventory(kubeconfig).pools}
+    assert taken == {left.pool: left.placed for left in found.pools}
+    assert read_placement(live, kubeconfig) == read_previous(found)
+    again = place(services, live, previous=read_placement(live, kubeconfig))
+    assert promised(again) == promised(found)
+
+
+@pytest.mark.proves("a choice for each role by itself leaves a pair pending where the joint one "
+                    "has it bound")  # fmt: skip
+def test_a_greedy_choice_is_not_bound(cluster: Cluster, namespace: str) -> None:
+    # Decode takes the cheapest pool that has room for it; prefill, whose pods need whole nodes of
+    # eight, can only be there.
+    pools = [
+        {"name": "cheap", "nodes": 2, "accelerators": 8},
+        {"name": "dear", "nodes": 4, "accelerators": 4, "cost": 1},
+    ]
+    stock = load_inventory({"poolLabel": LABEL, "pools": pools})
+    prefill, decode = role("prefill", 2, 1, 8), role("decode", 4, 1, 4)
+    (alone,) = place(load_all(namespace, inputs.service("alone", decode)), stock).services
+    (selector,) = [each.template["spec"]["nodeSelector"] for each in alone.roles if each.template]
+    assert selector == {LABEL: "cheap"}
+    decode["template"]["spec"]["nodeSelector"] = selector
+    prefill["template"]["spec"]["nodeSelector"] = {LABEL: "cheap"}
+    greedy = load_all(namespace, pair("greedy", prefill, decode))
+    add(cluster, stock)
+    run(cluster, namespace, greedy)
+    cluster.wait(lambda: len(cluster.pods(namespace)) == 6, 120)
+    cluster.settle(5)
+    assert not cluster.bound(namespace)
+    (refused,) = place_services(greedy, stock).placed
+    assert refused is not None
+    assert refused.status is Status.UNPLACED
+    for each in inputs.objects_of(plan_service(greedy[0])):
+        cluster.delete(each["apiVersion"] + "/" + each["kind"], each["metadata"]["name"], namespace)
+    cluster.wait(lambda: not cluster.pods(namespace), 120)
+    joint = place(
+        load_all(namespace, pair("joint", role("prefill", 2, 1, 8), role("decode", 4, 1, 4))), stock
+    )
+    assert promised(joint) == {("joint", "prefill", "cheap"): 2, ("joint", "decode", "dear"): 4}
+    run(cluster, namespace, joint.services)
+    wait_for(cluster, namespace, promised(joint))
+
+
+@pytest.mark.proves(f"of {CASES} random sets of services, all that are placed with certainty are "
+                    "bound together, each on its pools")  # fmt: skip
+def test_random_placements_are_bound(cluster: Cluster) -> None:
+    dice = random.Random(7)
+    tried = 0
+    while tried < CASES:
+        namespace = cluster.new_namespace("placed")
+        services, stock = random_case(dice, namespace, tried)
+        found = place_services(services, stock)
+        risky = not all(left.certain for left in found.pools)
+        placed = [
+            args
+            for record, args in zip(found.placed, found.services, strict=True)
+            if record is not None and record.status is Status.PLACED
+        ]
+        if not risky and len(placed) > 1:
+            tried += 1
+            add(cluster, stock)
+            run(cluster, namespace, placed)
+            wait_for(cluster, namespace, promised(found))
+        cluster.delete_namespace(namespace)
+        nodes = cluster.list("v1/Node", selector=LABEL)
+        cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
+
+
+def random_case(
+    dice: random.Random, namespace: str, number: int
+) -> tuple[list[InferenceServiceArgs], InventoryArgs]:
+    """Three services, and pools with room for about all of them."""
+
+    def one(name: str) -> Object:
+        shape = dice.randint(1, 2), dice.randint(1, 2), dice.choice((4, 8))
+        return role(name, *shape)
+
+    services = [
+        pair(f"s{number}-{index}", one("prefill"), one("decode"))
+        if dice.random() < 0.6
+        else inputs.service(f"s{number}-{index}", one("serve"))
+        for index in range(3)
+    ]
+    pools = [
+        {"name": f"p{index}", "nodes": dice.randint(1, 4), "accelerators": dice.choice((4, 8, 8))}
+        for index in range(3)
+    ]
+    stock = load_inventory({"poolLabel": LABEL, "pools": pools})
+    return load_all(namespace, *services), stock
+
+
+def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
+    """Services of a namespace."""
+    return [
+        args
+        for each in manifests
+        for args in load({**each, "metadata": {**each["metadata"], "namespace": namespace}})
+    ]

@@ -1,0 +1,81 @@
+"""The program of docs/placement.md under mocks: placed services, Outputs and all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from fusioninfer_pulumi import InferenceService, place
+from fusioninfer_pulumi.cli.main import main
+from tests.placing import LABEL, inventory, pool, worker
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "placement.md"
+BLOCKS = re.findall(r"```(yaml|python|console)\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+YAML = [text for kind, text in BLOCKS if kind == "yaml"]
+PYTHON = [text for kind, text in BLOCKS if kind == "python"]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in zip(("pools.yaml", "services.yaml"), YAML, strict=True):
+        Path(name).write_text(text)
+
+
+def selectors(deployment: Any) -> dict[str, str]:
+    """Pool of each LeaderWorkerSet's pods."""
+    found = {}
+    for each in deployment.children:
+        if each.request.type.endswith(":LeaderWorkerSet"):
+            pod = pod_spec(each.inputs["spec"])
+            found[each.inputs["metadata"]["name"]] = pod["nodeSelector"][LABEL]
+    return found
+
+
+def pod_spec(spec: Any) -> Any:
+    """The pod spec of a LeaderWorkerSet, which is a secret as a whole where it holds one."""
+    plain = spec[1] if isinstance(spec, tuple) else spec
+    return plain["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+
+
+def test_the_documented_program_makes_placed_services(engine: Any) -> None:
+    deployment = engine.run(lambda: exec(PYTHON[0], {}))
+    assert selectors(deployment) == {
+        **{f"chat-prefill-{index}": "h100" for index in range(2)},
+        **{f"chat-decode-{index}": "l40s" for index in range(3)},
+        "reason-serve-0": "h100",
+    }
+
+
+def test_the_documented_output_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    (plan, miss, _) = [text for kind, text in BLOCKS if kind == "console"]
+    assert main(["plan", "services.yaml", "--inventory", "pools.yaml"]) == 0
+    printed = capsys.readouterr().out
+    for part in plan.split("\n", 1)[1].split("...\n"):
+        assert part in printed
+    text = Path("services.yaml").read_text().replace("nodeCount: 3", "nodeCount: 4")
+    Path("larger.yaml").write_text(text.replace("parallel-size=3", "parallel-size=4"))
+    assert main(["plan", "larger.yaml", "--inventory", "pools.yaml"]) == 2
+    assert capsys.readouterr().err == miss.splitlines(keepends=True)[-1]
+
+
+def test_outputs_reach_the_pods_of_placed_services(engine: Any) -> None:
+    def program() -> None:
+        service = worker("w")
+        (container,) = service["spec"]["roles"][0]["template"]["spec"]["containers"]
+        container["env"] = [{"name": "TOKEN", "value": pulumi.Output.secret("hush")}]
+        container["image"] = pulumi.Output.from_input("registry.example.com/vllm:1")
+        container["command"] = ["/app/serve"]
+        (placed,) = place([service], inventory(pool("a", 1))).services
+        InferenceService("w", placed)
+
+    deployment = engine.run(program)
+    assert selectors(deployment) == {"w-serve-0": "a"}
+    spec = deployment["w-serve-0"].inputs["spec"]
+    (container,) = pod_spec(spec)["containers"]
+    assert container["image"] == "registry.example.com/vllm:1"
+    assert (spec[0], container["env"]) == ("secret", [{"name": "TOKEN", "value": "hush"}])
