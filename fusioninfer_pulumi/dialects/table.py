@@ -42,6 +42,7 @@ class Dialect:
 _KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)
 _MODELPLANE = ("modelplane.ai/v1alpha1",)
 _KTHENA_NETWORKING = ("networking.serving.volcano.sh/v1alpha1",)
+_KSERVE = ("serving.kserve.io/v1alpha2", "serving.kserve.io/v1alpha1")
 
 DIALECTS = (
     Dialect(
@@ -55,6 +56,12 @@ DIALECTS = (
         "modelplane.convert",
         {"ModelDeployment": _MODELPLANE},
         {"ModelCache": _MODELPLANE, "ModelService": _MODELPLANE},
+    ),
+    Dialect(
+        "KServe",
+        "kserve.convert",
+        {"LLMInferenceService": _KSERVE},
+        {"LLMInferenceServiceConfig": _KSERVE},
     ),
 )
 

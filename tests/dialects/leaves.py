@@ -62,7 +62,8 @@ def _made(read: Sequence[Reading]) -> list[Any]:
 def _named(read: Sequence[Reading], number: int, path: Path) -> bool:
     """Whether a finding is about this leaf, about what it is a part of, or about a part of it."""
     relative = path[1:] if path[0] == "spec" else path
-    above = {join(*relative[:end]) for end in range(1, len(relative) + 1)}
+    # "" is the document as a whole.
+    above = {"", *(join(*relative[:end]) for end in range(1, len(relative) + 1))}
     below = f"{join(*relative)}."
     return any(
         label == str(number) and (finding.path in above or finding.path.startswith(below))

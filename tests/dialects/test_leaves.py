@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dialects import kthena_strategies, modelplane_strategies
+from dialects import kserve_strategies, kthena_strategies, modelplane_strategies
 from dialects.leaves import Manifest, silent
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -31,3 +31,11 @@ def test_every_leaf_of_a_model_deployment_is_in_the_service_or_named(document: M
 @given(modelplane_strategies.proposed())
 def test_every_leaf_of_the_proposal_is_in_the_service_or_named(document: Manifest) -> None:
     assert silent([document], modelplane_strategies.OTHERS) == []
+
+
+@quickly
+@given(kserve_strategies.llm_services())
+def test_every_leaf_of_an_llm_inference_service_is_in_the_service_or_named(
+    documents: list[Manifest],
+) -> None:
+    assert silent(documents, kserve_strategies.OTHERS) == []

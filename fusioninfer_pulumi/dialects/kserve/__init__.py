@@ -1,0 +1,1 @@
+"""KServe: LLMInferenceService, with the LLMInferenceServiceConfigs that it is based on."""

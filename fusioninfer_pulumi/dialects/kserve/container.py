@@ -1,0 +1,141 @@
+"""The container `main`: what KServe's presets add to it when the pod starts, as plain arguments.
+
+The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
+`vllm serve`. A container without a command of its own gets that program, with the words that the
+script would have appended: those of VLLM_ADDITIONAL_ARGS, then its own args, both read by a shell.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.dialects.carrier import Book
+from fusioninfer_pulumi.dialects.kserve.merging import Node, edited
+
+MAIN = "main"
+#: Image of the presets.
+IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
+ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
+INFER_ROCE = "KSERVE_INFER_ROCE"
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def with_engine(book: Book, pod: Node) -> Node:
+    """A pod spec whose container `main` starts the engine by itself.
+
+    Args:
+        book: Where is noted what becomes of the fields.
+        pod: The pod spec as the user wrote it.
+
+    Returns:
+        The pod spec without what only KServe's presets read.
+    """
+    containers = pod.get("containers")
+    if containers is None:
+        containers = Node(pod.at, [Node(pod.at, {"name": Node(pod.at, MAIN)})])
+    elif MAIN not in [node.text("name") for node in containers.items]:
+        book.refuse(containers.at, "has no container main, the one that KServe's presets configure")
+        return pod
+    made = [_engine(book, node) if node.text("name") == MAIN else node for node in containers.items]
+    return edited(pod, containers=Node(containers.at, made))
+
+
+def _engine(book: Book, container: Node) -> Node:
+    if container.get("image") is None:
+        book.note(container.at, f"no image: that of KServe's presets, {IMAGE}")
+        container = edited(container, image=Node(container.at, IMAGE))
+    env = container.get("env")
+    variables = env.items if env is not None else []
+    for variable in variables:
+        _infer_roce(book, variable)
+    if container.get("command") is not None:
+        return container
+    names = {each.text("name") for each in variables}
+    words: list[Node] = []
+    kept: list[Node] = []
+    for variable in variables:
+        value = variable.get("value")
+        if variable.text("name") != ADDITIONAL:
+            kept.append(variable)
+        elif value is None:
+            book.refuse(variable.at, f"{ADDITIONAL} must have a value here: it is read by a shell")
+        else:
+            book.read(variable.at)
+            words += _words(book, value, names)
+    args = container.get("args")
+    if args is not None and args.items:
+        joined = Node(args.at, " ".join(str(word) for word in args.value))
+        same = shlex.split(joined.content) if _balanced(joined.content) else None
+        words += args.items if same == args.value else _words(book, joined, names)
+    at = container.at
+    container = edited(
+        container,
+        command=Node(at, [Node(at, "vllm"), Node(at, "serve")]),
+        args=Node(args.at if args is not None else at, words) if words else None,
+        env=None if env is None or (variables and not kept) else Node(env.at, kept or env.content),
+    )
+    for probe in _PROBES:
+        container = _plain_http(book, container, probe)
+    return container
+
+
+def _infer_roce(book: Book, variable: Node) -> None:
+    if variable.text("name") == INFER_ROCE and variable.text("value") == "true":
+        book.warn(
+            variable.at,
+            "only the script of KServe's presets looks for RoCE devices when a pod starts: state "
+            "NCCL_IB_HCA, NCCL_IB_GID_INDEX and UCX_NET_DEVICES in env",
+        )
+
+
+def _balanced(text: str) -> bool:
+    try:
+        shlex.split(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _words(book: Book, node: Node, names: set[str | None]) -> Iterator[Node]:
+    """The words of a text as a shell reads it; its variables are left to the kubelet."""
+    text = str(node.content)
+    if "{{" in text:  # refused already; its words cannot be told apart
+        yield from (Node(node.at, part) for part in text.split())
+        return
+    if "$(" in text or "`" in text:
+        book.refuse(node.at, "runs a program to find its words; write what it becomes")
+        return
+    unknown = [name for name in _variables(text) if name not in names]
+    if unknown:
+        book.refuse(
+            node.at, f"names {', '.join(unknown)}, which the container's env does not define"
+        )
+        return
+    if _variables(text):
+        book.note(node.at, "its variables are expanded by the kubelet, inside of quotes too")
+    try:
+        parts = shlex.split(_VARIABLE.sub(lambda found: f"$({found[1] or found[2]})", text))
+    except ValueError as problem:
+        book.refuse(node.at, f"cannot be read by a shell: {problem}")
+        return
+    for part in parts:
+        yield Node(node.at, part)
+
+
+def _variables(text: str) -> list[str]:
+    return [found[1] or found[2] for found in _VARIABLE.finditer(text)]
+
+
+def _plain_http(book: Book, container: Node, probe: str) -> Node:
+    scheme = container.get(probe, "httpGet", "scheme")
+    if scheme is None or scheme.content != "HTTPS":
+        return container
+    book.note(scheme.at, "KServe gives the engine a certificate; ours serves plain HTTP: now HTTP")
+    found, asked = container.get(probe), container.get(probe, "httpGet")
+    assert found is not None
+    assert asked is not None
+    plain = edited(asked, scheme=Node(scheme.at, "HTTP"))
+    return edited(container, **{probe: edited(found, httpGet=plain)})

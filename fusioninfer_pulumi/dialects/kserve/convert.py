@@ -1,0 +1,102 @@
+"""From KServe's documents to services of ours: the one entry to this dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.dialects.carrier import Book
+from fusioninfer_pulumi.dialects.conversion import Conversion
+from fusioninfer_pulumi.dialects.given import Given
+from fusioninfer_pulumi.dialects.kserve.merging import Node, merged, node_of
+from fusioninfer_pulumi.dialects.kserve.models import (
+    LLMInferenceService,
+    LLMInferenceServiceConfig,
+)
+from fusioninfer_pulumi.dialects.kserve.service import carry_service
+from fusioninfer_pulumi.dialects.metadata import carry_rest
+from fusioninfer_pulumi.dialects.model import read
+
+SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
+#: KServe's own configs, whose settings this dialect knows.
+PRESET = "kserve-config-llm-"
+
+Configs = Mapping[tuple[Any, Any], Given]
+
+
+def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
+    """Converts the KServe documents of one input.
+
+    Args:
+        documents: LLMInferenceServices, and the LLMInferenceServiceConfigs that they name.
+        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
+
+    Returns:
+        One service for each LLMInferenceService.
+    """
+    book = Book(documents, allow_lossy=allow_lossy)
+    configs = {
+        (document.namespace, document.name): document
+        for document in documents
+        if document.kind == CONFIG and read(book, document, LLMInferenceServiceConfig) is not None
+    }
+    used: set[Given] = set()
+    for document in documents:
+        if document.kind != SERVICE or read(book, document, LLMInferenceService) is None:
+            continue
+        bases = _bases(book, document, configs)
+        used.update(bases)
+        carry_service(book.service(document), _with_bases(book, document, bases))
+    for document in configs.values():
+        book.read(document.at("apiVersion"), document.at("kind"), document.at("metadata", "name"))
+        book.read(document.at("metadata", "namespace"))
+        if document in used:
+            carry_rest(book, document)
+            for field in ("labels", "annotations"):
+                if document.metadata.get(field):
+                    book.note(document.at("metadata", field), "is the config's own; left out")
+        else:
+            book.note(
+                document.at(), "no LLMInferenceService of this input is based on it; left out"
+            )
+    return book.conversion()
+
+
+def _bases(book: Book, document: Given, configs: Configs) -> list[Given]:
+    """The configs that a service is based on, the first of which is the lowest."""
+    found = []
+    for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
+        at = document.at("spec", "baseRefs", index)
+        name = reference["name"]
+        config = configs.get((document.namespace, name))
+        if config is not None:
+            found.append(config)
+            book.read(at)
+        elif str(name).startswith(PRESET):
+            book.note(at, "KServe's own config: what it sets follows from the other fields here")
+        else:
+            book.lost(
+                at,
+                f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
+                "this input; add it as a document",
+            )
+        if config is not None and config.raw["spec"].get("baseRefs"):
+            place = config.at("spec", "baseRefs")
+            book.lost(place, "configs that are based on configs are not followed; name both")
+    return found
+
+
+def _with_bases(book: Book, document: Given, bases: Sequence[Given]) -> Node:
+    own = node_of(document.at("spec"))
+    spec: Node | None = None
+    for base in (*(node_of(each.at("spec")) for each in bases), own):
+        spec = base if spec is None else merged(spec, base)
+    assert spec is not None
+    kept = {leaf.at for _, leaf in spec.leaves()}
+    # `scheduler: {}` above a config's scheduler says that it is there.
+    book.read(*(leaf.at for _, leaf in own.leaves() if leaf.at not in kept))
+    for config in bases:
+        for leaf in config.leaves():
+            if leaf.path[:1] == ("spec",) and leaf not in kept:
+                book.note(leaf, f"{document.name} says otherwise, which holds")
+    return spec

@@ -1,0 +1,127 @@
+"""The main and the prefill workload as roles of ours."""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.dialects.carrier import Carrier
+from fusioninfer_pulumi.dialects.given import Path
+from fusioninfer_pulumi.dialects.kserve.container import with_engine
+from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
+
+_SIZES = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
+
+
+def carry_workload(carrier: Carrier, workload: Node, name: str, component_type: str) -> None:
+    """Carries a workload over as a role.
+
+    Args:
+        carrier: The service.
+        workload: The block that describes it.
+        name: Name of the role.
+        component_type: What it does.
+    """
+    target = carrier.role(workload.at)
+    carrier.imply((*target, "name"), name, workload.at)
+    carrier.imply((*target, "componentType"), component_type, workload.at)
+    replicas = workload.get("replicas")
+    if replicas is not None:
+        carry(carrier, (*target, "replicas"), replicas)
+    pods = _parallelism(carrier, target, workload)
+    _templates(carrier, target, workload, pods)
+    _rollout(carrier, target, workload)
+    scaling = workload.get("scaling")
+    if scaling is not None:
+        _scaling(carrier, workload, scaling)
+    offloading = workload.get("kvCacheOffloading")
+    if offloading is not None:
+        carrier.book.lost(
+            offloading.at,
+            "the engine's offloading is an argument of its own: write --kv-transfer-config with "
+            "OffloadingConnector into the container's args",
+        )
+
+
+def _scaling(carrier: Carrier, workload: Node, scaling: Node) -> None:
+    if workload.get("replicas") is not None:
+        carrier.book.refuse(
+            scaling.at,
+            "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
+            "or replicas for static deployments",
+        )
+    carrier.book.lost(scaling.at, "state replicas, and scale with an autoscaler of your own")
+
+
+def _parallelism(carrier: Carrier, target: Path, workload: Node) -> int:
+    """Carries the sizes over; returns the pods of one replica."""
+    block, worker = workload.get("parallelism"), workload.get("worker")
+    sizes = block.value if block is not None else {}
+    data, local, pipeline = (sizes.get(key) for key in ("data", "dataLocal", "pipeline"))
+    at = block.at if block is not None else workload.at
+    refuse = carrier.book.refuse
+    if pipeline is not None and (data is not None or local is not None):
+        refuse(at, "cannot set both pipeline and data parallelism (data or dataLocal)")
+    elif data is not None and local is None:
+        refuse(at, "dataLocal must be set when data is set")
+    elif local is not None and data is None:
+        refuse(at, "data must be set when dataLocal is set")
+    elif worker is not None and data is None and pipeline is None:
+        refuse(
+            worker.at,
+            "when worker is specified, parallelism must be configured for either data "
+            "parallelism or pipeline parallelism",
+        )
+    for key in _SIZES:
+        size = block.get(key) if block is not None else None
+        if size is not None:
+            carry(carrier, (*target, "parallelism", key), size)
+    pods = max(data // local, 1) if data and local else pipeline or 1
+    if worker is None and pods > 1:
+        carrier.book.refuse(
+            at, f"a replica has {pods} pods, but there is no worker to say what the others run"
+        )
+    return int(pods)
+
+
+def _templates(carrier: Carrier, target: Path, workload: Node, pods: int) -> None:
+    book = carrier.book
+    given = workload.get("template")
+    leader = with_engine(book, given if given is not None else Node(workload.at, {}))
+    worker = workload.get("worker")
+    if worker is not None and pods == 1:
+        book.note(worker.at, "has no effect: a replica is one pod; left out")
+        worker = None
+    if worker is None:
+        _template(carrier, (*target, "template"), leader, workload)
+        return
+    block = workload.get("parallelism")
+    at = block.at if block is not None else workload.at
+    carrier.derive((*target, "multinode", "nodeCount"), pods, at)
+    launcher = "data-parallel" if block is not None and block.get("data") else "multiprocessing"
+    carrier.derive((*target, "multinode", "launcher"), launcher, at)
+    _template(carrier, (*target, "leaderTemplate"), leader, workload)
+    _template(carrier, (*target, "workerTemplate"), with_engine(book, worker), workload)
+
+
+def _template(carrier: Carrier, target: Path, pod: Node, workload: Node) -> None:
+    carry(carrier, (*target, "spec"), pod)
+    for field in ("labels", "annotations"):
+        held = workload.get(field)
+        if held is not None:
+            carry(carrier, (*target, "metadata", field), held)
+
+
+def _rollout(carrier: Carrier, target: Path, workload: Node) -> None:
+    strategy = workload.get("rolloutStrategy")
+    if strategy is None:
+        return
+    for key in ("maxUnavailable", "maxSurge"):
+        field = strategy.get(key)
+        if field is None:
+            continue
+        if field.content == "0%":
+            carrier.derive((*target, "rollout", key), 0, field.at)
+        else:
+            carry(carrier, (*target, "rollout", key), field)
+    surge = strategy.get("maxSurge")
+    if surge is not None and surge.content not in (0, "0%"):
+        # Sets of one replica each have no surge.
+        carrier.derive(("spec", "layout"), "PerRole", surge.at)

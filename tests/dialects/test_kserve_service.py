@@ -1,0 +1,327 @@
+"""A KServe LLMInferenceService, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dialects.kserve_samples import URI, Manifest, config, llm, pod
+from dialects.reads import problems, said, spec, warned
+
+from fusioninfer_pulumi.dialects.kserve.container import IMAGE
+
+NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
+ADDED = {"name": "VLLM_ADDITIONAL_ARGS", "value": NIXL}
+ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
+
+
+def container(role: Manifest, block: str = "template") -> Manifest:
+    found: Manifest = role[block]["spec"]["containers"][0]
+    return found
+
+
+def router(document: Manifest) -> Manifest:
+    (found,) = (each for each in spec(document)["roles"] if each["componentType"] == "router")
+    return dict(found)
+
+
+def test_a_service_of_one_workload() -> None:
+    made = spec(llm(replicas=3))
+    assert made["model"] == {"uri": URI, "name": "llm", "fetch": "InitContainer"}
+    (role,) = made["roles"]
+    assert (role["name"], role["componentType"], role["replicas"]) == ("main", "worker", 3)
+    assert container(role) == {
+        "name": "main",
+        "image": IMAGE,
+        "command": ["vllm", "serve"],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("uri", "enabled", "fetch"),
+    [
+        (URI, False, "Engine"),
+        (URI, True, "InitContainer"),
+        ("pvc://claim/path", False, None),
+        ("oci://registry.example.com/model:1", True, None),
+    ],
+)
+def test_who_downloads_the_model(uri: str, enabled: bool, fetch: str | None) -> None:
+    made = spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
+    assert made["model"].get("fetch") == fetch
+
+
+def test_a_prefill_block_makes_the_main_workload_decode() -> None:
+    env = {"env": [ADDED]}
+    document = llm(
+        replicas=1,
+        template=pod(**env),
+        prefill={"replicas": 2, "template": pod(**env)},
+        router=ROUTER,
+    )
+    roles = spec(document)["roles"]
+    assert [(each["name"], each["componentType"]) for each in roles] == [
+        ("prefill", "prefiller"),
+        ("decode", "decoder"),
+        ("router", "router"),
+    ]
+    assert [each.get("replicas") for each in roles] == [2, 1, None]
+
+
+@pytest.mark.parametrize(
+    ("given", "args"),
+    [
+        ({"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1 --b 'x y'"}]}, "--a|1|--b|x y"),
+        ({"args": ["--a", "1"]}, "--a|1"),
+        # The presets hand args to a shell, which splits them and takes quotes away.
+        ({"args": ["--a 1", "--b='x y'"]}, "--a|1|--b=x y"),
+        (
+            {"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1"}], "args": ["--b"]},
+            "--a|1|--b",
+        ),
+        (
+            {
+                "env": [
+                    {"name": "POD_IP", "value": "1"},
+                    {"name": "VLLM_ADDITIONAL_ARGS", "value": "--topic 'kv@${POD_IP}@m'"},
+                ]
+            },
+            "--topic|kv@$(POD_IP)@m",
+        ),
+    ],
+)
+def test_the_words_that_the_presets_script_appends(given: Manifest, args: str) -> None:
+    (role,) = spec(llm(template=pod(**given)))["roles"]
+    assert container(role)["args"] == args.split("|")
+    names = [each["name"] for each in container(role).get("env", [])]
+    assert "VLLM_ADDITIONAL_ARGS" not in names
+
+
+def test_a_command_of_its_own_is_kept_whole() -> None:
+    own = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
+    (role,) = spec(llm(template=pod(**own)))["roles"]
+    assert container(role) == {"name": "main", **own, **pod()["containers"][0]}
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("--a $(hostname)", "runs a program to find its words; write what it becomes"),
+        ("--a $NOWHERE", "names NOWHERE, which the container's env does not define"),
+        ("--a 'b", "cannot be read by a shell: No closing quotation"),
+    ],
+)
+def test_words_that_only_a_shell_in_the_pod_could_tell(value: str, why: str) -> None:
+    env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
+    assert problems(llm(template=pod(env=env))) == [
+        f"f: template.containers[0].env[0].value: {why}"
+    ]
+
+
+def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:
+    probe = {"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}, "periodSeconds": 30}
+    document = llm(template=pod(livenessProbe=probe))
+    (role,) = spec(document)["roles"]
+    assert container(role)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
+    assert any("livenessProbe.httpGet.scheme" in each for each in said(document))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "launcher", "nodes"),
+    [
+        ({"data": 16, "dataLocal": 8, "tensor": 1, "expert": True}, "data-parallel", 2),
+        ({"pipeline": 2, "tensor": 8}, "multiprocessing", 2),
+    ],
+)
+def test_a_worker_block_makes_replicas_of_several_pods(
+    parallelism: Manifest, launcher: str, nodes: int
+) -> None:
+    (role,) = spec(llm(template=pod(8), worker=pod(8), parallelism=parallelism))["roles"]
+    assert role["multinode"] == {"nodeCount": nodes, "launcher": launcher}
+    assert role["parallelism"] == parallelism
+    assert container(role, "workerTemplate")["command"] == ["vllm", "serve"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (
+            {"worker": pod()},
+            ("worker: when worker is specified, parallelism must be configured for either data "
+            "parallelism or pipeline parallelism"),
+        ),
+        (
+            {"worker": pod(), "parallelism": {"pipeline": 2, "data": 2, "dataLocal": 1}},
+            "parallelism: cannot set both pipeline and data parallelism (data or dataLocal)",
+        ),
+        (
+            {"worker": pod(), "parallelism": {"data": 2}},
+            "parallelism: dataLocal must be set when data is set",
+        ),
+        (
+            {"parallelism": {"pipeline": 2}},
+            "parallelism: a replica has 2 pods, but there is no worker to say what the others run",
+        ),
+        (
+            {"template": {"containers": [{"name": "x"}]}},
+            "template.containers: has no container main, the one that KServe's presets configure",
+        ),
+    ],
+)  # fmt: skip
+def test_contradictions_are_refused(more: Manifest, why: str) -> None:
+    assert f"f: {why}" in problems(llm(**more))
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"scaling": {"maxReplicas": 3}}, "scaling"),
+        (
+            {"model": {"uri": "s3://b/k"}, "storageInitializer": {"enabled": False}},
+            "storageInitializer.enabled",
+        ),
+        ({"kvCacheOffloading": {"cpu": "1Gi"}}, "kvCacheOffloading"),
+        ({"tracing": {"exporterEndpoint": "http://otel:4317"}}, "tracing"),
+        ({"router": {"ingress": {}}}, "router.ingress"),
+        ({"router": {"route": {"group": "g", "weight": 1}}}, "router.route.group"),
+        ({"router": {"route": {"http": {"refs": [{"name": "r"}]}}}}, "router.route.http.refs"),
+        ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
+        ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
+        ({"metadata": {"annotations": {"serving.kserve.io/exp-dra-device-count": "2"}}},
+         "metadata.annotations[serving.kserve.io/exp-dra-device-count]"),
+        ({"template": pod(env=[{"name": "A", "value": "{{ ChildName .ObjectMeta.Name `-x` }}"}])},
+         "template.containers[0].env[0].value"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_over_is_refused_or_warned_of(more: Manifest, field: str) -> None:
+    refused = f"f: {field}: cannot be carried over:"
+    assert any(each.startswith(refused) for each in problems(llm(**more)))
+    assert problems(llm(**more), lossy=True) == []
+    told = f"f: warning: {field}: cannot be carried over:"
+    assert any(each.startswith(told) for each in warned(llm(**more), lossy=True))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rollout", "layout"),
+    [
+        ({"maxUnavailable": 2}, {"maxUnavailable": 2}, None),
+        ({"maxUnavailable": "25%", "maxSurge": 0}, {"maxUnavailable": "25%", "maxSurge": 0}, None),
+        ({"maxUnavailable": "0%", "maxSurge": 1}, {"maxUnavailable": 0, "maxSurge": 1}, "PerRole"),
+    ],
+)
+def test_the_pace_of_updates(strategy: Manifest, rollout: Manifest, layout: str | None) -> None:
+    made = spec(llm(replicas=4, rolloutStrategy=strategy))
+    assert (made["roles"][0]["rollout"], made.get("layout")) == (rollout, layout)
+
+
+def test_a_managed_route_has_kserves_paths() -> None:
+    made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
+    assert made["gateway"] == {}
+    first, *_, last = made["httproute"]["rules"]
+    assert first["matches"] == [
+        {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
+    ]
+    assert first["filters"][0]["urlRewrite"]["path"]["replacePrefixMatch"] == "/v1/completions"
+    assert last["matches"][0]["path"]["value"] == "/team/llm"
+    assert made["scorers"] == {"prefix-cache": 2, "load": 1}
+
+
+def test_references_to_gateways_and_a_route_of_its_own() -> None:
+    refs = [{"name": "my-custom-gateway", "namespace": "istio-system"}]
+    own = {"hostnames": ["llm.example.com"], "rules": [{"matches": [{"path": {"value": "/"}}]}]}
+    made = router(
+        llm(router={**ROUTER, "route": {"http": {"spec": own}}, "gateway": {"refs": refs}})
+    )
+    assert (made["gateway"], made["httproute"]) == ({"refs": refs}, own)
+
+
+def test_without_a_gateway_the_route_attaches_where_kserves_do() -> None:
+    made = router(llm(router={"route": {}, "scheduler": {}}))
+    assert made["gateway"] == {"refs": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]}
+
+
+@pytest.mark.parametrize("form", ["mapping", "text"])
+def test_the_pickers_own_configuration(form: str) -> None:
+    plugins = {"plugins": [{"type": "queue-scorer"}]}
+    given: Any = plugins if form == "mapping" else "plugins:\n- type: queue-scorer\n"
+    made = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": given}, "replicas": 2}}))
+    assert made["endpointPickerConfig"] == "plugins:\n- type: queue-scorer\n"
+    assert made["endpointPicker"]["replicas"] == 2
+    assert "scorers" not in made
+
+
+def test_the_pickers_pods() -> None:
+    template = {
+        "nodeSelector": {"a": "b"},
+        "containers": [
+            {"name": "main", "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
+             "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}},
+        ],
+    }  # fmt: skip
+    made = router(llm(router={**ROUTER, "scheduler": {"template": template, "labels": {"x": "y"}}}))
+    assert made["endpointPicker"] == {
+        "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
+        "resources": {"limits": {"cpu": "1"}},
+        "template": {
+            "metadata": {"labels": {"x": "y"}},
+            "spec": {
+                "nodeSelector": {"a": "b"},
+                "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}],
+            },
+        },
+    }
+
+
+def test_a_stopped_service_is_parked() -> None:
+    made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
+    assert [each["replicas"] for each in made["roles"]] == [0]
+
+
+def test_configs_are_merged_below_the_service() -> None:
+    below = config(
+        "gpu",
+        model={"uri": "hf://a/b"},
+        replicas=4,
+        template={
+            "nodeSelector": {"pool": "gpu"},
+            "containers": [
+                {"name": "main", "image": "below", "env": [{"name": "A", "value": "1"}]},
+                {"name": "beside", "image": "b"},
+            ],
+        },
+    )
+    between = config("more", template={"containers": [{"name": "main", "env": [
+        {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
+    own = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
+    made = spec(below, between, own)
+    (role,) = made["roles"]
+    assert (made["model"]["uri"], role["replicas"]) == (URI, 4)
+    assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
+    assert container(role)["image"] == "below"
+    assert container(role)["env"] == [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
+    assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+
+
+def test_a_configs_templates_name_fields_of_the_service() -> None:
+    word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
+    below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
+        "scheduler": {"replicas": 2}})  # fmt: skip
+    own = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
+              model={"uri": URI, "name": "m"})  # fmt: skip
+    role, route = spec(below, own)["roles"]
+    assert "--x=m/default/llm" in container(role)["args"]
+    assert route["endpointPicker"]["replicas"] == 2
+
+
+def test_what_is_wrong_with_a_merged_value_is_told_where_it_stands() -> None:
+    limits = {"limits": {"nvidia.com/gpu": "two"}}
+    below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
+    own = llm(baseRefs=[{"name": "base"}], template=None)
+    (told,) = problems(below, own)
+    assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
+
+
+def test_a_config_that_nobody_names_and_kserves_own() -> None:
+    assert problems(config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])) == []
