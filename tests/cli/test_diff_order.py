@@ -122,6 +122,14 @@ def test_what_must_be_replaced_is_not_paced() -> None:
     assert effect["order"] == [{"replicas": DOWN, "atATime": 3}]
 
 
+def test_the_same_service_in_two_clusters_has_no_one_order() -> None:
+    plans = [[plan_of(service(serving("decode", tag)))] * 2 for tag in "ab"]
+    objects = [[each for plan in side for each in render(plan)] for side in plans]
+    (effect,) = to_json(compare(*objects, plans=(plans[0], plans[1])))["effects"]
+    assert len(effect["restarts"]) == 6
+    assert effect["order"] == []
+
+
 def test_rendered_files_tell_no_order() -> None:
     plans = [plan_of(service(serving("decode", tag))) for tag in "ab"]
     found = compare(*(list(render(plan)) for plan in plans))

@@ -180,7 +180,8 @@ def _restart(
     if not names:
         return
     several = not text_at(edit.new, "metadata", "labels", labels.REPLICA_INDEX)
-    if turn is None and not several:
+    if edit.key.ordinal or (turn is None and not several):
+        # The same service in two clusters: each of them goes its own way.
         role.ordered = False
         return
     pace = turn.at_a_time if turn else 1
