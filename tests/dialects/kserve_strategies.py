@@ -19,6 +19,26 @@ OTHERS = {
     "dataLocal": (1, 2),
     "pipeline": (1, 2),
 }
+SCALING = {
+    "minReplicas": 1,
+    "maxReplicas": 3,
+    "keda": {
+        "pollingInterval": 5,
+        "triggers": [
+            {"type": "cron", "metadata": {"start": "0"}},
+            {
+                "type": "prometheus",
+                "name": "n",
+                "metadata": {
+                    "serverAddress": "http://p:1",
+                    "query": "q",
+                    "threshold": "5",
+                    "activationThreshold": "1",
+                },
+            },
+        ],
+    },
+}
 _counts = st.integers(1, 3)
 _words = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
 
@@ -63,7 +83,7 @@ def workloads() -> dict[str, st.SearchStrategy[Any]]:
         "annotations": st.just({"note": "y"}),
         "template": pods(),
         "worker": pods(),
-        "scaling": st.just({"maxReplicas": 3}),
+        "scaling": st.sampled_from((SCALING, {"maxReplicas": 3})),
         "kvCacheOffloading": st.just({"cpu": "1Gi"}),
         "rolloutStrategy": _some({"maxUnavailable": _counts, "maxSurge": st.integers(0, 1)}),
     }
@@ -102,7 +122,14 @@ def llm_services(draw: st.DrawFn) -> list[Manifest]:
         **workloads(),
         "prefill": _some(workloads()),
         "router": routers(),
-        "tracing": st.just({"exporterEndpoint": "e"}),
+        "tracing": _some(
+            {
+                "exporterEndpoint": st.just("http://otel:4317"),
+                "exporter": st.sampled_from(("otlp", "none")),
+                "sampler": st.sampled_from(("parentbased_traceidratio", "always_on")),
+                "samplerArg": st.just("0.5"),
+            }
+        ),
         "storageInitializer": _some({"enabled": st.booleans()}),
     }
     lora = _some(

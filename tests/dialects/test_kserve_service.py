@@ -182,7 +182,12 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
             "storageInitializer.enabled",
         ),
         ({"kvCacheOffloading": {"cpu": "1Gi"}}, "kvCacheOffloading"),
-        ({"tracing": {"exporterEndpoint": "http://otel:4317"}}, "tracing"),
+        ({"tracing": {"sampler": "always_on"}}, "tracing"),
+        (
+            {"tracing": {"exporterEndpoint": "http://o:1", "sampler": "always_on"}},
+            "tracing.sampler",
+        ),
+        ({"scaling": {"maxReplicas": 3, "keda": {"triggers": [{"type": "cron"}]}}}, "scaling"),
         ({"router": {"ingress": {}}}, "router.ingress"),
         ({"router": {"route": {"group": "g", "weight": 1}}}, "router.route.group"),
         ({"router": {"route": {"http": {"refs": [{"name": "r"}]}}}}, "router.route.http.refs"),
@@ -213,6 +218,32 @@ def test_what_cannot_be_carried_over_is_refused_or_warned_of(more: Manifest, fie
 def test_the_pace_of_updates(strategy: Manifest, rollout: Manifest, layout: str | None) -> None:
     made = spec(llm(replicas=4, rolloutStrategy=strategy))
     assert (made["roles"][0]["rollout"], made.get("layout")) == (rollout, layout)
+
+
+def test_scaling_by_prometheus() -> None:
+    asked = {"serverAddress": "http://prometheus:9090", "query": "sum(waiting)", "threshold": "5"}
+    trigger = {"type": "prometheus", "metadata": asked}
+    made = spec(llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [trigger]}}))
+    assert made["layout"] == "PerRole"
+    assert made["roles"][0]["autoscaling"] == {
+        "engine": "KEDA",
+        "minReplicas": 2,
+        "maxReplicas": 4,
+        "prometheus": "http://prometheus:9090",
+        "metrics": [{"query": "sum(waiting)", "target": "5"}],
+    }
+
+
+def test_tracing() -> None:
+    given = {"exporterEndpoint": "http://otel:4317", "sampler": "parentbased_traceidratio",
+             "samplerArg": "0.25", "exporter": "otlp"}  # fmt: skip
+    assert spec(llm(tracing=given))["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
+
+
+def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
+    probe = {"httpGet": {"path": "/health", "port": 8000}}
+    assert spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in spec(llm(template=pod(startupProbe=probe)))["roles"][0]
 
 
 def test_a_managed_route_has_kserves_paths() -> None:

@@ -33,10 +33,38 @@ def carry_service(carrier: Carrier, spec: Node) -> None:
     else:
         carry_workload(carrier, spec, "main", "worker")
     carry_router(carrier, spec)
-    tracing = spec.get("tracing")
-    if tracing is not None:
-        carrier.book.lost(tracing.at, "write the engine's and the picker's own flags and env")
+    _tracing(carrier, spec)
     _annotations(carrier)
+
+
+def _tracing(carrier: Carrier, spec: Node) -> None:
+    tracing, book = spec.get("tracing"), carrier.book
+    if tracing is None:
+        return
+    endpoint = tracing.get("exporterEndpoint")
+    if endpoint is None:
+        book.lost(tracing.at, "tracing needs the endpoint of a collector")
+        return
+    carry(carrier, ("spec", "tracing", "endpoint"), endpoint)
+    exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
+    if exporter is not None and exporter.content != "otlp":
+        book.lost(exporter.at, "traces are sent by OTLP")
+    elif exporter is not None:
+        book.read(exporter.at)
+    share = tracing.get("samplerArg")
+    ratio = sampler is None or "traceidratio" in str(sampler.content)
+    if sampler is not None and not ratio:
+        book.lost(
+            sampler.at, "tracing.sampling is a share of the requests, parentbased_traceidratio"
+        )
+    elif sampler is not None:
+        book.note(sampler.at, "requests whose client has decided are traced as it says")
+    if share is None:
+        return
+    try:
+        carrier.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)
+    except ValueError:
+        book.refuse(share.at, f"must be a share of the requests from 0 to 1, got {share.content}")
 
 
 def _fields(carrier: Carrier, spec: Node) -> dict[str, str]:

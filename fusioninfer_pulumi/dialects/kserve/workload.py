@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import Path
-from fusioninfer_pulumi.dialects.kserve.container import with_engine
+from fusioninfer_pulumi.dialects.kserve.container import MAIN, with_engine
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
+from fusioninfer_pulumi.dialects.kserve.scaling import carry_scaling
 
+#: The startup probe of KServe's presets: 60 times, every 10 seconds.
+STARTUP = "10m"
 _SIZES = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
 
 
@@ -28,9 +31,7 @@ def carry_workload(carrier: Carrier, workload: Node, name: str, component_type: 
     pods = _parallelism(carrier, target, workload)
     _templates(carrier, target, workload, pods)
     _rollout(carrier, target, workload)
-    scaling = workload.get("scaling")
-    if scaling is not None:
-        _scaling(carrier, workload, scaling)
+    carry_scaling(carrier, target, workload)
     offloading = workload.get("kvCacheOffloading")
     if offloading is not None:
         carrier.book.lost(
@@ -38,16 +39,6 @@ def carry_workload(carrier: Carrier, workload: Node, name: str, component_type: 
             "the engine's offloading is an argument of its own: write --kv-transfer-config with "
             "OffloadingConnector into the container's args",
         )
-
-
-def _scaling(carrier: Carrier, workload: Node, scaling: Node) -> None:
-    if workload.get("replicas") is not None:
-        carrier.book.refuse(
-            scaling.at,
-            "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
-            "or replicas for static deployments",
-        )
-    carrier.book.lost(scaling.at, "state replicas, and scale with an autoscaler of your own")
 
 
 def _parallelism(carrier: Carrier, target: Path, workload: Node) -> int:
@@ -85,6 +76,8 @@ def _templates(carrier: Carrier, target: Path, workload: Node, pods: int) -> Non
     book = carrier.book
     given = workload.get("template")
     leader = with_engine(book, given if given is not None else Node(workload.at, {}))
+    if given is None or not _starts_by_itself(given):
+        carrier.imply((*target, "startup", "timeout"), STARTUP, workload.at)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
         book.note(worker.at, "has no effect: a replica is one pod; left out")
@@ -99,6 +92,15 @@ def _templates(carrier: Carrier, target: Path, workload: Node, pods: int) -> Non
     carrier.derive((*target, "multinode", "launcher"), launcher, at)
     _template(carrier, (*target, "leaderTemplate"), leader, workload)
     _template(carrier, (*target, "workerTemplate"), with_engine(book, worker), workload)
+
+
+def _starts_by_itself(pod: Node) -> bool:
+    """Whether a pod has a command or a startup probe of its own, in place of the presets'."""
+    containers = pod.get("containers")
+    return containers is not None and any(
+        each.text("name") == MAIN and (each.get("command") or each.get("startupProbe"))
+        for each in containers.items
+    )
 
 
 def _template(carrier: Carrier, target: Path, pod: Node, workload: Node) -> None:
