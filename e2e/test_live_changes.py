@@ -17,6 +17,17 @@ MINIMUM = {"prefill": 1, "decode": 1}
 LITERAL = prefill_decode()
 PARTIAL = prefill_decode(minimum=MINIMUM)
 
+LAYOUTS = pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+
+
+def laid_out(manifest: Object, layout: str) -> Object:
+    return {**manifest, "spec": {**manifest["spec"], "layout": layout}}
+
+
+def leader(layout: str, replica: str) -> str:
+    """The leader of a replica: the first of its own set, or a group of the role's one set."""
+    return f"svc-{replica}-0" if layout == "PerReplica" else f"svc-{replica}"
+
 
 def node_of(service: LiveService, task: str) -> str:
     return str(next(p for p in service.pods() if task_of(p) == task)["spec"]["nodeName"])
@@ -30,12 +41,15 @@ def started(cluster: Cluster, namespace: str, manifest: Object, nodes: int = 10)
     return service
 
 
-@pytest.mark.proves("literal gang: after a lost node nothing of the lost replica comes back before "
-                    "the whole gang fits again; the other replicas run on")  # fmt: skip
+@LAYOUTS
+@pytest.mark.proves(
+    "literal gang, and one set for each role: after a lost node nothing of the lost replica "
+    "comes back before the whole gang fits again; the other replicas run on"
+)
 def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: str, layout: str
 ) -> None:
-    service = started(cluster, namespace, LITERAL)
+    service = started(cluster, namespace, laid_out(LITERAL, layout))
     others = service.identities("prefill-0", "decode-0")
     lost = service.identities("decode-1")
 
@@ -47,7 +61,7 @@ def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
     assert not set(service.identities("decode-1").values()) & set(lost.values())
 
     # Nor does another replica that restarts meanwhile get its own nodes back.
-    cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
+    cluster.delete("v1/Pod", leader(layout, "prefill-0"), namespace, now=True)
     service.becomes({"prefill-0": 0, "decode-0": 4, "decode-1": 0})
 
     cluster.add_nodes(1)
@@ -58,10 +72,11 @@ def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
 @pytest.mark.proves("partial gang: a lost replica comes back as a whole when its node does; the "
                     "other replicas run on")  # fmt: skip
 @pytest.mark.parametrize("task", ["decode-1", "decode-0", "prefill-0"])
+@LAYOUTS
 def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
-    cluster: Cluster, namespace: str, task: str
+    cluster: Cluster, namespace: str, layout: str, task: str
 ) -> None:
-    service = started(cluster, namespace, PARTIAL)
+    service = started(cluster, namespace, laid_out(PARTIAL, layout))
     others = service.identities(*FULL.keys() - {task})
 
     cluster.remove_nodes([node_of(service, task)])
@@ -117,21 +132,23 @@ def test_a_literal_gang_grows_when_there_is_room(cluster: Cluster, namespace: st
     assert service.identities(*FULL) == others
 
 
-@pytest.mark.proves("literal gang: one that grew without room holds back the replacements of "
-                    "running replicas, and gives them back when it is lowered again")  # fmt: skip
+@LAYOUTS
+@pytest.mark.proves(
+    "literal gang, and one set for each role: one that grew without room holds back the "
+    "replacements of running replicas, and gives them back when it is lowered again"
+)
 def test_a_literal_gang_that_grew_without_room_holds_back_replacements(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: str, layout: str
 ) -> None:
-    service = started(cluster, namespace, LITERAL)
-    service.apply(prefill_decode(decode=3))
+    service = started(cluster, namespace, laid_out(LITERAL, layout))
+    service.apply(laid_out(prefill_decode(decode=3), layout))
     service.becomes({**FULL, "decode-2": 0})
 
     # Every node of the replica is there, and still its pods are not bound again.
-    (leader,) = (p for p in service.pods() if p["metadata"]["name"] == "svc-prefill-0-0")
-    cluster.delete("v1/Pod", leader["metadata"]["name"], namespace, now=True)
+    cluster.delete("v1/Pod", leader(layout, "prefill-0"), namespace, now=True)
     service.becomes({**FULL, "prefill-0": 0, "decode-2": 0})
 
-    service.apply(LITERAL)
+    service.apply(laid_out(LITERAL, layout))
     service.becomes(FULL)
 
 

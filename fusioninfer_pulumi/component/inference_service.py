@@ -61,7 +61,7 @@ class InferenceService(pulumi.ComponentResource):
     """The topology, plain and at once: pods, accelerators, gang, names, findings."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
-    """The replicas' LeaderWorkerSets by Kubernetes name."""
+    """The LeaderWorkerSets by Kubernetes name: one for each replica, or for each role."""
 
     pod_group: PodGroup | None
     """The gang's PodGroup, None without a gang and with serving groups: see `pod_groups`."""
