@@ -209,3 +209,24 @@ def test_a_raised_minimum_without_room_holds_back_replacements(
     cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
 
     service.becomes({**FULL, "prefill-0": 0, "decode-1": 0})
+
+
+@pytest.mark.proves(
+    "one set for each role: scaled below the gang's minimum by another actor, replicas that "
+    "restart do not come back before it is scaled up again"
+)
+def test_a_set_that_is_scaled_below_the_minimum_holds_back_replacements(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = started(cluster, namespace, laid_out(LITERAL, "PerRole"))
+
+    def scale(replicas: int) -> None:
+        change = {"spec": {"replicas": replicas}}
+        cluster.patch("LeaderWorkerSet", "svc-decode", change, namespace, subresource="scale")
+
+    scale(1)
+    cluster.wait(lambda: service.bound() == {"prefill-0": 2, "decode-0": 4}, 60, service.bound)
+    cluster.delete("v1/Pod", leader("PerRole", "prefill-0"), namespace, now=True)
+    service.stays({"prefill-0": 0, "decode-0": 4})
+    scale(2)
+    service.becomes(FULL)

@@ -168,6 +168,34 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     assert set(tags(cluster, namespace).values()) == {"2"}
 
 
+@pytest.mark.proves(
+    "with one set for each role, Sequential changes a role when the one before it is available",
+    needs=ENGINE,
+)
+def test_roles_one_after_the_other(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    order: dict[str, Any] = {**PER_ROLE, "rollout": {"roleOrder": "Sequential", "timeout": "10s"}}
+
+    def pair(tag: str, **more: Any) -> dict[str, Any]:
+        roles = [
+            role(name, kind, replicas=2, tag=tag, gpus=1, **more)
+            for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
+        ]
+        return service(namespace, *roles, **order)
+
+    stack.write(pair("1"))
+    stack.up().assert_fine()
+    stack.write(pair("2", behaviour="unpullable"))
+    assert stack.up().status != 0
+    halted = {"svc-prefill-0": "1", "svc-prefill-1": "2"}
+    untouched = {"svc-decode-0": "1", "svc-decode-1": "1"}
+    assert tags(cluster, namespace) == {**halted, **untouched}
+    stack.write(pair("3"))
+    stack.up().assert_fine()
+    assert set(tags(cluster, namespace).values()) == {"3"}
+
+
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
 @pytest.mark.proves("AllAtOnce and Recreate change all replicas of a role's one set", needs=ENGINE)
 def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
