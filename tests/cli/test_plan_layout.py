@@ -1,0 +1,62 @@
+"""What `plan` shows of a service with one LeaderWorkerSet for each role."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from samples import plan_of, prefill_decode, role, service
+
+from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_json import plan_json
+from fusioninfer_pulumi.cli.plan_text import print_plan
+
+PER_ROLE = {"layout": "PerRole"}
+
+
+def text(manifest: Any) -> str:
+    told = io.StringIO()
+    print_plan(plan_of(manifest), [], [], told)
+    return told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("rollout", "pace"),
+    [
+        ({}, "1 down at a time"),
+        ({"maxUnavailable": "50%", "maxSurge": 1}, "2 down at a time, 1 more"),
+        ({"strategy": "AllAtOnce"}, "AllAtOnce"),
+        ({"strategy": "Recreate"}, "Recreate"),
+    ],
+)
+def test_it_says_who_updates_the_sets_and_how(rollout: Any, pace: str) -> None:
+    told = text(service(role(replicas=4), rollout=rollout, **PER_ROLE))
+    assert f"Layout    PerRole, updated by LeaderWorkerSet: svc-inference ({pace})\n" in told
+
+
+def test_the_default_layout_is_not_told() -> None:
+    assert "Layout" not in text(service())
+    assert "layout" not in plan_json(plan_of(service()), [], [])
+
+
+def test_an_all_or_nothing_gang_is_told_as_one() -> None:
+    told = text(prefill_decode(**PER_ROLE))
+    assert "PodGroup svc, all-or-nothing: 3 of 3 pods" in told
+    assert "Volcano 1.14.1 or later" in told
+    assert "Volcano 1.14.1" not in text(prefill_decode()).partition("Objects")[0]
+
+
+def test_programs_read_the_layout() -> None:
+    found = json.loads(json.dumps(plan_json(plan_of(prefill_decode(**PER_ROLE)), [], [])))
+    assert found["layout"] == "PerRole"
+    assert found["gang"]["minTaskMember"] is None
+    (prefill, _) = found["gang"]["subGroupPolicy"]
+    assert prefill["matchLabelKeys"] == ["leaderworkerset.sigs.k8s.io/group-index"]
+
+
+def test_the_chart_names_the_set_and_its_replicas() -> None:
+    drawn = mermaid(plan_of(service(role(replicas=2), **PER_ROLE)))
+    assert 'subgraph role0["inference (worker): 2 replicas in svc-inference"]' in drawn
+    assert 'r0_1["svc-inference-1<br/>1 pod x 0 GPUs"]' in drawn
