@@ -17,12 +17,19 @@ TEXT = "a claim of the engine"
 
 
 def whole_run(
-    document: Path, outcome: str, *, needs: str | None, writes: bool = False
+    document: Path,
+    outcome: str,
+    *,
+    needs: str | None,
+    writes: bool = False,
+    cache: Any = None,
+    code: str = "this",
 ) -> tuple[report.Report, Any]:
     """A run of every file in which one test claims something and ends in some way."""
     config = SimpleNamespace(
         args=["e2e"],
         option=SimpleNamespace(collectonly=False),
+        cache=cache,
         getoption=lambda name: writes and name == "--write-verified",
     )
     marker = pytest.mark.proves(TEXT, **({"needs": needs} if needs else {})).mark
@@ -43,6 +50,7 @@ def whole_run(
     watched.pytest_runtest_logreport(ended)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "DOCUMENT", document)
+        patch.setattr(report, "code_digest", lambda: code)
         watched.pytest_sessionfinish(session)
     return watched, session
 
@@ -70,6 +78,34 @@ def test_what_needs_nothing_may_not_be_skipped(document: Path) -> None:
     watched, session = whole_run(document, "skipped", needs=None)
     assert f"claimed, but not proved in this run: {TEXT}" in watched.problems
     assert session.exitstatus == pytest.ExitCode.TESTS_FAILED
+
+
+class Cache(dict[str, Any]):
+    """pytest's cache."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def test_what_was_skipped_is_not_written(tmp_path: Path) -> None:
+    watched, session = whole_run(tmp_path / "v.md", "skipped", needs="the engine", writes=True)
+    assert watched.problems == [f"not proved yet with this code: {TEXT}"]
+    assert session.exitstatus == pytest.ExitCode.TESTS_FAILED
+    assert not (tmp_path / "v.md").exists()
+
+
+def test_what_an_earlier_run_of_the_same_code_proved_counts(tmp_path: Path) -> None:
+    path, cache = tmp_path / "v.md", Cache()
+    whole_run(path, "passed", needs="the engine", writes=True, cache=cache)
+    path.unlink()
+    for code, written in (("another", False), ("this", False)):
+        # The first run of other code forgets what was proved.
+        whole_run(path, "skipped", needs="the engine", writes=True, cache=cache, code=code)
+        assert path.exists() is written
+    whole_run(path, "passed", needs="the engine", writes=True, cache=cache)
+    path.unlink()
+    whole_run(path, "skipped", needs="the engine", writes=True, cache=cache)
+    assert path.exists()
 
 
 @pytest.mark.parametrize(
