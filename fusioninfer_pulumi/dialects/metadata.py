@@ -77,6 +77,8 @@ def companion(book: Book, document: Given) -> None:
     book.read(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
     book.read(at / "name", at / "namespace")
+    if document.name is not None:
+        book.note(at / "name", "serves to be referred to: objects are named by their service")
     for field in ("labels", "annotations"):
         for key in document.metadata.get(field) or {}:
             if key != _APPLIED:

@@ -34,3 +34,40 @@ def serving(
         "metadata": {"name": name, **(metadata or {})},
         "spec": {**spec, "template": {**(group or {}), "roles": list(roles) or [role()]}},
     }
+
+
+def server(name: str = "srv", labels: Any = None, **spec: Any) -> Manifest:
+    """A ModelServer of the pods of `ms`; None leaves a field out."""
+    selector: Manifest = {"matchLabels": labels or {"modelserving.volcano.sh/name": "ms"}}
+    if "pdGroup" in spec:
+        selector["pdGroup"] = spec.pop("pdGroup")
+    built = {
+        "model": "m",
+        "inferenceEngine": "vLLM",
+        "workloadSelector": selector,
+        "workloadPort": {"port": 8000},
+        **spec,
+    }
+    return {
+        "apiVersion": "networking.serving.volcano.sh/v1alpha1",
+        "kind": "ModelServer",
+        "metadata": {"name": name},
+        "spec": {key: value for key, value in built.items() if value is not None},
+    }
+
+
+def rule(*targets: Any, **more: Any) -> Manifest:
+    """A rule to ModelServers, by name or name and weight; to `srv` by default."""
+    listed = [each if isinstance(each, dict) else {"modelServerName": each} for each in targets]
+    return {"targetModels": listed or [{"modelServerName": "srv"}], **more}
+
+
+def route(*rules: Manifest, name: str = "route", **spec: Any) -> Manifest:
+    """A ModelRoute for the model `m`, of one rule by default; None leaves a field out."""
+    built = {"modelName": "m", "rules": list(rules) or [rule()], **spec}
+    return {
+        "apiVersion": "networking.serving.volcano.sh/v1alpha1",
+        "kind": "ModelRoute",
+        "metadata": {"name": name},
+        "spec": {key: value for key, value in built.items() if value is not None},
+    }

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 Manifest = dict[str, Any]
 
 #: What fields with a closed set of values may hold.
-OTHERS = {
+OTHERS: dict[str, tuple[Any, ...]] = {
     "recoveryPolicy": ("RoleRecreate", "ServingGroupRecreate", "None"),
     "type": ("ServingGroupRollingUpdate", "RoleRollingUpdate"),
     "mode": ("hard", "soft"),
     "partition": (0, 1),
+    "inferenceEngine": ("vLLM", "SGLang"),
+    "protocol": ("http", "https"),
+    "modelServerName": ("srv", "other"),
     "maxUnavailable": (1, 2),
 }
 _counts = st.integers(0, 3)
@@ -128,4 +131,77 @@ def model_servings(draw: st.DrawFn, name: str = "ms") -> Manifest:
         "kind": "ModelServing",
         "metadata": {"name": name, **metadata},
         "spec": {**spec, "template": {**group, "roles": its_roles}},
+    }
+
+
+@st.composite
+def model_servers(draw: st.DrawFn) -> Manifest:
+    """ModelServers of the pods of `ms`."""
+    group = {
+        "groupKey": "modelserving.volcano.sh/group-name",
+        "prefillLabels": {"modelserving.volcano.sh/role": "prefill"},
+        "decodeLabels": {"modelserving.volcano.sh/role": "decode"},
+    }
+    selector = {"matchLabels": {"modelserving.volcano.sh/name": "ms"}}
+    retry = st.fixed_dictionaries({"attempts": _counts}, optional={"retryInterval": st.just("1s")})
+    more = draw(
+        _some(
+            {
+                "model": _words,
+                "trafficPolicy": _some({"timeout": st.just("10s"), "retry": retry}),
+                "kvConnector": _some({"type": st.sampled_from(("http", "nixl", "mooncake"))}),
+            }
+        )
+    )
+    port = draw(_some({"protocol": st.sampled_from(("http", "https"))}))
+    return {
+        "apiVersion": "networking.serving.volcano.sh/v1alpha1",
+        "kind": "ModelServer",
+        "metadata": {"name": "srv", **draw(_some({"labels": st.just({"a": "b"})}))},
+        "spec": {
+            "inferenceEngine": draw(st.sampled_from(("vLLM", "SGLang"))),
+            "workloadSelector": {**selector, **draw(_some({"pdGroup": st.just(group)}))},
+            "workloadPort": {"port": draw(st.integers(8000, 8002)), **port},
+            **more,
+        },
+    }
+
+
+@st.composite
+def model_routes(draw: st.DrawFn) -> Manifest:
+    """ModelRoutes that lead to `srv`, and to others that nobody knows."""
+    text = st.sampled_from(("exact", "prefix", "regex")).flatmap(
+        lambda kind: st.fixed_dictionaries({kind: st.sampled_from(("/v1", "/v1/", "a"))})
+    )
+    match = _some(
+        {
+            "headers": st.dictionaries(_words, text, max_size=2),
+            "uri": text,
+            "body": _some({"model": st.sampled_from(("m", "l"))}),
+        }
+    )
+    target = st.fixed_dictionaries(
+        {"modelServerName": st.sampled_from(("srv", "other"))},
+        optional={"weight": st.integers(0, 99)},
+    )
+    external = st.just({"externalModelProviderName": "p"})
+    targets = st.lists(target | external, min_size=1, max_size=2)
+    rules = st.fixed_dictionaries(
+        {"targetModels": targets}, optional={"name": _words, "modelMatch": match}
+    )
+    limit = _some({"inputTokensPerUnit": st.just(3), "unit": st.just("minute")})
+    more = draw(
+        _some(
+            {
+                "loraAdapters": st.lists(_words, max_size=2, unique=True),
+                "parentRefs": st.just([{"name": "gw"}]),
+                "rateLimit": limit,
+            }
+        )
+    )
+    return {
+        "apiVersion": "networking.serving.volcano.sh/v1alpha1",
+        "kind": "ModelRoute",
+        "metadata": {"name": "route"},
+        "spec": {"modelName": "m", "rules": draw(st.lists(rules, max_size=2)), **more},
     }

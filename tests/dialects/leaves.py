@@ -26,23 +26,28 @@ def leaves(value: Any, at: Path = ()) -> Iterator[Path]:
         yield at
 
 
-def silent(documents: Sequence[Manifest], others: Mapping[str, Sequence[Any]]) -> list[str]:
+def silent(
+    documents: Sequence[Manifest],
+    others: Mapping[str, Sequence[Any]],
+    beside: Sequence[Manifest] = (),
+) -> list[str]:
     """Leaves that may be changed without anybody noticing.
 
     Args:
         documents: The documents of one input.
         others: By key, the values that its fields may have, where not every value is valid.
+        beside: More documents of the input, whose leaves are not looked at.
 
     Returns:
         Those of which a change neither changes a service nor is named by a finding.
     """
-    read = _read(documents)
+    read = _read([*documents, *beside])
     found = []
     for number, document in enumerate(documents):
         for path in leaves(document):
             if path[0] in ("apiVersion", "kind") or _named(read, number, path):
                 continue
-            changed = copy.deepcopy(list(documents))
+            changed = copy.deepcopy([*documents, *beside])
             _change(changed[number], path, others)
             again = _read(changed)
             if not _named(again, number, path) and _made(again) == _made(read):
@@ -62,9 +67,10 @@ def _made(read: Sequence[Reading]) -> list[Any]:
 def _named(read: Sequence[Reading], number: int, path: Path) -> bool:
     """Whether a finding is about this leaf, about what it is a part of, or about a part of it."""
     relative = path[1:] if path[0] == "spec" else path
-    # "" is the document as a whole.
-    above = {"", *(join(*relative[:end]) for end in range(1, len(relative) + 1))}
-    below = f"{join(*relative)}."
+    # "" is the document as a whole, and so is `spec`.
+    parts = range(1, len(relative) + 1)
+    above = {"", str(path[0]), *(join(*relative[:end]) for end in parts)}
+    below = (f"{join(*relative)}.", f"{join(*relative)}[")
     return any(
         label == str(number) and (finding.path in above or finding.path.startswith(below))
         for each in read

@@ -170,8 +170,36 @@ def test_role_updates_keep_their_pace(partition: Any, expected: int) -> None:
         role(replicas=3, partition=partition, maxUnavailable="10%"),
         rolloutStrategy={"type": "RoleRollingUpdate"},
     )
-    (made,) = spec(document)["roles"]
-    assert made["rollout"] == {"maxUnavailable": "10%", "partition": expected}
+    made = spec(document)
+    assert made["rollout"] == {"level": "Role"}
+    assert made["roles"][0]["rollout"] == {"maxUnavailable": "10%", "partition": expected}
+
+
+GROUPS = "ServingGroupRollingUpdate"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "strategy", "expected"),
+    [
+        (1, None, None),
+        (1, {"type": GROUPS}, None),
+        (1, {"type": GROUPS, "rollingUpdateConfiguration": {"partition": 1}}, {"partition": 1}),
+        (4, None, {}),
+        (4, {"type": GROUPS, "rollingUpdateConfiguration": {"partition": 0}}, {"partition": 0}),
+        (
+            4,
+            {
+                "type": GROUPS,
+                "rollingUpdateConfiguration": {"partition": "30%", "maxUnavailable": "50%"},
+            },
+            {"partition": 2, "maxUnavailable": "50%"},
+        ),
+    ],
+)
+def test_updates_of_whole_groups(replicas: int, strategy: Any, expected: Any) -> None:
+    more = {} if strategy is None else {"rolloutStrategy": strategy}
+    made = spec(serving(replicas=replicas, **more))
+    assert made.get("rollout") == (None if expected is None else {"level": "Group", **expected})
 
 
 def test_no_recovery_is_no_restart_policy() -> None:

@@ -39,3 +39,16 @@ def test_every_leaf_of_an_llm_inference_service_is_in_the_service_or_named(
     documents: list[Manifest],
 ) -> None:
     assert silent(documents, kserve_strategies.OTHERS) == []
+
+
+@quickly
+@given(
+    kthena_strategies.model_servings(),
+    kthena_strategies.model_servers(),
+    kthena_strategies.model_routes(),
+)
+def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
+    serving: Manifest, server: Manifest, route: Manifest
+) -> None:
+    serving["metadata"].pop("namespace", None)
+    assert silent([server, route], kthena_strategies.OTHERS, [serving]) == []

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.conversion import Conversion
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.kthena.models import ModelServing
+from fusioninfer_pulumi.dialects.kthena.routes import carry_route
+from fusioninfer_pulumi.dialects.kthena.routing_models import ModelRoute, ModelServer
+from fusioninfer_pulumi.dialects.kthena.servers import Server, Serving, carry_server
 from fusioninfer_pulumi.dialects.kthena.serving import carry_serving
+from fusioninfer_pulumi.dialects.kthena.traffic import say_traffic
+from fusioninfer_pulumi.dialects.metadata import companion
 from fusioninfer_pulumi.dialects.model import read
 
 
@@ -20,12 +26,34 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         allow_lossy: Whether what cannot be carried over is a warning in place of an error.
 
     Returns:
-        One service for each ModelServing.
+        One service for each ModelServing; one that a ModelServer selects has a router.
     """
     book = Book(documents, allow_lossy=allow_lossy)
-    for document in documents:
-        if document.kind == "ModelServing":
-            serving = read(book, document, ModelServing)
-            if serving is not None:
-                carry_serving(book.service(document), serving)
+    servings: list[Serving] = []
+    for document in _of(documents, "ModelServing"):
+        serving = read(book, document, ModelServing)
+        if serving is not None:
+            carrier = book.service(document)
+            carry_serving(carrier, serving)
+            servings.append(Serving(serving, carrier))
+    servers: dict[tuple[Any, Any], Server] = {}
+    for document in _of(documents, "ModelServer"):
+        model_server = read(book, document, ModelServer)
+        if model_server is None:
+            continue
+        companion(book, document)
+        server = carry_server(book, document, model_server.spec, servings)
+        if server is not None:
+            servers[document.namespace, document.name] = server
+    for document in _of(documents, "ModelRoute"):
+        route = read(book, document, ModelRoute)
+        if route is not None:
+            companion(book, document)
+            carry_route(book, document, route.spec, servers)
+    for server in servers.values():
+        say_traffic(server)
     return book.conversion()
+
+
+def _of(documents: Sequence[Given], kind: str) -> list[Given]:
+    return [document for document in documents if document.kind == kind]

@@ -8,16 +8,17 @@ from fusioninfer_pulumi.dialects.kthena.models import (
     ModelServing,
     ModelServingSpec,
     RecoveryPolicy,
+    RollingUpdate,
+    RolloutStrategy,
     RolloutType,
     ServingGroup,
 )
-from fusioninfer_pulumi.dialects.kthena.roles import carry_roles
+from fusioninfer_pulumi.dialects.kthena.roles import carry_roles, replicas_of
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
 
 VOLCANO = "volcano"
 #: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.
 QUEUE = "scheduling.volcano.sh/queue-name"
-_BY_ROLE = "updates go by role; use RoleRollingUpdate and the field of the roles"
 _SCHEDULING = ("spec", "schedulingStrategy")
 
 
@@ -127,20 +128,33 @@ def _recovery(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
 
 
 def _rollout(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
-    book, strategy = carrier.book, spec.rollout_strategy
-    if strategy is None:
-        return
-    book.read(at / "type")
-    if strategy.type is RolloutType.SERVING_GROUP:
-        book.note(at / "type", "replicas of the group's roles are updated one after the other")
-    given, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
-    if given is None:
-        return
+    strategy = spec.rollout_strategy or RolloutStrategy()
+    target = ("spec", "rollout")
+    level, kind = (*target, "level"), at / "type"
+    pace, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
+    groups = 1 if spec.replicas is None else spec.replicas
     if strategy.type is RolloutType.ROLE:
-        book.refuse(place, "must not be set with RoleRollingUpdate: set it on the roles")
+        carrier.derive(level, "Role", kind)
+        if pace is not None:
+            carrier.book.refuse(
+                place, "must not be set with RoleRollingUpdate: set it on the roles"
+            )
         return
-    book.read(place)
-    if given.max_unavailable not in (None, 1):
-        book.lost(place / "maxUnavailable", _BY_ROLE)
-    if given.partition not in (None, 0, "0%"):
-        book.lost(place / "partition", _BY_ROLE)
+    carrier.book.read(kind)
+    pace = pace or RollingUpdate()
+    if groups == 1 and pace.partition in (None, 0, "0%"):
+        # Kthena takes down all replicas of the only group at once.
+        carrier.book.read(place / "partition", place / "maxUnavailable")
+        if strategy.type is not None:
+            carrier.book.note(kind, "there is one group: its replicas change one after the other")
+        if pace.max_unavailable is not None:
+            carrier.book.note(place / "maxUnavailable", "there is one group; left out")
+        return
+    carrier.imply(level, "Group", kind)
+    if pace.max_unavailable is not None:
+        carrier.put((*target, "maxUnavailable"), pace.max_unavailable, place / "maxUnavailable")
+    if pace.partition is not None:
+        count = replicas_of(pace.partition, groups)
+        carrier.derive((*target, "partition"), count, place / "partition")
+        if count != pace.partition:
+            carrier.book.note(place / "partition", f"{pace.partition} of the groups is {count}")

@@ -1,0 +1,266 @@
+"""A ModelRoute: rules of the HTTPRoutes of the services that it leads to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.dialects.carrier import Book
+from fusioninfer_pulumi.dialects.given import At, Given
+from fusioninfer_pulumi.dialects.kthena.roles import DECODER, PREFILLER
+from fusioninfer_pulumi.dialects.kthena.routing_models import (
+    ModelMatch,
+    ModelRouteSpec,
+    Rule,
+    StringMatch,
+    TargetModel,
+)
+from fusioninfer_pulumi.dialects.kthena.servers import Server, commands
+from fusioninfer_pulumi.engines.kv_connectors import served_model
+
+#: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
+MODEL_HEADER = "X-Gateway-Model-Name"
+#: By which a request reaches a target of a rule that would need two pools.
+TARGET_HEADER = "X-Model-Server"
+
+
+def carry_route(
+    book: Book, document: Given, spec: ModelRouteSpec, servers: Mapping[tuple[Any, Any], Server]
+) -> None:
+    """Carries a ModelRoute over, rule by rule.
+
+    Args:
+        book: The book of the documents.
+        document: The ModelRoute.
+        spec: Its spec.
+        servers: The ModelServers that lead to a service, by namespace and name.
+    """
+    at = document.at("spec")
+    if not spec.model_name and not spec.lora_adapters:
+        book.refuse(at / "modelName", "is required without loraAdapters")
+    else:
+        book.warn(
+            at / ("modelName" if spec.model_name else "loraAdapters"),
+            f"is matched by the header {MODEL_HEADER}: the gateway must set it from the request's "
+            "body (body-based routing)",
+        )
+    book.read(at / "modelName", at / "loraAdapters")
+    if spec.rate_limit is not None:
+        book.lost(at / "rateLimit", "HTTPRoutes limit no tokens; use your gateway's own policy")
+    used: list[Server] = []
+    for index, rule in enumerate(spec.rules):
+        used += _rule(book, document, spec, rule, at / "rules" / index, servers)
+    unique = {id(server): server for server in used}.values()
+    for server in unique:
+        _parents(book, spec, at / "parentRefs", server)
+        _names(book, spec, at / "modelName", server)
+        roles = {role["componentType"] for role in server.serving.carrier.roles}
+        if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
+            # Kthena's router prefers pods that have the adapter loaded.
+            strategy = (*server.router, "strategy")
+            server.serving.carrier.derive(strategy, "lora-affinity", at / "loraAdapters")
+    if spec.parent_refs is None:
+        book.read(at / "parentRefs")
+    if not unique:
+        book.note(at, "is left out: it leads to no service")
+    _order(book, spec.rules, at / "rules")
+
+
+def _rule(  # a rule is read where it stands
+    book: Book,
+    document: Given,
+    spec: ModelRouteSpec,
+    rule: Rule,
+    at: At,
+    servers: Mapping[tuple[Any, Any], Server],
+) -> list[Server]:
+    matches = list(_matches(book, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
+    targets = _targets(book, document, rule, at / "targetModels", servers)
+    book.read(at / "name")
+    if not targets:
+        book.note(at, "is left out: it leads to no service")
+    main = max(targets, key=lambda each: _weight(each[0]), default=None)
+    for target, server, place in targets:
+        if main is not None and target is not main[0]:
+            book.lost(
+                place,
+                f"weight {_weight(target)} beside another pool: a rule with two InferencePools is "
+                f"broken on several gateways; requests with the header {TARGET_HEADER}: "
+                f"{target.model_server_name} get a route of their own, the others go to "
+                f"{main[0].model_server_name}",
+            )
+            header = {"name": TARGET_HEADER, "value": target.model_server_name}
+            own = [{**each, "headers": [*each["headers"], header]} for each in matches]
+        else:
+            own = matches
+        _add(server, rule, own, at)
+    if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
+        book.note(at / "targetModels", "there is one target, which gets every request")
+    return [server for _, server, _ in targets]
+
+
+def _weight(target: TargetModel) -> int:
+    return 100 if target.weight is None else target.weight
+
+
+def _targets(
+    book: Book,
+    document: Given,
+    rule: Rule,
+    at: At,
+    servers: Mapping[tuple[Any, Any], Server],
+) -> list[tuple[TargetModel, Server, At]]:
+    found = []
+    for index, target in enumerate(rule.target_models):
+        place = at / index
+        given = (target.model_server_name, target.external_model_provider_name)
+        book.read(place / "modelServerName", place / "weight")
+        if bool(given[0]) == bool(given[1]):
+            book.refuse(place, "needs either modelServerName or externalModelProviderName")
+        elif given[1]:
+            book.lost(
+                place / "externalModelProviderName",
+                "routes of ours lead to pods of the service; write a backendRef into httproute",
+            )
+        elif (document.namespace, given[0]) not in servers:
+            book.lost(
+                place / "modelServerName",
+                f"{given[0]} leads to no service of this input; read its documents together",
+            )
+        elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
+            book.note(place, f"leads to {given[0]}, as another target of the rule; left out")
+        elif target.weight == 0:
+            book.note(place / "weight", "is 0: no request goes there; left out")
+        else:
+            found.append((target, servers[document.namespace, given[0]], place))
+    return found
+
+
+def _add(server: Server, rule: Rule, matches: Sequence[Mapping[str, Any]], at: At) -> None:
+    carrier, policy = server.serving.carrier, server.spec.traffic_policy
+    rules = (*server.router, "httproute", "rules")
+    target = (*rules, len(carrier.held(rules) or ()))
+    built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
+    # A mapping without conditions stands for every request, as no match does.
+    built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
+    place = server.document.at("spec", "trafficPolicy")
+    if policy is not None and policy.timeout is not None:
+        built["timeouts"] = {"request": "0s", "backendRequest": policy.timeout}
+    if policy is not None and policy.retry is not None:
+        backoff = (
+            {} if policy.retry.retry_interval is None else {"backoff": policy.retry.retry_interval}
+        )
+        built["retry"] = {"attempts": policy.retry.attempts, **backoff}
+    carrier.derive(target, built, at / "modelMatch")
+    carrier.origin((*target, "name"), at / "name", whole=True)
+    carrier.origin((*target, "timeouts"), place / "timeout")
+    carrier.origin((*target, "retry"), place / "retry")
+
+
+def _parents(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
+    carrier, target = server.serving.carrier, (*server.router, "httproute", "parentRefs")
+    held = carrier.held(target)
+    carrier.origin((*server.router, "httproute"), at.document.at("spec"))
+    if held is not None and held != (spec.parent_refs or []):
+        book.lost(at, "a service has one HTTPRoute, and another ModelRoute gives other parentRefs")
+    elif spec.parent_refs is not None:
+        carrier.put(target, spec.parent_refs, at)
+    else:
+        carrier.origin(target, at, whole=True)
+
+
+def _names(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
+    """Requests keep the name that they ask for: nothing of ours rewrites bodies."""
+    model, name = server.spec.model, spec.model_name
+    if not name or model is None or name == model:
+        return
+    found = [command for role in server.serving.roles for command in commands(role)]
+    if name not in map(served_model, found):
+        book.lost(
+            at,
+            f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
+            f"give the engine --served-model-name {name}",
+        )
+
+
+def _matches(
+    book: Book, spec: ModelRouteSpec, match: ModelMatch, at: At
+) -> Iterator[dict[str, Any]]:
+    names = [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
+    asked = match.body.model if match.body is not None else None
+    if asked is not None:
+        book.read(at / "body" / "model")
+        if asked not in names:
+            book.refuse(
+                at / "body" / "model", f"is none of the route's models ({', '.join(names)})"
+            )
+        names = [asked]
+    headers = []
+    for name, condition in (match.headers or {}).items():
+        found = _condition(book, condition, at / "headers" / name)
+        if found is not None:
+            kind, value = found
+            headers.append({"name": name, "type": kind, "value": value})
+    path = _path(book, match.uri, at / "uri") if match.uri is not None else None
+    for name in names:
+        own = {"name": MODEL_HEADER, "value": name}
+        yield {"path": path, "headers": [own, *headers]}
+
+
+def _condition(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
+    """Type and value of a header's match."""
+    given = _one(book, match, at)
+    if given is None:
+        return None
+    kind, value = given
+    if kind == "exact":
+        return "Exact", value
+    return "RegularExpression", value if kind == "regex" else f"{re.escape(value)}.*"
+
+
+def _path(book: Book, match: StringMatch, at: At) -> dict[str, str] | None:
+    given = _one(book, match, at)
+    if given is None:
+        return None
+    kind, value = given
+    if kind == "exact":
+        return {"type": "Exact", "value": value}
+    if kind == "regex":
+        return {"type": "RegularExpression", "value": value}
+    if value.endswith("/"):
+        return {"type": "PathPrefix", "value": value}
+    # PathPrefix goes by whole segments: /v1 would not match /v1beta, which theirs does.
+    return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
+
+
+def _one(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
+    given = [(kind, value) for kind, value in match if value is not None]
+    book.read(at)
+    if len(given) != 1:
+        book.refuse(at, "needs one of exact, prefix and regex")
+        return None
+    if given[0][0] != "exact":
+        book.note(at, "regular expressions are the gateway's own dialect")
+    kind, value = given[0]
+    return kind, str(value)
+
+
+def _order(book: Book, rules: Sequence[Rule], at: At) -> None:
+    """Says where Kthena's order (the first that matches) is not the Gateway API's."""
+    for later, rule in enumerate(rules):
+        earlier = [i for i, each in enumerate(rules[:later]) if _weight_of(each) < _weight_of(rule)]
+        if earlier:
+            book.warn(
+                at / later,
+                f"comes after rules[{earlier[0]}], which is less specific: HTTPRoutes ask the more "
+                "specific rule first, Kthena the first that matches",
+            )
+
+
+def _weight_of(rule: Rule) -> tuple[int, int, int]:
+    """How specific a rule is, in the Gateway API's order: path, then number of headers."""
+    match = rule.model_match or ModelMatch()
+    uri = match.uri or StringMatch()
+    return (int(uri.exact is not None), len(uri.exact or uri.prefix or uri.regex or ""),
+            len(match.headers or {}))  # fmt: skip
