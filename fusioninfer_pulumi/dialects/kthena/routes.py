@@ -111,7 +111,7 @@ def _targets(
     at: At,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[tuple[TargetModel, Server, At]]:
-    found = []
+    found: list[tuple[TargetModel, Server, At]] = []
     for index, target in enumerate(rule.target_models):
         place = at / index
         given = (target.model_server_name, target.external_model_provider_name)
