@@ -33,8 +33,8 @@ class RoleNeed:
     Attributes:
         plan: The role.
         shape: Accelerators of the pods of one replica.
-        replicas: Replicas that are wanted.
-        minimum: Replicas that the gang needs; all of them where it cannot run in part.
+        replicas: Replicas that are wanted; the most of them where they are scaled by load.
+        minimum: Replicas that it starts with: those of the gang, or before it is scaled.
         resources: Names of the accelerators that its pods ask for.
         previous: Where it was placed before, None for a new one.
     """
@@ -59,7 +59,11 @@ class RoleNeed:
     @property
     def unchanged(self) -> bool:
         """Whether it asks for what it asked for when it was placed."""
-        return self.previous is not None and self.previous.accelerators in (None, self.accelerators)
+        if self.previous is None:
+            return False
+        # What a live set has is what load asks for, within bounds that are not known there.
+        scaled = self.plan.args.autoscaling is not None
+        return scaled or self.previous.accelerators in (None, self.accelerators)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def service_need(
             RoleNeed(
                 plan=role,
                 shape=tuple(sorted((size for size in role.pod_sizes if size), reverse=True)),
-                replicas=len(role.replicas),
+                replicas=_most(role, groups),
                 minimum=minima[role.name] * groups,
                 resources=_resources(role),
                 previous=previous.get(role.name),
@@ -109,6 +113,11 @@ def service_need(
         ),
         colocate=colocate,
     )
+
+
+def _most(role: RolePlan, groups: int) -> int:
+    scaled = role.args.autoscaling
+    return max(len(role.replicas), scaled.max_replicas * groups if scaled is not None else 0)
 
 
 def _minima(plan: ServicePlan) -> Mapping[str, int] | None:

@@ -15,7 +15,7 @@ class Status(str, enum.Enum):
     """Whether a service got a place."""
 
     PLACED = "Placed"  #: for all of its replicas
-    MINIMUM = "Minimum"  #: for its gang's minimum; more as far as the others leave room
+    MINIMUM = "Minimum"  #: for its minimum; more as far as the others leave room
     UNPLACED = "Unplaced"
 
 

@@ -103,7 +103,7 @@ def _remarks(
         held = ", ".join(f"{each.name} {each.replicas} of {each.wanted}" for each in placed.roles)
         yield warning(
             "placement",
-            f"has a place for its gang's minimum only ({held}); further replicas take what is "
+            f"has a place for its minimum only ({held}); further replicas take what is "
             "free when they ask, also from services that come later",
         )
     for at in sorted(set(assignment)):

@@ -5,7 +5,7 @@ The objective, most important first:
 1. Roles whose demand is as before stay where they were.
 2. So do roles whose demand has changed.
 3. As many services as possible get a place.
-4. As few of them as possible with their gang's minimum only.
+4. As few of them as possible with their minimum only.
 5. What is best for the first service (`Terms`), then for the second, and so on: a service that is
    added at the end moves no other unless one of the points above is at stake.
 
@@ -51,7 +51,7 @@ class Option:
 
     Attributes:
         assignment: Its pools, None to leave it out.
-        minimum: Whether only its gang's minimum is certain of a place.
+        minimum: Whether only its minimum is certain of a place.
         tiers: Its share in points 1 to 4 of the objective.
         terms: Its part of point 5, None when it is left out.
         ledger: The ledger with it.

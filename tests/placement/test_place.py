@@ -278,6 +278,17 @@ def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
     assert [each.replicas for each in least.roles] == [3, 3]
 
 
+def test_a_role_that_load_scales_is_placed_with_the_most_of_it() -> None:
+    scaled = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": "5"}]}
+    service = worker("w", 2, autoscaling=scaled)
+    service["spec"]["layout"] = "PerRole"
+    full = only(place([service], inventory(pool("a", 4))))
+    assert (full.status, full.roles[0].accelerators) == (Status.PLACED, 32)
+    least = only(place([service], inventory(pool("a", 3))))
+    assert (least.status, least.roles[0].replicas, least.roles[0].wanted) == (Status.MINIMUM, 2, 4)
+    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 1)))
+
+
 def test_a_risky_mixture_is_avoided_and_otherwise_said() -> None:
     # Four pods of one could spread over all nodes and leave none for the pod of eight.
     small, large = worker("small", 4, 1, 1), worker("large", 1, 1, 8)
