@@ -109,6 +109,26 @@ def test_it_is_as_good_as_trying_everything(case: tuple[list[Choices], Pools]) -
     assert (found.tiers, ranks) == every_way(listed, stock)
 
 
+@given(
+    st.lists(st.integers(2, 8), min_size=3, max_size=4),
+    st.lists(st.integers(4, 8), min_size=1, max_size=2),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_it_is_as_good_where_not_all_have_room(
+    sizes: list[int], nodes: list[int], last_runs: bool
+) -> None:
+    stock = inventory(*(pool(f"p{at}", 1, size) for at, size in enumerate(nodes)))
+    listed = []
+    for at, size in enumerate(sizes):
+        was = {"serve": Previous("p0")} if last_runs and at == len(sizes) - 1 else {}
+        plan = plan_service(args(worker(f"s{at}", gpus=size)))
+        listed.append(choices(service_need(plan, None, was), stock))
+    found = search(listed, Pools(stock.pools))
+    ranks = tuple(option.rank for option in found.options)
+    assert (found.tiers, ranks) == every_way(listed, Pools(stock.pools))
+
+
 @given(services(), services(2), pools())
 @settings(max_examples=30, deadline=None)
 def test_services_that_are_added_move_nothing_that_runs(
