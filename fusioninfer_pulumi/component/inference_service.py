@@ -9,6 +9,7 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
+from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
 from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, before_update, live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
@@ -144,6 +145,7 @@ class InferenceService(pulumi.ComponentResource):
             parent=self,
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
+            hooks=diagnosis(self, name, self.plan.service, self.plan.namespace),
         )
         self._children = Children(self, name, self.plan, given)
         self._children.add_all(manifests)

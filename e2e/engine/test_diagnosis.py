@@ -1,0 +1,96 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""A failed update says why, where the cluster can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import Project, Told
+from e2e.engine.services import role, service
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
+SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+
+
+def said(told: Told) -> list[str]:
+    """What the component said, each once."""
+    assert told.status != 0
+    lines = [line.strip() for line in told.text.split("Diagnostics:")[1].splitlines()]
+    return [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+
+
+@pytest.mark.proves(
+    "a replica whose image cannot be pulled, or that crashes, fails the update, which names the "
+    "replica, the pod and the reason"
+)
+def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    stack.write(service(namespace, role(), **SHORT))
+    stack.up().assert_fine()
+    stack.write(service(namespace, role(tag="2", behaviour="unpullable"), **SHORT))
+    lines = said(stack.up())
+    assert (
+        "pod svc-serve-2-0: container engine: ImagePullBackOff: Back-off pulling image "
+        '"registry.example/engine:2"'
+    ) in lines
+    stack.write(service(namespace, role(tag="3", behaviour="crashing"), **SHORT))
+    lines = said(stack.up())
+    (crashed,) = [line for line in lines if line.startswith("pod svc-serve-2-0: ")]
+    assert "CrashLoopBackOff" in crashed
+    assert "exit code 1 (Error), restarted 1 time" in crashed
+    assert not [line for line in lines if "svc-serve-1" in line or "svc-serve-0" in line]
+
+
+@pytest.mark.proves(
+    "a gang without room fails at its timeout in the scheduler's words, with the accelerators that "
+    "are missing"
+)
+def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(3)
+    stack = project()
+    stack.write(service(namespace, role(replicas=2, gpus=8, **SPREAD), **SHORT))
+    lines = said(stack.up())
+    (group,) = [line for line in lines if line.startswith("PodGroup svc: ")]
+    assert "gang unschedulable" in group
+    assert (
+        "8 nvidia.com/gpu are missing: 4 pods of 8 wait for a node, 24 are free "
+        "(8 on each of 3 nodes)"
+    ) in lines
+
+
+@pytest.mark.proves("pods that may not be made are told as their maker says it")
+def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
+    metadata = {"name": "tiny", "namespace": namespace}
+    kind = {"apiVersion": "v1", "kind": "LimitRange"}
+    cluster.create({**kind, "metadata": metadata, "spec": limits})
+    stack = project()
+    stack.write(service(namespace, role(replicas=1), **SHORT))
+    lines = said(stack.up())
+    (refused,) = [line for line in lines if line.startswith("StatefulSet svc-serve-0: ")]
+    assert "maximum cpu usage per Container is 1m" in refused
+
+
+@pytest.mark.proves(
+    "without rights to read the cluster an update fails as it would, and says what was not read"
+)
+def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None:
+    stack = project()
+    stack.write(service(namespace, role(replicas=1), **SHORT))
+    nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
+    program = stack.folder / "__main__.py"
+    program.write_text(
+        "from fusioninfer_pulumi.component.diagnosis.hook import Diagnosis\n"
+        f"async def access(_): return {str(nobody)!r}, None\n"
+        "Diagnosis._access = access\n" + program.read_text(encoding="utf-8"),
+        encoding="utf-8",
+    )
+    lines = said(stack.up())
+    assert f"not read: pods in {namespace}: 403 Forbidden" in lines

@@ -1,0 +1,171 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Why replicas do not come up, read from real objects with the official client.
+
+`python -m pytest e2e/test_diagnosis.py --write-transcripts` writes `tests/fixtures/diagnosis/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from e2e.harness.stages import CRASHING, FAILING, UNPULLABLE
+from e2e.live import LiveService
+from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
+from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.diagnosis.seen import Seen
+
+FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
+SET = "svc-inference-0"
+PATIENCE = 60
+
+
+def behaving(behaviour: str, *, nodes: int = 1) -> Object:
+    manifest = inputs.service("svc", inputs.role("inference", "worker", 1, nodes, gpus=8))
+    template = manifest["spec"]["roles"][0]["template"]
+    template["metadata"] = {"annotations": {"e2e.fusioninfer.io/behaviour": behaviour}}
+    return manifest
+
+
+class Case:
+    """One service that does not come up, and what is said of it."""
+
+    def __init__(self, cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> None:
+        self._cluster, self._namespace = cluster, namespace
+        self._write = bool(request.config.getoption("--write-transcripts"))
+
+    def start(self, manifest: Object) -> None:
+        """Create the service."""
+        LiveService(self._cluster, self._namespace, manifest).apply()
+
+    def says(self, name: str, *words: str, told: bool = True) -> None:
+        """Wait until both explanations together hold these words; record what was seen."""
+        seen = Seen()
+
+        def look() -> bool:
+            nonlocal seen
+            seen = read_service(str(self._cluster.kubeconfig), None, self._namespace, "svc")
+            text = "\n".join([*explain_set(SET, seen), *explain_gang(seen)])
+            return all(word in text for word in words) and is_told(SET, seen) == told
+
+        self._cluster.wait(look, PATIENCE, lambda: (explain_set(SET, seen), explain_gang(seen)))
+        kept = _kept(seen)
+        said = {"set": explain_set(SET, seen), "gang": explain_gang(seen)}
+        assert said == {"set": explain_set(SET, kept), "gang": explain_gang(kept)}
+        if self._write:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            text = yaml.safe_dump(
+                {"told": told, "said": said, "seen": dataclasses.asdict(kept)},
+                sort_keys=False, width=100, allow_unicode=True,
+            )  # fmt: skip
+            comment = (
+                "# Recorded on the real components by e2e/test_diagnosis.py --write-transcripts\n"
+            )
+            (FOLDER / f"{name}.yaml").write_text(
+                comment + text.replace(self._namespace, "default"), encoding="utf-8"
+            )
+
+
+@pytest.fixture
+def case(cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> Case:
+    return Case(cluster, namespace, request)
+
+
+@pytest.mark.proves("an image that cannot be pulled is told with the pod and the kubelet's words")
+def test_unpullable(cluster: Cluster, case: Case) -> None:
+    cluster.add_nodes(2)
+    case.start(behaving(UNPULLABLE, nodes=2))
+    case.says("unpullable", "pod svc-inference-0-0 and 1 more: container", "ImagePullBackOff")
+
+
+@pytest.mark.proves("a container that crashes is told with its exit code, although "
+                    "LeaderWorkerSet deletes the pod at once")  # fmt: skip
+def test_crashing(cluster: Cluster, case: Case) -> None:
+    cluster.add_nodes(1)
+    case.start(behaving(CRASHING))
+    case.says("crashing", "CrashLoopBackOff", "exit code 1 (Error), restarted 1 time",
+              "LeaderWorkerSet svc-inference-0: RecreateGroup")  # fmt: skip
+
+
+@pytest.mark.proves("a pod that its node has evicted is told with the reason")
+def test_evicted(cluster: Cluster, case: Case) -> None:
+    cluster.add_nodes(1)
+    case.start(behaving(FAILING))
+    case.says("evicted", "Evicted: The node was low on resource", "exit code 137")
+
+
+@pytest.mark.proves("a gang without room is told in the scheduler's words, with the accelerators "
+                    "that are missing")  # fmt: skip
+def test_a_gang_without_room(cluster: Cluster, case: Case) -> None:
+    cluster.add_nodes(1)
+    case.start(inputs.service("svc", inputs.role("inference", "worker", 2, 2, gpus=8)))
+    case.says("gang", "PodGroup svc: phase ", "tasks in gang unschedulable: ",
+              "24 nvidia.com/gpu are missing: 4 pods of 8 wait for a node, 8 are free "
+              "(8 on a node)")  # fmt: skip
+
+
+@pytest.mark.proves("a pod without room is told in the words of Kubernetes' own scheduler, with "
+                    "the accelerators that are missing")  # fmt: skip
+def test_a_pod_without_room(cluster: Cluster, case: Case) -> None:
+    cluster.add_nodes(2, gpus=4)
+    case.start(behaving("ready"))
+    case.says("no-room", "0/2 nodes are available", "8 nvidia.com/gpu are missing: 1 pod of 8",
+              "(4 on each of 2 nodes)")  # fmt: skip
+
+
+@pytest.mark.proves("pods that may not be made are told in the words of admission")
+def test_refused(cluster: Cluster, namespace: str, case: Case) -> None:
+    cluster.add_nodes(1)
+    limits = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
+    kind: Mapping[str, Any] = {"apiVersion": "v1", "kind": "LimitRange"}
+    cluster.create({**kind, "metadata": {"name": "tiny", "namespace": namespace}, "spec": limits})
+    case.start(behaving("ready"))
+    case.says("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu",
+              told=False)  # fmt: skip
+
+
+def _kept(seen: Seen) -> Seen:
+    """What the explanation reads, and no more."""
+    return Seen(
+        [_pod(each) for each in seen.pods],
+        [_event(each) for each in seen.events],
+        [_only(each) for each in seen.pod_groups],
+        None if seen.nodes is None else [_node(each) for each in seen.nodes],
+        None if seen.bound is None else [_pod(each) for each in seen.bound],
+        list(seen.unread),
+    )
+
+
+def _only(each: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("name", "labels", "creationTimestamp", "deletionTimestamp")
+    metadata = {key: each["metadata"][key] for key in keys if key in each["metadata"]}
+    return {"metadata": metadata, **({"status": each["status"]} if "status" in each else {})}
+
+
+def _pod(each: Mapping[str, Any]) -> dict[str, Any]:
+    containers = [
+        {key: container[key] for key in ("name", "resources") if key in container}
+        for container in each["spec"]["containers"]
+    ]
+    node = {"nodeName": each["spec"]["nodeName"]} if each["spec"].get("nodeName") else {}
+    return {**_only(each), "spec": {"containers": containers, **node}}
+
+
+def _node(each: Mapping[str, Any]) -> dict[str, Any]:
+    status = {key: each["status"][key] for key in ("allocatable", "conditions")}
+    taints = {"taints": each["spec"]["taints"]} if each.get("spec", {}).get("taints") else {}
+    return {"metadata": {"name": each["metadata"]["name"]}, "spec": taints, "status": status}
+
+
+def _event(each: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("type", "reason", "message", "lastTimestamp", "eventTime", "series", "involvedObject")
+    kept = {key: each[key] for key in keys if each.get(key) is not None}
+    kept["involvedObject"] = {key: each["involvedObject"][key] for key in ("kind", "name")}
+    stamp = each["metadata"]["creationTimestamp"]
+    return {**kept, "metadata": {"creationTimestamp": stamp}}

@@ -1,0 +1,175 @@
+"""Has a failed update say why, where the cluster can be read.
+
+The engine calls an error hook when an object failed, before it gives up. The hook reads and writes
+a message; it changes nothing, retries nothing and waits for nothing but the cluster's answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pulumi
+from pulumi.runtime import settings
+from pulumi.runtime.mocks import MockMonitor
+
+from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
+from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.diagnosis.seen import Seen
+from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.kubernetes_api import UnreadableError
+
+_FRESH_SECONDS = 5.0
+#: Looks at pods that come and go, a moment apart.
+_MORE_LOOKS = 8
+_PAUSE_SECONDS = 0.3
+#: How long a failure may be held up by reading.
+_READ_SECONDS = 40.0
+_WAITS = "LeaderWorkerSet", "PodGroup"
+
+# Threads of our own: the SDK's registrations use those of the event loop.
+_threads = ThreadPoolExecutor(2, thread_name_prefix="fusioninfer-diagnosis")
+_names: WeakKeyDictionary[pulumi.Resource, dict[str, int]] = WeakKeyDictionary()
+
+
+class Diagnosis:
+    """Explains failures of one service's sets."""
+
+    def __init__(
+        self,
+        component: pulumi.ComponentResource,
+        service: str,
+        namespace: pulumi.Input[str],
+        read: Callable[[str | None, str | None, str, str], Seen] = read_service,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            component: The service's component, for its provider and for messages.
+            service: Name of the service.
+            namespace: Its namespace.
+            read: Reads the cluster.
+        """
+        self._component = component
+        self._service = service
+        self._namespace = pulumi.Output.from_input(namespace)
+        self._read = read
+        self._lock = asyncio.Lock()
+        self._seen: tuple[float, Seen] | None = None
+        self._told: set[str] = set()
+
+    async def failed(self, args: Any) -> bool:
+        """Says why an object failed; an error hook of the engine.
+
+        Args:
+            args: What the engine tells of the failure.
+
+        Returns:
+            False: the engine shall not try again.
+        """
+        kind = str(args.type).rpartition(":")[2].removesuffix("Patch")
+        metadata = (args.new_inputs or {}).get("metadata")
+        if kind not in _WAITS or args.failed_operation == "delete":
+            return False
+        try:
+            name = str((await pulumi.Output.from_input(metadata).future() or {}).get("name"))
+            seen = await asyncio.wait_for(self._telling(name, kind), _READ_SECONDS)
+            self._tell(explain_set(name, seen) if kind == "LeaderWorkerSet" else [])
+            self._tell([*explain_gang(seen), *(f"not read: {each}" for each in seen.unread)])
+        except UnreadableError as problem:
+            self._tell([f"why is not known: {problem}"])
+        # A failure to explain a failure must not hide it.
+        except Exception as problem:  # noqa: BLE001
+            pulumi.log.debug(f"a failure was not explained: {problem!r}", self._component)
+        return False
+
+    def _tell(self, lines: list[str]) -> None:
+        new = [line for line in lines if line not in self._told]
+        self._told.update(new)
+        for line in new:
+            pulumi.log.error(line, self._component)
+
+    async def _telling(self, name: str, kind: str) -> Seen:
+        """A look that shows what is wrong, the last of several where none does."""
+        seen = await self._fresh(_FRESH_SECONDS)
+        for _ in range(_MORE_LOOKS if kind == "LeaderWorkerSet" else 0):
+            if is_told(name, seen):
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
+            seen = await self._fresh(0.0)
+        return seen
+
+    async def _fresh(self, age: float) -> Seen:
+        """One look for all sets that fail at the same time, not older than so many seconds."""
+        async with self._lock:
+            if self._seen is None or time.monotonic() - self._seen[0] > age:
+                kubeconfig, context = await self._access()
+                namespace = await self._namespace.future() or "default"
+                loop = asyncio.get_running_loop()
+                seen = await loop.run_in_executor(
+                    _threads, self._read, kubeconfig, context, namespace, self._service
+                )
+                self._seen = time.monotonic(), seen
+            return self._seen[1]
+
+    async def _access(self) -> tuple[str | None, str | None]:
+        """Kubeconfig and context of the provider that the sets go to."""
+        provider = self._component.get_provider("kubernetes:core/v1:Service")
+        if provider is None:
+            config = pulumi.Config("kubernetes")
+            return config.get("kubeconfig"), config.get("context")
+        query = {"urn": await provider.urn.future()}
+        answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
+        state = (answer or {}).get("state") or {}
+        given = state.get("kubeconfig"), state.get("context")
+        return (
+            given[0] if isinstance(given[0], str) else None,
+            given[1] if isinstance(given[1], str) else None,
+        )
+
+
+def diagnosis(
+    component: pulumi.ComponentResource, name: str, service: str, namespace: pulumi.Input[str]
+) -> pulumi.ResourceHookBinding | None:
+    """What the sets of a service and their patches are registered with.
+
+    Args:
+        component: The service's component.
+        name: Its logical name.
+        service: Name of the service.
+        namespace: Its namespace.
+
+    Returns:
+        Their hooks; None in a preview, without an engine, without the extra `cluster`, and where
+        SDK or command line know no error hooks.
+    """
+    if pulumi.runtime.is_dry_run() or not available():
+        return None
+    stack = pulumi.runtime.get_root_resource()
+    counts = _names.setdefault(stack, {}) if stack is not None else {}
+    counts[name] = counts.get(name, 0) + 1
+    # The engine notes the name, and wants each once: the same in every run.
+    number = "" if counts[name] == 1 else f"-{counts[name]}"
+    told = Diagnosis(component, service, namespace)
+    hook = pulumi.ErrorHook(f"fusioninfer-why-{name}{number}", told.failed)
+    return pulumi.ResourceHookBinding(on_error=[hook])
+
+
+def available() -> bool:
+    """Tells whether failures can be explained in this run."""
+    if collect_plans.get() is not None or isinstance(settings.get_monitor(), MockMonitor):
+        return False
+    if importlib.util.find_spec("kubernetes") is None or not hasattr(pulumi, "ErrorHook"):
+        return False
+    try:
+        proto: Any = importlib.import_module("pulumi.runtime.proto.resource_pb2")
+        feature = proto.RESOURCE_MONITOR_FEATURE_ERROR_HOOKS
+        return settings.monitor_supports_feature(feature) is True
+    except (AttributeError, ImportError, TypeError):  # another SDK, which has none or hides it
+        return False

@@ -1,0 +1,124 @@
+"""Says of one pod why it does not serve, in the words of whoever knows: kubelet or scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.component.diagnosis.seen import Object, name_of
+
+#: Waiting reasons that only say that a container has not started yet.
+_STARTING = ("ContainerCreating", "PodInitializing")
+_MOST_EVENTS = 2
+_MOST_CHARACTERS = 300
+
+
+def trouble(pod: Object, events: Sequence[Object]) -> str | None:
+    """Tells what is wrong with a pod.
+
+    Args:
+        pod: The pod.
+        events: Events of its namespace.
+
+    Returns:
+        One line, without the pod's name; None where nothing is wrong.
+    """
+    status = pod.get("status") or {}
+    if _condition(status, "Ready").get("status") == "True":
+        return None
+    told = list(_reasons(pod, status))
+    if (pod.get("spec") or {}).get("nodeName"):
+        # What schedulers said before is no news, and what they say now is in the conditions.
+        events = [each for each in events if each.get("reason") != "FailedScheduling"]
+        told += [text for text in recent(events, "Pod", name_of(pod)) if text not in told]
+    return "; ".join(told) if told else f"phase {status.get('phase') or 'unknown'}, not ready"
+
+
+def is_told(pod: Object) -> bool:
+    """Whether a pod shows why it does not serve; one that was just made anew does not."""
+    status = pod.get("status") or {}
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    return (
+        status.get("phase") == "Failed"
+        or _condition(status, "Ready").get("status") == "True"
+        or _condition(status, "PodScheduled").get("status") == "False"
+        or any(text for each in containers for text in _container(each))
+    )
+
+
+def recent(events: Sequence[Object], kind: str, name: str) -> list[str]:
+    """What was said last about an object, the latest first."""
+    own = [
+        each
+        for each in events
+        if (each.get("involvedObject") or {}).get("kind") == kind
+        and (each.get("involvedObject") or {}).get("name") == name
+    ]
+    own.sort(key=_when, reverse=True)
+    told = dict.fromkeys(_said(each.get("reason"), each.get("message")) for each in own)
+    return list(told)[:_MOST_EVENTS]
+
+
+def _reasons(pod: Object, status: Mapping[str, Any]) -> Iterator[str]:
+    if status.get("phase") == "Failed":
+        yield _said(status.get("reason") or "Failed", status.get("message"))
+    scheduled = _condition(status, "PodScheduled")
+    if not (pod.get("spec") or {}).get("nodeName"):
+        if scheduled.get("status") == "False":
+            yield "not scheduled, " + _said(scheduled.get("reason"), scheduled.get("message"))
+        else:
+            yield "not scheduled"
+        return
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    for each in containers:
+        yield from _container(each)
+    if pod["metadata"].get("deletionTimestamp"):
+        yield "being deleted"
+
+
+def _container(each: Mapping[str, Any]) -> Iterator[str]:
+    name = f"container {each['name']}"
+    state = each.get("state") or {}
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    before = (each.get("lastState") or {}).get("terminated") or {}
+    if waiting.get("reason") and waiting["reason"] not in _STARTING:
+        yield f"{name}: {_said(waiting['reason'], waiting.get('message'))}"
+    if ended and ended.get("exitCode"):
+        yield f"{name}: {_exit(ended)}"
+    elif before:
+        times = each.get("restartCount") or 0
+        yield f"{name}: {_exit(before)}, restarted {times} time{'' if times == 1 else 's'}"
+    elif state.get("running") is not None and not each.get("ready"):
+        yield f"{name}: runs and is not ready"
+
+
+def _exit(ended: Mapping[str, Any]) -> str:
+    reason = ended.get("reason")
+    told = f"exit code {ended.get('exitCode')}" + (f" ({reason})" if reason else "")
+    message = _short(ended.get("message"))
+    return f"{told}: {message}" if message else told
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((each for each in status.get("conditions") or () if each["type"] == kind), {})
+
+
+def _said(reason: Any, message: Any) -> str:
+    return ": ".join(filter(None, (str(reason or ""), _short(message))))
+
+
+def _short(message: Any) -> str:
+    text = " ".join(str(message or "").split())
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+
+
+def _when(event: Object) -> str:
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))

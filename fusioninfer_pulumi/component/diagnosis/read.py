@@ -1,0 +1,83 @@
+"""Reads what is around one service, with the official client."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.component.diagnosis.seen import Seen
+from fusioninfer_pulumi.kubernetes_api import KubernetesApi, items
+
+#: More pods than this are not counted against the nodes: it would take too long.
+_MOST_PODS = 20_000
+_PAGE = 1_000
+#: LeaderWorkerSet says as a normal event that it deletes a group whose container has restarted.
+_EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
+_HOLD_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+def read_service(kubeconfig: str | None, context: str | None, namespace: str, service: str) -> Seen:
+    """Reads the pods of a service, warnings about them, its PodGroup, and what nodes have free.
+
+    Args:
+        kubeconfig: Path or text of a kubeconfig, None for the one that kubectl would use.
+        context: Its context, None for the current one.
+        namespace: The service's namespace.
+        service: Its name.
+
+    Returns:
+        What could be read; what one has no rights to read is named there.
+
+    Raises:
+        UnreadableError: Nothing can be read.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    core = api.client.CoreV1Api(api.connection)
+    custom = api.client.CustomObjectsApi(api.connection)
+    own = f"{labels.SERVICE}={service}"
+    pods = api.get(
+        f"pods in {namespace}",
+        core.list_namespaced_pod,
+        namespace,
+        label_selector=own,
+    )
+    events = []
+    for selector in _EVENTS:
+        events += items(
+            api.get(
+                f"events in {namespace}",
+                core.list_namespaced_event,
+                namespace,
+                field_selector=selector,
+                limit=_PAGE,
+            )
+        )
+    groups = api.get(
+        f"PodGroups in {namespace}",
+        custom.list_namespaced_custom_object,
+        *("scheduling.volcano.sh", "v1beta1", namespace, "podgroups"),
+        label_selector=own,
+    )
+    nodes = bound = None
+    if any(not pod["spec"].get("nodeName") for pod in items(pods)):
+        listed = api.get("nodes", core.list_node)
+        nodes = items(listed) if isinstance(listed, dict) else None
+        bound = _bound(api, core) if nodes is not None else None
+    return Seen(
+        items(pods),
+        events,
+        items(groups),
+        nodes,
+        bound,
+        tuple(api.unread),
+    )
+
+
+def _bound(api: KubernetesApi, core: Any) -> list[Any] | None:
+    """Pods of all namespaces that hold a node; None where they are not to be had."""
+    pods = "pods of all namespaces"
+    each = api.each(pods, core.list_pod_for_all_namespaces, field_selector=_HOLD_A_NODE)
+    found = list(itertools.islice(each, _MOST_PODS + 1))
+    whole = len(found) <= _MOST_PODS and not any(told.startswith(pods) for told in api.unread)
+    return found if whole else None
