@@ -146,6 +146,11 @@ def model_warm_up(service: str, digest: str) -> str:
     return f"{service}-model-{digest}"
 
 
+def claim_template(service: str, role: str, claim: str, digest: str) -> str:
+    """Name of a role's ResourceClaimTemplate; templates cannot change, so each spec is another."""
+    return f"{service}-{role}-{claim}-{digest}"
+
+
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
     """Longest LeaderWorkerSet name whose pods can be created.
 

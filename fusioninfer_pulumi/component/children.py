@@ -37,6 +37,7 @@ AFTER = {
         "PodGroup",
         "ServiceAccount",
         "RoleBinding",
+        "ResourceClaimTemplate",
         "PersistentVolumeClaim",
         "Job",
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.manifests.day_two import day_two
+from fusioninfer_pulumi.manifests.device_claims import device_claims
 from fusioninfer_pulumi.manifests.disaggregation_access import sidecar_access
 from fusioninfer_pulumi.manifests.leader_worker_set import leader_worker_sets
 from fusioninfer_pulumi.manifests.model_cache import model_cache
@@ -42,5 +43,6 @@ def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
     for gang in plan.gangs:
         yield pod_group(plan, gang)
     yield from sidecar_access(plan)
+    yield from device_claims(plan)
     yield from model_cache(plan)
     yield from leader_worker_sets(plan)

@@ -11,6 +11,7 @@ from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.completion.model_files import model_files
 from fusioninfer_pulumi.plan.credentials import role_credentials, variable_findings
 from fusioninfer_pulumi.plan.day_two.build import day_two_plan
+from fusioninfer_pulumi.plan.device_claims import claim_findings
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.disaggregation.stated import stated_findings
 from fusioninfer_pulumi.plan.gang import gang_plans
@@ -90,6 +91,7 @@ def plan_service(
         gang_plans(service, roles, scheduling, args.layout, args.groups) if gang_scheduled else ()
     )
     scheduler = scheduling.scheduler_name or (VOLCANO if gang_scheduled else None)
+    findings += claim_findings(args.roles, scheduler)
     findings += name_findings(service, roles, args.rollout)
     findings += scheduling_findings(
         roles,

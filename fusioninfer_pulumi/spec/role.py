@@ -21,6 +21,7 @@ from fusioninfer_pulumi.spec.day_two import (
     StartupArgs,
     TopologySpreadArgs,
 )
+from fusioninfer_pulumi.spec.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
 from fusioninfer_pulumi.spec.placement import RolePlacementArgs
@@ -160,6 +161,10 @@ class RoleArgs(SpecModel):
     placement: RolePlacementArgs | None = None
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
+
+    resource_claims: list[ResourceClaimArgs] | None = None
+    """Devices that the serving container of every pod claims (DRA), in place of accelerators in
+    its resources; by default none."""
 
     rollout: RoleRolloutArgs | None = None
     """How this role is updated, where it differs from the service's `rollout`."""

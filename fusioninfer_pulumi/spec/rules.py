@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.base import MAX_COUNT
+from fusioninfer_pulumi.spec.device_claims import claim_problems
 from fusioninfer_pulumi.spec.kv_rules import kv_problems
 from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.model_rules import model_problems
@@ -40,6 +41,7 @@ _SERVING_ONLY = (
     "port",
     "multinode",
     "parallelism",
+    "resource_claims",
     "placement",
     "rollout",
     "restart_policy",
@@ -119,6 +121,7 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
     yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
     yield from _templates(at, role)
     yield from kv_problems(at, role)
+    yield from claim_problems((*at, "resourceClaims"), role.resource_claims or ())
     if role.parallelism is not None:
         stated = role.multinode.node_count if role.multinode else None
         yield from parallelism_problems((*at, "parallelism"), role.parallelism, stated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.completion.device_claims import claiming_role
 from fusioninfer_pulumi.plan.completion.model import model_role
 from fusioninfer_pulumi.plan.completion.model_files import ModelFiles
 from fusioninfer_pulumi.plan.completion.parallelism import parallel_role
@@ -38,6 +39,8 @@ def completed(
             if args.model is not None and files is not None:
                 built, found = model_role(service, position, built, args.model, files)
                 findings += found
+            built, found = claiming_role(service, position, built)
+            findings += found
             # After the model: workers without a command take their leader's words.
             built, found = parallel_role(position, built)
             findings += found

@@ -1,0 +1,80 @@
+"""The ResourceClaimTemplates of a role: their names and specs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.findings import Finding, info, join
+from fusioninfer_pulumi.plan.topology import VOLCANO
+from fusioninfer_pulumi.spec.device_claims import ResourceClaimArgs
+from fusioninfer_pulumi.spec.role import RoleArgs
+
+_REQUEST = "devices"
+_DIGEST_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class ClaimTemplate:
+    """A ResourceClaimTemplate.
+
+    Attributes:
+        name: Its name.
+        spec: Spec of the claims that are made from it.
+    """
+
+    name: str
+    spec: dict[str, Any]
+
+
+def claim_templates(service: str, role: RoleArgs) -> Iterator[ClaimTemplate]:
+    """The templates that a role needs, in the order of its claims."""
+    for claim in role.resource_claims or ():
+        if claim.made:
+            yield claim_template(service, role.name, claim)
+
+
+def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTemplate:
+    """The template of one claim.
+
+    Templates cannot change (the API server's validation), so the name ends in a hash of the spec:
+    other devices are another template, and pods that name it.
+    """
+    spec = claim.spec if claim.spec is not None else _described(claim)
+    text = json.dumps(spec, sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return ClaimTemplate(names.claim_template(service, role, claim.name, digest), spec)
+
+
+def claim_findings(roles: Sequence[RoleArgs], scheduler: str | None) -> Iterator[Finding]:
+    """What Volcano has to be told so that it places pods with claims.
+
+    Args:
+        roles: The service's roles.
+        scheduler: Their scheduler.
+    """
+    for position, role in enumerate(roles):
+        if role.resource_claims and scheduler == VOLCANO:
+            yield info(
+                join("roles", position, "resourceClaims"),
+                "Volcano looks at claims only where the arguments of its plugin predicates say "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default)",
+            )
+            return
+
+
+def _described(claim: ResourceClaimArgs) -> dict[str, Any]:
+    wanted: dict[str, Any] = {
+        "deviceClassName": claim.device_class_name,
+        "allocationMode": "ExactCount",
+        "count": claim.count or 1,
+    }
+    if claim.selectors:
+        wanted["selectors"] = [{"cel": {"expression": text}} for text in claim.selectors]
+    if claim.admin_access is not None:
+        wanted["adminAccess"] = claim.admin_access
+    return {"devices": {"requests": [{"name": _REQUEST, "exactly": wanted}]}}

@@ -1,0 +1,120 @@
+"""A role's `resourceClaims`: their templates, and the pods that use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.samples import (
+    container,
+    kinds,
+    nodes,
+    pod_templates,
+    problems,
+    rendered,
+    role,
+    said,
+    service,
+    template,
+)
+
+GPUS = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}
+
+
+def claiming(*claims: Any, multinode: Any = None, **more: Any) -> Any:
+    return service(role(template=template(container(**more)), multinode=multinode,
+                        resourceClaims=list(claims)))  # fmt: skip
+
+
+def made(manifest: Any) -> Any:
+    (found,) = [each for each in rendered(manifest) if each["kind"] == "ResourceClaimTemplate"]
+    return found
+
+
+def test_a_template_precedes_the_pods_that_claim_its_devices() -> None:
+    selector = "device.attributes['gpu.nvidia.com'].productName == 'H100'"
+    manifest = claiming({**GPUS, "selectors": [selector]}, multinode=nodes(2))
+    order = [each.partition("/")[0] for each in kinds(manifest)]
+    assert order.index("ResourceClaimTemplate") < order.index("LeaderWorkerSet")
+    claim = made(manifest)
+    assert claim["apiVersion"] == "resource.k8s.io/v1"
+    (request,) = claim["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {
+        "deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 8,
+        "selectors": [{"cel": {"expression": selector}}],
+    }  # fmt: skip
+    name = claim["metadata"]["name"]
+    assert name.startswith("svc-inference-gpus-")
+    for pod in pod_templates(manifest):
+        assert pod["spec"]["resourceClaims"] == [
+            {"name": "gpus", "resourceClaimTemplateName": name}
+        ]
+        assert pod["spec"]["containers"][0]["resources"] == {
+            "limits": {"cpu": "1"}, "claims": [{"name": "gpus"}],
+        }  # fmt: skip
+
+
+def test_other_devices_are_another_template() -> None:
+    names = {made(claiming({**GPUS, "count": count}))["metadata"]["name"] for count in (4, 8)}
+    assert len(names) == 2
+
+
+def test_a_spec_is_passed_on_and_existing_objects_are_named() -> None:
+    spec = {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "c",
+            "allocationMode": "All"}}]}}  # fmt: skip
+    assert made(claiming({"name": "a", "spec": spec}))["spec"] == {"spec": spec}
+    manifest = claiming({"name": "a", "templateName": "t"}, {"name": "b", "claimName": "shared"})
+    assert not [each for each in rendered(manifest) if each["kind"] == "ResourceClaimTemplate"]
+    assert pod_templates(manifest)[0]["spec"]["resourceClaims"] == [
+        {"name": "a", "resourceClaimTemplateName": "t"},
+        {"name": "b", "resourceClaimName": "shared"},
+    ]
+
+
+def test_volcano_has_to_be_told() -> None:
+    (one,) = [each for each in said(claiming(GPUS, multinode=nodes(2))) if "Volcano" in each]
+    assert one.startswith("info: roles[0].resourceClaims: Volcano looks at claims only where")
+    assert said(claiming(GPUS)) == []
+
+
+def test_a_parked_role_has_no_templates() -> None:
+    parked = role("parked", replicas=0, resourceClaims=[GPUS])
+    assert all("ResourceClaim" not in each for each in kinds(service(role(), parked)))
+
+
+AT = "roles[0].resourceClaims"
+REFUSED: list[tuple[Any, list[str]]] = [
+    (
+        claiming({"name": "a"}),
+        [f"{AT}[0]: needs one of deviceClassName, spec, templateName, claimName"],
+    ),
+    (
+        claiming({**GPUS, "claimName": "x"}),
+        [(f"{AT}[0]: needs one of deviceClassName, spec, templateName, claimName, got "
+         "deviceClassName and claimName")],
+    ),
+    (
+        claiming({"name": "a", "claimName": "x", "count": 2}),
+        [f"{AT}[0].count: belongs to deviceClassName"],
+    ),
+    (
+        claiming(GPUS, GPUS),
+        [f'{AT}[1].name: "gpus" is also the name of resourceClaims[0]'],
+    ),
+    (
+        claiming(GPUS, gpus=8),
+        [("roles[0].template.spec.containers[0].resources.limits.nvidia.com/gpu: asks for "
+         "accelerators beside resourceClaims, so the pod would get both; remove one")],
+    ),
+    (
+        service(role(template=template(resourceClaims=[{"name": "gpus"}]), resourceClaims=[GPUS])),
+        [('roles[0].template.spec.resourceClaims: "gpus" is also the name of one of '
+         "resourceClaims; rename one")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("manifest", "expected"), REFUSED)
+def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None:
+    assert problems(manifest) == expected
