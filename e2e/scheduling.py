@@ -2,7 +2,8 @@
 
 The capacity model speaks of pods that all exist when the first of them is bound, and a replica that
 is bound is never given back. So the pods and the nodes come first and the PodGroup, without which
-Volcano passes a pod over, comes last: one write that starts the whole gang.
+Volcano passes a pod over, comes last: one write that starts the whole gang. With serving groups
+there are several PodGroups; these are in a queue of their own, and that comes last.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fusioninfer_pulumi.plan.capacity_table import capacity_on
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8
 MOST_PODS = 14
+MOST_PODS_OF_GROUPS = 20
 
 Change = Callable[[list[Object]], list[Object]]
 
@@ -64,7 +66,7 @@ class Bound:
     Attributes:
         case: The service and its nodes.
         plan: The plan of the service under the name that it had on the cluster.
-        pods: Bound pods of each replica, by `{role}-{replica}`.
+        pods: Bound pods of each replica, by its name.
         pod_group: The PodGroup at the end, None without a gang.
     """
 
@@ -77,18 +79,33 @@ class Bound:
     def running(self) -> dict[str, int]:
         """Replicas of each role with all their pods bound."""
         return {
-            role.name: sum(self.pods[replica.task] == role.nodes for replica in role.replicas)
+            role.name: sum(self.pods[replica.name] == role.nodes for replica in role.replicas)
             for role in self.plan.roles
         }
+
+    @property
+    def started_groups(self) -> int:
+        """Serving groups with all pods of their gang's minimum bound."""
+        started = 0
+        for gang in self.plan.gangs:
+            minima = {group.role: group.minimum for group in gang.sub_groups or ()}
+            started += all(
+                self.pods[replica.name] == role.nodes
+                for role in self.plan.roles
+                for replica in role.replicas
+                if replica.group == gang.group
+                and replica.index < minima.get(role.name, role.group_replicas)
+            )
+        return started
 
     @property
     def torn(self) -> list[str]:
         """Replicas with some of their pods bound and others not."""
         return [
-            f"{replica.task}: {self.pods[replica.task]}/{role.nodes}"
+            f"{replica.name}: {self.pods[replica.name]}/{role.nodes}"
             for role in self.plan.roles
             for replica in role.replicas
-            if self.pods[replica.task] not in (0, role.nodes)
+            if self.pods[replica.name] not in (0, role.nodes)
         ]
 
 
@@ -105,6 +122,8 @@ def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
         return _run(cluster, namespace, named)
     finally:
         cluster.delete_namespace(namespace)
+        for queue in cluster.list("Queue", selector=CASE):
+            cluster.delete("Queue", queue["metadata"]["name"])
         nodes = [node["metadata"]["name"] for node in cluster.list("v1/Node", selector=CASE)]
         cluster.remove_nodes(nodes, evict=False)
         # Hundreds of owned objects keep the garbage collector from the next test's for a minute.
@@ -117,10 +136,13 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
         objects = cases[name].change(objects)
-        cluster.apply([each for each in objects if each["kind"] != "PodGroup"])
+        grouped = plans[name].groups is not None
+        held = [each for each in objects if each["kind"] == "PodGroup"]
+        cluster.apply([each for each in objects if grouped or each["kind"] != "PodGroup"])
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
-        return [each for each in objects if each["kind"] == "PodGroup"]
+        # Volcano passes a PodGroup over whose queue does not exist.
+        return [_queue(name)] if grouped else held
 
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
@@ -136,7 +158,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
             case,
             plans[name],
             {
-                replica.task: bound[replica.name]
+                replica.name: bound[replica.name]
                 for role in plans[name].roles
                 for replica in role.replicas
             },
@@ -178,10 +200,21 @@ def on_own_nodes(service: Object, name: str) -> Object:
         for key in ("template", "leaderTemplate", "workerTemplate"):
             if key in role:
                 role[key]["spec"]["nodeSelector"] = {CASE: name}
+    if "groups" in narrowed["spec"]:
+        narrowed["spec"].setdefault("schedulingStrategy", {})["queue"] = name
     return narrowed
 
 
-def random_cases(seed: int, count: int, *, mixed: bool) -> list[Case]:
+def _queue(name: str) -> Object:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name, "labels": {CASE: name}},
+        "spec": {"weight": 1},
+    }
+
+
+def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:
     """Services of one to three roles, and nodes with room for about as much as they need.
 
     Args:
@@ -189,15 +222,19 @@ def random_cases(seed: int, count: int, *, mixed: bool) -> list[Case]:
         count: How many.
         mixed: Pods of different sizes, also inside a replica; else one size, and nodes that hold
             one or several of them, or one and a rest.
+        groups: Services of one to four serving groups.
     """
     dice = random.Random(seed)
     cases: list[Case] = []
+    most = MOST_PODS_OF_GROUPS if groups else MOST_PODS
     while len(cases) < count:
         service = _random_service(dice, mixed=mixed)
+        if groups:
+            service["spec"]["groups"] = dice.choice((1, 2, 2, 3, 4))
         if len(cases) % 2:
             service["spec"]["layout"] = "PerRole"
         plan = inputs.plan_of(service)
-        if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= MOST_PODS:
+        if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= most:
             continue
         pools = _random_pools(dice, plan)
         nodes = ", ".join(f"{pool.nodes}x{pool.accelerators}" for pool in pools)
@@ -255,4 +292,6 @@ def _shape(service: Object) -> str:
     strategy = service["spec"].get("schedulingStrategy", {})
     minimum = strategy.get("gangPolicy", {}).get("minRoleReplicas")
     layout = service["spec"].get("layout", "PerReplica")
+    if "groups" in service["spec"]:
+        layout += f", {service['spec']['groups']} groups"
     return f"{layout}: {', '.join(roles)}; minimum {minimum or 'all'}"

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
 
 TOPOLOGIES, TOPOLOGIES_LONG = 40, 300
 MIXED, MIXED_LONG = 16, 100
+GROUPED = 30
 BATCH = 50
 """Cases that are on the cluster at once."""
 
@@ -96,6 +97,19 @@ def test_random_topologies_of_one_pod_size_run_as_the_model_says(cluster: Cluste
 def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster) -> None:
     bound = assert_as_modelled(cluster, scheduling.random_cases(2, MIXED, mixed=True))
     assert {each.case.model.exact for each in bound} == {True, False}
+
+
+@pytest.mark.proves(
+    f"as many serving groups start as the model says, on {GROUPED} random topologies with groups, "
+    "and where they compete for more the scheduler is never better than the model's bound"
+)
+def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
+    cases = scheduling.random_cases(9, GROUPED, mixed=False, groups=True)
+    bound = assert_as_modelled(cluster, cases)
+    assert {each.case.model.exact for each in bound} == {True, False}
+    assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
+    started = {each.case.title: each.started_groups for each in bound}
+    assert started == {each.case.title: each.case.model.groups for each in bound}
 
 
 @pytest.mark.long

@@ -49,6 +49,7 @@ class Cluster(Client):
         *,
         schedule_period: str = "200ms",
         lws: str = "lws-0.9",
+        plugins: Sequence[str] = (),
     ) -> None:
         """Decide what will run; nothing is started yet.
 
@@ -56,6 +57,7 @@ class Cluster(Client):
             components: Which of COMPONENTS to start beside etcd, API server and controllers.
             schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
+            plugins: Plugins of Volcano's scheduler beside the usual ones.
         """
         unknown = set(components) - parts.COMPONENTS
         if unknown:
@@ -64,6 +66,7 @@ class Cluster(Client):
         self.startup_seconds = 0.0
         self._schedule_period = schedule_period
         self._lws = lws
+        self._plugins = tuple(plugins)
         self._counter = itertools.count(1)
         self._stack = ExitStack()
 
@@ -126,7 +129,7 @@ class Cluster(Client):
         if parts.VOLCANO in self.components:
             ports, period = self._take_ports(2), self._schedule_period
             self._volcano_metrics = ports[1]
-            waits.append(parts.start_volcano(programs, plane, self, ports, period))
+            waits.append(parts.start_volcano(programs, plane, self, ports, period, self._plugins))
         if parts.KUBE_SCHEDULER in self.components:
             waits.append(parts.start_kube_scheduler(programs, plane))
         if parts.KWOK in self.components:

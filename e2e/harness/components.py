@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
@@ -91,15 +91,25 @@ def start_lws(
 
 
 def start_volcano(
-    programs: Programs, plane: ControlPlane, api: Client, ports: list[int], period: str
+    programs: Programs,
+    plane: ControlPlane,
+    api: Client,
+    ports: list[int],
+    period: str,
+    plugins: Sequence[str] = (),
 ) -> Ready:
     """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here.
 
-    The second port serves its metrics.
+    The second port serves its metrics; `plugins` are those that it has beside the usual ones.
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
-    path.write_text(yaml.safe_dump(SCHEDULER_CONFIG), encoding="utf-8")
+    more = {"plugins": [{"name": name} for name in plugins]}
+    config = {
+        **SCHEDULER_CONFIG,
+        "tiers": [*SCHEDULER_CONFIG["tiers"], *([more] if plugins else [])],
+    }
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
     started = programs.start(
         "volcano",
         [

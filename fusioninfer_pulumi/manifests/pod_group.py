@@ -7,6 +7,7 @@ from typing import Any
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.manifests.metadata import metadata, replica_label
 from fusioninfer_pulumi.plan.records import GangPlan, ServicePlan, SubGroup
+from fusioninfer_pulumi.spec.scheduling import NetworkTopologyRuleArgs
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 KIND = "PodGroup"
@@ -27,7 +28,9 @@ def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
     if gang.tasks is not None:
         spec["minTaskMember"] = dict(gang.tasks)
     if gang.sub_groups is not None:
-        spec["subGroupPolicy"] = [_sub_group(plan, group) for group in gang.sub_groups]
+        spec["subGroupPolicy"] = [_sub_group(plan, gang, group) for group in gang.sub_groups]
+    if gang.topology is not None and gang.topology.group_policy is not None:
+        spec["networkTopology"] = _topology(gang.topology.group_policy)
     if gang.min_resources is not None:
         spec["minResources"] = dict(gang.min_resources)
     if gang.queue is not None:
@@ -45,7 +48,12 @@ def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
     }
 
 
-def _sub_group(plan: ServicePlan, group: SubGroup) -> dict[str, Any]:
+def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
+    return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _sub_group(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> dict[str, Any]:
+    rule = None if gang.topology is None else gang.topology.role_policy
     return {
         # Volcano breaks ties between roles by this name; the capacity model relies on it.
         "name": group.role,
@@ -56,4 +64,5 @@ def _sub_group(plan: ServicePlan, group: SubGroup) -> dict[str, Any]:
         "matchLabelKeys": [replica_label(plan)],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
+        **({} if rule is None else {"networkTopology": _topology(rule)}),
     }

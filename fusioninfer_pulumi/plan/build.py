@@ -19,6 +19,7 @@ from fusioninfer_pulumi.plan.gang_rules import scheduling_findings
 from fusioninfer_pulumi.plan.layout_rules import layout_findings
 from fusioninfer_pulumi.plan.model import model_plan
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
+from fusioninfer_pulumi.plan.network_topology_rules import network_topology_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
 from fusioninfer_pulumi.plan.rollout_rules import rollout_findings
@@ -101,6 +102,7 @@ def plan_service(
         gangs[0] if gangs else None,
         gang_scheduled=gang_scheduled,
     )
+    findings += network_topology_findings(scheduling, gang_scheduled=gang_scheduled)
     routers = [
         position
         for position, role in enumerate(args.roles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fusioninfer_pulumi.plan.capacity import (
     Capacity,
@@ -43,5 +44,9 @@ def capacity_on(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         for role in plan.roles
     ]
     if plan.groups is not None:
-        return group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
-    return capacity(demands, gang_form(plan.gang), pools)
+        found = group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
+    else:
+        found = capacity(demands, gang_form(plan.gang), pools)
+    # Where nodes stand in the network is not known here.
+    tied = plan.gang is not None and plan.gang.topology is not None
+    return replace(found, exact=False) if tied else found

@@ -61,7 +61,10 @@ def _gang_plan(
     if members == 0:
         return None
     partial = scheduling.gang_policy.min_role_replicas is not None
-    grouped = partial or layout is Layout.PER_ROLE
+    topology = scheduling.gang_policy.network_topology
+    # Volcano knows the replicas of a role as its subgroups only.
+    by_replica = topology is not None and topology.role_policy is not None
+    grouped = partial or by_replica or layout is Layout.PER_ROLE
     return GangPlan(
         pod_group=names.pod_group(service),
         min_member=members,
@@ -72,6 +75,7 @@ def _gang_plan(
         min_resources=_requests(roles, minima) if scheduling.gang_policy.min_resources else None,
         queue=scheduling.queue,
         priority_class=scheduling.priority_class_name,
+        topology=topology,
     )
 
 

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.plan.model import ModelPlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
+from fusioninfer_pulumi.spec.scheduling import NetworkTopologyArgs
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,7 @@ class GangPlan:
         queue: Volcano queue, None for Volcano's default.
         priority_class: PriorityClass, None for none.
         group: Serving group that it is, None where the service has no groups.
+        topology: How close to each other in the network its pods are placed.
     """
 
     pod_group: str
@@ -220,6 +222,7 @@ class GangPlan:
     queue: str | None = None
     priority_class: str | None = None
     group: int | None = None
+    topology: NetworkTopologyArgs | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,34 @@ class GangMode(str, enum.Enum):
     OFF = "Off"  #: never: no PodGroup, for clusters without Volcano
 
 
+class NetworkTopologyMode(str, enum.Enum):
+    """Whether pods may be placed where the network topology does not want them."""
+
+    HARD = "hard"  #: never: they wait
+    SOFT = "soft"  #: where there is no other room
+
+
+class NetworkTopologyRuleArgs(SpecModel):
+    """How far apart in the network pods may be placed."""
+
+    mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
+    """`hard` (default) or `soft`."""
+
+    highest_tier_allowed: Count | None = None
+    """Highest tier of a HyperNode that holds all of the pods; required with `hard`."""
+
+
+class NetworkTopologyArgs(SpecModel):
+    """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+
+    group_policy: NetworkTopologyRuleArgs | None = None
+    """For all pods of a gang: of a serving group, or of the service where there are no groups."""
+
+    role_policy: NetworkTopologyRuleArgs | None = None
+    """For the pods of each replica of a role; the PodGroup then has the form of
+    `subGroupPolicy`."""
+
+
 class GangPolicyArgs(SpecModel):
     """What must be placed together before any of it starts."""
 
@@ -32,6 +60,10 @@ class GangPolicyArgs(SpecModel):
     """Writes the gang's resource requests into the PodGroup, which Volcano then admits only while
     the queue has room for them; off by default. Only the minimum counts where
     `minRoleReplicas` is given."""
+
+    network_topology: NetworkTopologyArgs | None = None
+    """How close to each other in the network pods are placed; by default nothing is said. Needs
+    HyperNodes and Volcano's scheduler plugin `network-topology-aware`."""
 
 
 class SchedulingStrategyArgs(SpecModel):

@@ -1,0 +1,140 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Hard network topologies on the real scheduler, with its plugin and HyperNodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+
+PLUGIN = "network-topology-aware"
+HARD = {"mode": "hard", "highestTierAllowed": 1}
+
+
+@pytest.fixture(scope="module")
+def topology() -> Iterator[Cluster]:
+    """A cluster of two switches with three nodes each, whose scheduler knows of them."""
+    with Cluster(plugins=(PLUGIN,)) as started:
+        for switch in ("a", "b"):
+            names = started.add_nodes(3, gpus=8)
+            members = [
+                {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in names
+            ]
+            started.apply(
+                [
+                    {
+                        "apiVersion": "topology.volcano.sh/v1alpha1",
+                        "kind": "HyperNode",
+                        "metadata": {"name": f"switch-{switch}"},
+                        "spec": {"tier": 1, "members": members},
+                    }
+                ]
+            )
+        started.settle(5)
+        yield started
+
+
+def _bound(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
+    """Set and node of every bound pod, once nothing changes any more."""
+    namespace = cluster.new_namespace("topology")
+    plan = inputs.plan_of(service)
+    cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
+    cluster.wait(lambda: len(cluster.pods(namespace)) == plan.total_pods, 60)
+    cluster.settle(10)
+    found = [
+        (pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"], pod["spec"]["nodeName"])
+        for pod in cluster.bound(namespace)
+    ]
+    cluster.delete_namespace(namespace)
+    cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
+    return found
+
+
+def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int = 2) -> Object:
+    roles = [
+        inputs.role("prefill", "prefiller", prefill, nodes),
+        inputs.role("decode", "decoder", decode, nodes),
+    ]
+    made = inputs.service("svc", *roles)
+    made["spec"]["schedulingStrategy"] = {"gangPolicy": gang}
+    return made
+
+
+def _switches(cluster: Cluster) -> dict[str, str]:
+    return {
+        member["selector"]["exactMatch"]["name"]: each["metadata"]["name"]
+        for each in cluster.list("HyperNode")
+        for member in each["spec"]["members"]
+    }
+
+
+@pytest.mark.proves("a hard groupPolicy keeps a gang below one switch, or it does not start")
+def test_a_gang_stays_below_one_switch(topology: Cluster) -> None:
+    free = _bound(topology, _service({}))
+    assert len(free) == 4
+    # Three nodes below each switch, and the gang needs four.
+    assert _bound(topology, _service({"networkTopology": {"groupPolicy": HARD}})) == []
+    small = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
+    placed = _bound(topology, small)
+    assert len(placed) == 2
+    assert len({_switches(topology)[node] for _, node in placed}) == 1
+
+
+@pytest.mark.proves("a hard rolePolicy keeps the pods of each replica below one switch")
+def test_each_replica_stays_below_one_switch(topology: Cluster) -> None:
+    three = {"prefill": 1, "decode": 2}
+    assert len(_bound(topology, _service({}, **three))) == 6
+    rule = {"networkTopology": {"rolePolicy": HARD}}
+    assert _bound(topology, _service(rule, **three)) == []
+    minimum = {"minRoleReplicas": {"prefill": 1, "decode": 1}}
+    placed = _bound(topology, _service({**rule, **minimum}, **three))
+    assert len(placed) == 4
+    switches = _switches(topology)
+    by_set: dict[str, set[str]] = {}
+    for name, node in placed:
+        by_set.setdefault(name, set()).add(switches[node])
+    assert by_set.keys() == {"svc-prefill-0", "svc-decode-0"}
+    assert all(len(below) == 1 for below in by_set.values())
+
+
+@pytest.mark.proves("two serving groups with a hard groupPolicy each get a switch of their own")
+def test_groups_get_a_switch_each(topology: Cluster) -> None:
+    grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
+    for role in grouped["spec"]["roles"]:
+        limits = role["template"]["spec"]["containers"][0]["resources"]["limits"]
+        limits["nvidia.com/gpu"] = "8"
+    grouped["spec"]["groups"] = 3
+    placed = _bound(topology, grouped)
+    switches = _switches(topology)
+    by_group: dict[str, set[str]] = {}
+    for name, node in placed:
+        by_group.setdefault(name.split("-")[1], set()).add(switches[node])
+    # Three nodes hold one group of two pods each, and the third group would straddle.
+    assert len(by_group) == 2
+    assert sorted(next(iter(below)) for below in by_group.values()) == ["switch-a", "switch-b"]
+    assert all(len(below) == 1 for below in by_group.values())
+
+
+@pytest.mark.proves("without that plugin a hard groupPolicy changes nothing")
+def test_without_the_plugin_nothing_is_applied(cluster: Cluster, namespace: str) -> None:
+    names = cluster.add_nodes(4, gpus=8)
+    for name in names:
+        members = [{"type": "Node", "selector": {"exactMatch": {"name": name}}}]
+        hyper = {
+            "apiVersion": "topology.volcano.sh/v1alpha1",
+            "kind": "HyperNode",
+            "metadata": {"name": f"alone-{name}"},
+            "spec": {"tier": 1, "members": members},
+        }
+        cluster.apply([hyper])
+    try:
+        service = _service({"networkTopology": {"groupPolicy": HARD}})
+        cluster.apply(inputs.with_namespace(inputs.objects_of(inputs.plan_of(service)), namespace))
+        cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60)
+    finally:
+        for name in names:
+            cluster.delete("HyperNode", f"alone-{name}")

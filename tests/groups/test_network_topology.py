@@ -1,0 +1,85 @@
+"""Placement by network topology in the PodGroup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, service, warnings
+
+from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
+
+HARD = {"mode": "hard", "highestTierAllowed": 1}
+
+
+def tied(topology: Any, minimum: Any = None, **spec: Any) -> Manifest:
+    policy = {"networkTopology": topology}
+    if minimum is not None:
+        policy["minRoleReplicas"] = minimum
+    two = {"multinode": nodes(2, launcher="none")}
+    return prefill_decode(two, two, schedulingStrategy={"gangPolicy": policy}, **spec)
+
+
+def pod_groups(manifest: Manifest) -> list[Manifest]:
+    return [each["spec"] for each in rendered(manifest) if each["kind"] == "PodGroup"]
+
+
+def test_a_group_policy_stands_on_the_literal_form() -> None:
+    (spec,) = pod_groups(tied({"groupPolicy": HARD}))
+    assert spec["networkTopology"] == HARD
+    assert "minTaskMember" in spec
+
+
+def test_every_serving_group_has_it() -> None:
+    specs = pod_groups(tied({"groupPolicy": {"mode": "soft"}}, groups=2))
+    assert [each["networkTopology"] for each in specs] == [{"mode": "soft"}] * 2
+
+
+@pytest.mark.parametrize("minimum", [None, {"decode": 1}])
+def test_a_role_policy_makes_each_replica_a_subgroup(minimum: Any) -> None:
+    (spec,) = pod_groups(tied({"rolePolicy": HARD}, minimum))
+    assert "minTaskMember" not in spec
+    assert "networkTopology" not in spec
+    prefill, decode = spec["subGroupPolicy"]
+    assert prefill["networkTopology"] == decode["networkTopology"] == HARD
+    assert (prefill["minSubGroups"], decode["minSubGroups"]) == (1, 1 if minimum else 2)
+    # As all-or-nothing as the literal form where no minimum is named.
+    assert spec["minMember"] == (4 if minimum else 6)
+
+
+def test_hard_is_the_default_and_needs_a_tier() -> None:
+    assert pod_groups(tied({"groupPolicy": {"highestTierAllowed": 2}}))[0]["networkTopology"] == {
+        "mode": "hard",
+        "highestTierAllowed": 2,
+    }
+    (found,) = problems(tied({"rolePolicy": {}}))
+    assert found == (
+        "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
+        "with mode hard: Volcano ignores the mode without it"
+    )
+
+
+def test_it_is_refused_where_there_is_no_gang() -> None:
+    alone = service(schedulingStrategy={"gangPolicy": {"networkTopology": {"groupPolicy": HARD}}})
+    (found,) = problems(alone)
+    assert found.endswith("stands on the PodGroup of a gang, and the pods are no gang; remove it")
+
+
+@pytest.mark.parametrize(
+    ("topology", "found"),
+    [
+        ({}, "networkTopology: has no effect: it names neither groupPolicy nor rolePolicy"),
+        (
+            {"groupPolicy": {"mode": "soft", "highestTierAllowed": 1}},
+            "groupPolicy.highestTierAllowed: has no effect with mode soft",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_said(topology: Any, found: str) -> None:
+    assert any(each.endswith(found) for each in warnings(tied(topology)))
+
+
+def test_the_capacity_table_is_a_bound_then() -> None:
+    plan = plan_of(tied({"groupPolicy": HARD}))
+    assert [each.exact for each in capacity_for_gpus(plan, [0])] == [False]
+    assert [each.exact for each in capacity_for_gpus(plan_of(tied(None)), [0])] == [True]
