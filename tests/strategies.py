@@ -37,7 +37,7 @@ texts = st.one_of(
 label_keys = st.sampled_from(("app", "team", "tier.v1", "example.com/cost-centre", "Owner_2"))
 label_values = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,10}[A-Za-z0-9])?", fullmatch=True)
 labels = st.dictionaries(label_keys, st.just("") | label_values, max_size=3)
-annotations = st.dictionaries(
+annotation_maps = st.dictionaries(
     st.sampled_from(("note", "example.com/owner", "prometheus.io/scrape")), texts, max_size=3
 )
 service_names = st.from_regex(r"[a-z][a-z0-9]{0,5}(-[a-z0-9]{1,6})?", fullmatch=True)
@@ -173,7 +173,7 @@ def _template(draw: st.DrawFn, name: str, engine: Manifest, devices: int) -> Man
     template: Manifest = {"spec": spec}
     metadata: Manifest = {}
     _optional(draw, metadata, "labels", labels)
-    _optional(draw, metadata, "annotations", annotations)
+    _optional(draw, metadata, "annotations", annotation_maps)
     if metadata:
         template["metadata"] = metadata
     return template
@@ -301,7 +301,7 @@ def services(
     metadata: Manifest = {"name": draw(service_names)}
     _optional(draw, metadata, "namespace", st.sampled_from(tuple(namespaces)))
     _optional(draw, metadata, "labels", labels)
-    _optional(draw, metadata, "annotations", annotations)
+    _optional(draw, metadata, "annotations", annotation_maps)
     spec: Manifest = {"roles": roles}
     _optional(draw, spec, "layout", st.sampled_from(("PerReplica", "PerRole")))
     copies = draw(st.sampled_from(tuple(groups)))
