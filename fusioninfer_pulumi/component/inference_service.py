@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
 from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, before_update, live, newest
 from fusioninfer_pulumi.component.namesakes import namesake_findings
+from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, awaited_keys, readiness
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
     Gateway,
@@ -125,6 +127,31 @@ class InferenceService(pulumi.ComponentResource):
                 "status": self.status,
             }
         )
+
+    @functools.cached_property
+    def readiness(self) -> pulumi.Output[list[Readiness]]:
+        """What is ready, as conditions in the words of KServe: Ready, WorkloadsReady, ...
+
+        As of the last update or refresh, like `status`; only read when it is asked for.
+        """
+        plan, children = self.plan, self._children
+        objects: dict[str, KubernetesObject] = {}
+        for key in awaited_keys(plan):
+            kind, _, name = key.partition("/")
+            objects[key] = children.by_name(kind)[name]
+
+        def computed(looks: list[Looks]) -> list[Readiness]:
+            first, later = looks
+            seen = {}
+            for key, look in first.items():
+                kind, _, name = key.partition("/")
+                # What was awaited goes by its name alone, which an autoscaler shares with its set.
+                last = later.get(name) if kind in AWAITED else None
+                found = newest(look, last)
+                seen[key] = before_update(found) if pulumi.runtime.is_dry_run() else found
+            return readiness(plan, seen)
+
+        return pulumi.Output.all(live(objects), children.waited()).apply(computed)
 
     def _log_findings(self) -> None:
         for finding in self.plan.findings:

@@ -11,6 +11,7 @@ from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.completion.model_files import model_files
 from fusioninfer_pulumi.plan.credentials import role_credentials, variable_findings
 from fusioninfer_pulumi.plan.day_two.build import day_two_plan
+from fusioninfer_pulumi.plan.day_two.startup import with_model_size
 from fusioninfer_pulumi.plan.device_claims import claim_findings
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.disaggregation.stated import stated_findings
@@ -66,7 +67,7 @@ def plan_service(
     written, files = args.roles, None
     if args.model is not None:
         files = model_files(service, args.model)
-    args, found = completed(service, args, files, leave_out)
+    args, found = completed(service, with_model_size(args), files, leave_out)
     findings += found
     model = None
     if args.model is not None and files is not None:

@@ -152,16 +152,16 @@ class StartupArgs(SpecModel):
     """How long, such as `30m`."""
 
     model_size: Quantity | None = None
-    """In its place: size of the weights that a pod reads, such as `140Gi`; with `readRate` and 5
-    minutes for everything else it makes the time."""
+    """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
+    with `readRate` and 5 minutes for everything else it makes the time."""
 
     read_rate: Quantity = "200Mi"
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> StartupArgs:
-        if (self.timeout is None) == (self.model_size is None):
-            raise PydanticCustomError("one_of_both", "needs either timeout or modelSize")
+        if self.timeout is not None and self.model_size is not None:
+            raise PydanticCustomError("one_of_both", "give timeout or modelSize, not both")
         return self
 
 

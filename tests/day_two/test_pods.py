@@ -58,6 +58,16 @@ def test_an_engine_has_as_long_as_its_model_takes(given: Manifest, failures: int
     assert built["readinessProbe"]["httpGet"] == built["startupProbe"]["httpGet"]
 
 
+def test_the_size_of_the_services_model_counts_where_a_role_states_none() -> None:
+    model = {"uri": "hf://Qwen/Qwen3-8B", "size": "16Gi"}
+    own = container(args=[])
+    for given, failures in (({}, 39), ({"timeout": "1m"}, 6), ({"modelSize": "1Gi"}, 31)):
+        manifest = service(role(startup=given, template=template(own)), model=model)
+        assert problems(manifest) == []
+        (built,) = serving(manifest)
+        assert built["startupProbe"]["failureThreshold"] == failures
+
+
 def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None:
     leader, worker = serving(service(role(startup={"timeout": "9m"}, multinode=nodes(2))))
     assert "startupProbe" in leader
@@ -71,10 +81,16 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
 @pytest.mark.parametrize(
     ("manifest", "problem"),
     [
-        (service(role(startup={})), "roles[0].startup: needs either timeout or modelSize"),
+        (
+            service(role(startup={})),
+            (
+                "roles[0].startup: needs timeout or modelSize, or the size of the service's model "
+                "(model.size)"
+            ),
+        ),
         (
             service(role(startup={"timeout": "1m", "modelSize": "1Gi"})),
-            "roles[0].startup: needs either timeout or modelSize",
+            "roles[0].startup: give timeout or modelSize, not both",
         ),
         (
             service(role(startup={"modelSize": "big"})),

@@ -13,7 +13,9 @@ from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.plan.records import RolePlan
 from fusioninfer_pulumi.plan.rollout_steps import role_rollout
 from fusioninfer_pulumi.spec.day_two import StartupArgs
+from fusioninfer_pulumi.spec.role import RoleArgs
 from fusioninfer_pulumi.spec.rollout import RolloutArgs, WaitArgs
+from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 #: For everything but reading the weights: the image's start, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
@@ -26,9 +28,23 @@ def startup_seconds(args: StartupArgs) -> int:
     """Seconds that an engine may take to start, rounded up."""
     if args.timeout is not None:
         return math.ceil(durations.seconds(args.timeout) or 0)
-    assert args.model_size is not None, "the spec asks for one of the two"
-    size, rate = quantity.parse(args.model_size), quantity.parse(args.read_rate)
+    size, rate = quantity.parse(args.model_size or 0), quantity.parse(args.read_rate)
     return BASE_SECONDS + math.ceil(size / rate)
+
+
+def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
+    """A service whose roles start by its model's size, where they state no time and no size."""
+    size = args.model.size if args.model is not None else None
+    if size is None:
+        return args
+
+    def sized(role: RoleArgs) -> RoleArgs:
+        given = role.startup
+        if given is None or given.timeout is not None or given.model_size is not None:
+            return role
+        return role.model_copy(update={"startup": given.model_copy(update={"model_size": size})})
+
+    return args.model_copy(update={"roles": [sized(role) for role in args.roles]})
 
 
 def startup_failures(args: StartupArgs) -> int:
@@ -53,7 +69,11 @@ def startup_findings(role: RolePlan, rollout: RolloutArgs, wait: WaitArgs) -> It
     if given is None:
         yield from _early(role, own)
         return
-    if "startupProbe" in own:
+    if given.timeout is None and given.model_size is None:
+        yield error(
+            at, "needs timeout or modelSize, or the size of the service's model (model.size)"
+        )
+    elif "startupProbe" in own:
         yield error(at, "the container has a startupProbe of its own; remove one of them")
     elif table.health_path(role.serving.command.engine) is None:
         yield error(
