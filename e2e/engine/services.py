@@ -108,10 +108,13 @@ def ready(cluster: Cluster, namespace: str) -> dict[str, int]:
 
 
 @contextmanager
-def lowest(cluster: Cluster, namespace: str, every: float = 0.2) -> Iterator[dict[str, int]]:
+def lowest(
+    cluster: Cluster, namespace: str, *then: str, every: float = 0.2
+) -> Iterator[dict[str, int]]:
     """Watches the replicas that are ready, until the context ends; holds the fewest ever seen.
 
-    `samples` counts how often was looked; `total` is of all roles together.
+    `samples` counts how often was looked; `total` is of all roles together, and of the other
+    namespaces too, which are looked at after the first: for replicas that move there.
     """
     least: dict[str, int] = {}
     stop = threading.Event()
@@ -120,7 +123,9 @@ def lowest(cluster: Cluster, namespace: str, every: float = 0.2) -> Iterator[dic
         while not stop.is_set():
             started = time.monotonic()
             seen = ready(cluster, namespace)
-            for name, count in {**seen, "total": sum(seen.values())}.items():
+            total = sum(seen.values())
+            total += sum(sum(ready(cluster, other).values()) for other in then)
+            for name, count in {**seen, "total": total}.items():
                 least[name] = min(count, least.get(name, count))
             least["samples"] = least.get("samples", 0) + 1
             stop.wait(max(0.0, every - (time.monotonic() - started)))

@@ -84,8 +84,8 @@ def test_role_renamed(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "another metadata.name under the same logical name makes all objects anew, the new ones before "
-    "the old ones go",
+    "another metadata.name or namespace under the same logical name makes all objects anew, the "
+    "new ones before the old ones go",
     needs=ENGINE,
 )
 def test_service_renamed_alone(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -102,6 +102,16 @@ def test_service_renamed_alone(cluster: Cluster, namespace: str, project: Make) 
     assert least["serve"] == 2, least
     assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
     assert ready(cluster, namespace) == {"serve": 2}
+    elsewhere = cluster.new_namespace()
+    try:
+        stack.write(service(elsewhere, role(replicas=2, behaviour="slow"), name="other"))
+        with lowest(cluster, namespace, elsewhere) as least:
+            stack.up().assert_fine()
+        assert least["total"] == 2, least
+        assert left(cluster, namespace) == []
+        assert left(cluster, elsewhere) == noted(stack.resources()) == rendered(wanted)
+    finally:
+        cluster.delete_namespace(elsewhere)
 
 
 @pytest.mark.proves(

@@ -266,3 +266,14 @@ def test_preview_of_a_set_that_changes_has_no_status(engine: Any) -> None:
     engine.live["svc-inference-0"] = {"status": pulumi.output.UNKNOWN}
     deployment = engine.run(lambda: exports(InferenceService("svc", args())), preview=True)
     assert deployment.exports["status"] is ...
+
+
+@pytest.mark.parametrize(("preview", "phase"), [(True, "Running"), (False, "Deploying")])
+def test_a_preview_does_not_take_its_own_dry_run_for_the_running_object(
+    engine: Any, *, preview: bool, phase: str
+) -> None:
+    # The API server's dry run of a change counts a generation that no status speaks of.
+    seen = {"metadata": {"name": "svc-inference-0", "generation": 2}, **live()}
+    engine.live["svc-inference-0"] = seen
+    deployment = engine.run(lambda: exports(InferenceService("svc", args())), preview=preview)
+    assert deployment.exports["status"]["components"]["inference"]["phase"] == phase
