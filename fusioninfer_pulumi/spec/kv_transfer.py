@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from fusioninfer_pulumi.spec.base import LeafText, Port, SpecModel
+from fusioninfer_pulumi.spec.base import Count, LeafText, Port, PositiveCount, SpecModel
 
 
 class KvRole(str, enum.Enum):
@@ -59,6 +59,33 @@ class SidecarArgs(SpecModel):
     """More command line flags; those that the library sets are refused."""
 
 
+class RdmaArgs(SpecModel):
+    """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
+
+    resource: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] | None = (
+        None
+    )
+    """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
+
+    count: PositiveCount = 1
+    """How many of it each pod asks for."""
+
+    devices: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(:[0-9]+)?$")]] = (
+        Field(default_factory=list)
+    )
+    """Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by
+    default UCX and NCCL choose."""
+
+    transports: Annotated[str, StringConstraints(pattern=r"^[^\s]+$")] | None = None
+    """`UCX_TLS`, such as `rc,cuda_copy,cuda_ipc`; by default UCX chooses."""
+
+    gid_index: Count | None = None
+    """Index of the address of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."""
+
+    lock_memory: bool = True
+    """Whether the serving container may lock memory (`IPC_LOCK`), which registering it needs."""
+
+
 class KvTransferArgs(SpecModel):
     """The KV cache's way from prefill to decode.
 
@@ -77,6 +104,9 @@ class KvTransferArgs(SpecModel):
 
     side_channel_port: Port = 5600
     """First port of NIXL's side channel, over which pods agree on a transfer."""
+
+    rdma: RdmaArgs | None = None
+    """RDMA devices; by default those that the template asks for."""
 
     shared_memory: str | None = None
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; by default that of the node."""

@@ -9,6 +9,7 @@ from fusioninfer_pulumi.plan.completion.device_claims import claiming_role
 from fusioninfer_pulumi.plan.completion.model import model_role
 from fusioninfer_pulumi.plan.completion.model_files import ModelFiles
 from fusioninfer_pulumi.plan.completion.parallelism import parallel_role
+from fusioninfer_pulumi.plan.completion.rdma import rdma_role
 from fusioninfer_pulumi.spec.role import ComponentType
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -40,6 +41,8 @@ def completed(
                 built, found = model_role(service, position, built, args.model, files)
                 findings += found
             built, found = claiming_role(service, position, built)
+            findings += found
+            built, found = rdma_role(position, built)
             findings += found
             # After the model: workers without a command take their leader's words.
             built, found = parallel_role(position, built)

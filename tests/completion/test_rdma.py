@@ -1,0 +1,55 @@
+"""`kvTransfer.rdma`: devices, variables and the right to lock memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.samples import container, pod_templates, prefill_decode, problems, template
+
+RDMA = {"resource": "rdma/ib", "count": 2, "devices": ["mlx5_0:1", "mlx5_1:1"],
+        "transports": "rc,cuda_copy", "gidIndex": 3}  # fmt: skip
+
+
+def pair(rdma: Any, **more: Any) -> Any:
+    made = {"kvTransfer": {"rdma": rdma}, "template": template(container(**more))}
+    return prefill_decode(made, {**made, "multinode": {"nodeCount": 2}})
+
+
+def test_every_pod_has_the_devices_and_names_them() -> None:
+    for each in pod_templates(pair(RDMA)):
+        serving = each["spec"]["containers"][0]
+        assert serving["resources"]["limits"] == {"cpu": "1", "rdma/ib": "2"}
+        assert serving["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+        named = {each["name"]: each.get("value") for each in serving["env"]}
+        assert {name: named[name] for name in sorted(named) if "UCX" in name or "NCCL" in name} == {
+            "NCCL_IB_GID_INDEX": "3", "NCCL_IB_HCA": "mlx5_0,mlx5_1", "UCX_IB_GID_INDEX": "3",
+            "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "UCX_TLS": "rc,cuda_copy",
+        }  # fmt: skip
+
+
+def test_nothing_is_named_that_is_not_stated() -> None:
+    plain = pod_templates(pair({"lockMemory": False}))
+    assert plain == pod_templates(pair(None))
+    own = {"runAsUser": 0, "capabilities": {"add": ["SYS_NICE"], "drop": ["ALL"]}}
+    serving = pod_templates(pair({}, securityContext=own))[0]["spec"]["containers"][0]
+    assert serving["securityContext"] == {
+        "runAsUser": 0, "capabilities": {"add": ["SYS_NICE", "IPC_LOCK"], "drop": ["ALL"]},
+    }  # fmt: skip
+
+
+AT = "roles[{}].template.spec.containers[0]"
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"env": [{"name": "UCX_TLS", "value": "tcp"}]},
+         "env[0]: UCX_TLS is set by kvTransfer.rdma; remove one"),
+        ({"resources": {"limits": {"rdma/ib": 1}}},
+         "resources.limits.rdma/ib: is asked for by kvTransfer.rdma; remove one"),
+    ],
+)  # fmt: skip
+def test_what_stands_twice_is_refused(more: Any, expected: str) -> None:
+    assert problems(pair(RDMA, **more)) == [f"{AT.format(role)}.{expected}" for role in (0, 1)]
