@@ -38,10 +38,8 @@ def rdma_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding]]:
         taken = list(_taken(place, given))
         findings += taken
         if not taken:
-            changed = _container(place.container, given)
-            template = with_container(
-                place.template, str(changed["name"]), lambda _, made=changed: made
-            )
+            name = str(place.container["name"])
+            template = with_container(place.template, name, lambda each: _container(each, given))
             role = with_template(role, place.field, template)
     return role, findings
 
