@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import Project, Told
+from e2e.engine.project import ENGINE, Project, Told
 from e2e.engine.services import role, service
 from e2e.harness import Cluster
 
@@ -26,7 +26,8 @@ def said(told: Told) -> list[str]:
 
 @pytest.mark.proves(
     "a replica whose image cannot be pulled, or that crashes, fails the update, which names the "
-    "replica, the pod and the reason"
+    "replica, the pod and the reason",
+    needs=ENGINE,
 )
 def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
@@ -49,7 +50,8 @@ def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
 
 @pytest.mark.proves(
     "a gang without room fails at its timeout in the scheduler's words, with the accelerators that "
-    "are missing"
+    "are missing",
+    needs=ENGINE,
 )
 def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(3)
@@ -64,7 +66,7 @@ def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
     ) in lines
 
 
-@pytest.mark.proves("pods that may not be made are told as their maker says it")
+@pytest.mark.proves("pods that may not be made are told as their maker says it", needs=ENGINE)
 def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
@@ -79,7 +81,8 @@ def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) 
 
 
 @pytest.mark.proves(
-    "without rights to read the cluster an update fails as it would, and says what was not read"
+    "without rights to read the cluster an update fails as it would, and says what was not read",
+    needs=ENGINE,
 )
 def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None:
     stack = project()
