@@ -12,6 +12,7 @@ from fusioninfer_pulumi.dialects.kserve.container import IMAGE
 
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
 ADDED = {"name": "VLLM_ADDITIONAL_ARGS", "value": NIXL}
+DRA = "serving.kserve.io/exp-dra-"
 ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
 
 
@@ -193,8 +194,9 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
         ({"router": {"route": {"http": {"refs": [{"name": "r"}]}}}}, "router.route.http.refs"),
         ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
-        ({"metadata": {"annotations": {"serving.kserve.io/exp-dra-device-count": "2"}}},
-         "metadata.annotations[serving.kserve.io/exp-dra-device-count]"),
+        ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
+          "template": pod(None)},
+         f"metadata.annotations[{DRA}container-name]"),
         ({"template": pod(env=[{"name": "A", "value": "{{ ChildName .ObjectMeta.Name `-x` }}"}])},
          "template.containers[0].env[0].value"),
     ],
@@ -302,6 +304,37 @@ def test_the_pickers_pods() -> None:
             },
         },
     }
+
+
+def test_devices_by_annotations() -> None:
+    given = {
+        f"{DRA}device-class": "gpu.nvidia.com",
+        f"{DRA}device-count": "2",
+        f"{DRA}container-name": "main",
+        f"{DRA}cel-selector": "device.attributes['a']['b'] == 'c'\n\ndevice.driver == 'd'\n",
+    }
+    metadata = {"annotations": given}
+    one = pod(None, env=[ADDED])
+    document = llm(metadata=metadata, template=one, prefill={"template": one}, router=ROUTER)
+    claims = [each.get("resourceClaims") for each in spec(document)["roles"]]
+    claim = {
+        "name": "managed-device",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 2,
+        "selectors": ["device.attributes['a']['b'] == 'c'", "device.driver == 'd'"],
+    }
+    assert claims == [[claim], [claim], None]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [({"device-count": "2"}, "device-count"),
+     ({"device-class": "c", "device-count": "two"}, "device-count")],
+)  # fmt: skip
+def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
+    metadata = {"annotations": {f"{DRA}{key}": value for key, value in given.items()}}
+    told = problems(llm(metadata=metadata, template=pod(None)))
+    assert told[0].startswith(f"f: metadata.annotations[{DRA}{field}]: ")
 
 
 def test_a_stopped_service_is_parked() -> None:

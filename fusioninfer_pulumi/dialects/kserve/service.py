@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
+from fusioninfer_pulumi.dialects.kserve.devices import carry_devices
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
 from fusioninfer_pulumi.dialects.kserve.router import carry_router
 from fusioninfer_pulumi.dialects.kserve.templates import filled
@@ -11,7 +12,6 @@ from fusioninfer_pulumi.dialects.metadata import carry_metadata
 
 #: Scales everything to nothing.
 STOP = "serving.kserve.io/stop"
-_DRA = "serving.kserve.io/exp-dra-"
 
 
 def carry_service(carrier: Carrier, spec: Node) -> None:
@@ -35,6 +35,7 @@ def carry_service(carrier: Carrier, spec: Node) -> None:
     carry_router(carrier, spec)
     _tracing(carrier, spec)
     _annotations(carrier)
+    carry_devices(carrier)
 
 
 def _tracing(carrier: Carrier, spec: Node) -> None:
@@ -148,8 +149,6 @@ def _annotations(carrier: Carrier) -> None:
     annotations = carrier.main.metadata.get("annotations") or {}
     for key, value in annotations.items():
         at = carrier.main.at("metadata", "annotations", key)
-        if key.startswith(_DRA):
-            carrier.book.lost(at, "state the devices in roles[].resourceClaims")
-        elif key == STOP and value == "true":
+        if key == STOP and value == "true":
             for index, _ in enumerate(carrier.roles):
                 carrier.derive(("spec", "roles", index, "replicas"), 0, at)
