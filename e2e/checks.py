@@ -19,6 +19,9 @@ SERVER_METADATA = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
 )
 
+ADMITTED = {"PersistentVolumeClaim": frozenset({"finalizers"})}
+"""What admission plugins add to the metadata of a kind: claims in use are protected."""
+
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 
@@ -29,10 +32,8 @@ def stored_is_what_was_sent(sent: Object, stored: Object) -> None:
     """Demand that a stored object is what was sent plus defaults: nothing lost, nothing changed."""
     wrong = list(_differences("", sent, stored))
     metadata = stored["metadata"]
-    wrong += [
-        f"metadata.{key}: added as {metadata[key]!r}"
-        for key in metadata.keys() - sent["metadata"].keys() - SERVER_METADATA
-    ]
+    known = sent["metadata"].keys() | SERVER_METADATA | ADMITTED.get(sent["kind"], frozenset())
+    wrong += [f"metadata.{key}: added as {metadata[key]!r}" for key in metadata.keys() - known]
     for key in ("labels", "annotations"):
         for name in (metadata.get(key) or {}).keys() - (sent["metadata"].get(key) or {}).keys():
             wrong.append(f"metadata.{key}[{name}]: added")

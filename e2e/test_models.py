@@ -1,0 +1,163 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Models, caches and device claims: accepted, and played as far as fake nodes can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import ApiError, Cluster, Object
+from e2e.test_manifests import assert_accepted
+
+HF = "hf://Qwen/Qwen3-8B"
+WARM = {"storage": {"size": "1Gi", "storageClassName": "fast"}, "warmUp": True}
+ADAPTERS = {"adapters": [{"name": "a", "uri": "hf://x/y"}, {"name": "b", "uri": "s3://b/c"},
+                         {"name": "c", "uri": "pvc://more/c"}]}  # fmt: skip
+BUCKET = {"secretName": "keys", "endpoint": "http://minio:9000"}
+GPUS = {"name": "gpus", "deviceClassName": "gpu.example.com", "count": 8}
+
+MODELS: dict[str, Object] = {
+    "hub": {"uri": f"{HF}@main", "tokenSecret": {"name": "hub"}, "lora": ADAPTERS},
+    "hub by a container": {"uri": HF, "fetch": "InitContainer"},
+    "claim": {"uri": "pvc://models/llama"},
+    "bucket": {"uri": "s3://bucket/key", "s3": BUCKET, "imagePullSecrets": ["pull"]},
+    "image": {"uri": "oci://registry.example.com/model:1", "path": "models"},
+    "cache": {"uri": HF, "cache": {"claimName": "shared"}},
+    "warm cache": {"uri": "s3://bucket/key", "s3": BUCKET, "cache": WARM, "lora": ADAPTERS},
+}
+FORMS: dict[str, Object] = {
+    "one pod": {},
+    "copies over pods": {"parallelism": {"tensor": 2, "data": 4, "dataLocal": 2}},
+    "stages over pods": {"parallelism": {"tensor": 4, "pipeline": 2}},
+}
+
+
+def service(model: Object | None, role: Object, gpus: int = 4, name: str = "svc") -> Object:
+    limits = {"nvidia.com/gpu": gpus} if gpus else {"cpu": "1"}
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.12.0",
+                 "resources": {"limits": limits}}  # fmt: skip
+    template = {"spec": {"containers": [container]}}
+    made = inputs.service(
+        name, {"name": "serve", "componentType": "worker", "template": template, **role}
+    )
+    if model is not None:
+        made["spec"]["model"] = model
+    return made
+
+
+def objects_of(manifest: Object) -> list[Object]:
+    return inputs.objects_of(inputs.plan_of(manifest))
+
+
+@pytest.mark.proves("every source of a model, its cache and its parallelism are accepted and kept")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_accepted(cluster: Cluster, namespace: str, model: str, form: str) -> None:
+    assert_accepted(cluster, objects_of(service(MODELS[model], FORMS[form])), namespace)
+
+
+@pytest.mark.proves("ResourceClaimTemplates and pods that name them are accepted and kept")
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {**GPUS, "selectors": ["device.attributes['x.example.com'].model == 'a'"]},
+        {"name": "all", "spec": {"devices": {"requests": [
+            {"name": "x", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]}}},
+        {"name": "shared", "claimName": "existing"},
+    ],
+)  # fmt: skip
+def test_claims_are_accepted(cluster: Cluster, namespace: str, claim: Any) -> None:
+    assert_accepted(cluster, objects_of(service(None, {"resourceClaims": [claim]}, 0)), namespace)
+
+
+@pytest.mark.proves("a changed ResourceClaimTemplate of the same name would be refused")
+def test_a_template_cannot_change(cluster: Cluster, namespace: str) -> None:
+    def template(count: int) -> Object:
+        claims = {"resourceClaims": [{**GPUS, "count": count}]}
+        made = inputs.with_namespace(objects_of(service(None, claims, 0)), namespace)
+        return next(each for each in made if each["kind"] == "ResourceClaimTemplate")
+
+    first, second = template(4), template(8)
+    cluster.apply([first])
+    renamed = {**second, "metadata": {**second["metadata"], "name": first["metadata"]["name"]}}
+    with pytest.raises(ApiError, match="immutable"):
+        cluster.apply([renamed])
+    cluster.apply([second])
+
+
+@pytest.mark.proves("the scheduler gives each pod the devices that it claims, and no more")
+def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
+    names = cluster.add_nodes(2, gpus=0)
+    api = "resource.k8s.io/v1"
+    driver = f"{namespace}.example.com"
+    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    made: list[Object] = [
+        {"apiVersion": api, "kind": "DeviceClass", "metadata": {"name": driver},
+         "spec": {"selectors": [selector]}},
+        *(
+            {"apiVersion": api, "kind": "ResourceSlice",
+             "metadata": {"name": f"{node}.{namespace}"},
+             "spec": {"driver": driver, "nodeName": node,
+                      "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                      "devices": [{"name": f"gpu-{index}"} for index in range(8)]}}
+            for node in names
+        ),
+    ]  # fmt: skip
+    cluster.apply(made)
+    try:
+        claim = {"name": "gpus", "deviceClassName": driver, "count": 8}
+        manifest = service(None, {"resourceClaims": [claim], "replicas": 3}, 0)
+        cluster.apply(inputs.with_namespace(objects_of(manifest), namespace))
+        cluster.wait(
+            lambda: len(cluster.bound(namespace)) == 2, 60, lambda: cluster.pods(namespace)
+        )
+        cluster.settle()
+        bound = cluster.bound(namespace)
+        assert len(bound) == 2, "8 devices a node, 8 a pod: the third has to wait"
+        assert {each["spec"]["nodeName"] for each in bound} == set(names)
+        claims = cluster.list(f"{api}/ResourceClaim", namespace)
+        given = [
+            len(each["status"]["allocation"]["devices"]["results"])
+            for each in claims
+            if each.get("status", {}).get("allocation")
+        ]
+        assert given == [8, 8]
+    finally:
+        for each in reversed(made):
+            cluster.delete(each["kind"], each["metadata"]["name"])
+
+
+@pytest.mark.proves("the warm-up Job's pod is made, runs on a node and completes the Job")
+def test_the_warm_up_completes(cluster: Cluster, namespace: str) -> None:
+    cluster.add_nodes(1, gpus=0)
+    model = {"uri": HF, "cache": {"claimName": "shared", "warmUp": True}}
+    # Nobody binds claims here: the volume is bound as its controller would do it.
+    volume = f"{namespace}-shared"
+    access: Object = {"accessModes": ["ReadWriteMany"]}
+    cluster.apply([
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+         "spec": {**access, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt"},
+                  "claimRef": {"namespace": namespace, "name": "shared"}}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+         "metadata": {"name": "shared", "namespace": namespace,
+                      "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+         "spec": {**access, "volumeName": volume, "storageClassName": "",
+                  "resources": {"requests": {"storage": "1Gi"}}}},
+    ])  # fmt: skip
+    objects = inputs.with_namespace(objects_of(service(model, {}, 0)), namespace)
+    (job,) = cluster.apply([each for each in objects if each["kind"] == "Job"])
+
+    def complete() -> bool:
+        (live,) = cluster.list("batch/v1/Job", namespace)
+        conditions = live.get("status", {}).get("conditions") or ()
+        return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
+
+    try:
+        cluster.wait(complete, 60, lambda: cluster.pods(namespace))
+        (pod,) = cluster.pods(namespace)
+        assert pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == job["metadata"]["name"]
+        assert "fusioninfer.io/service" not in pod["metadata"]["labels"]
+    finally:
+        cluster.delete("PersistentVolume", volume)
