@@ -50,6 +50,7 @@ NAMES = [
     "Placement",
     "PodGroup",
     "PoolArgs",
+    "PrefillDecodeRatioArgs",
     "RestartPolicy",
     "RoleArgs",
     "RoleOrder",

@@ -8,6 +8,7 @@ from fusioninfer_pulumi.spec.autoscaling import (
     AutoscalingEngine,
     AutoscalingMetricArgs,
     MetricSource,
+    PrefillDecodeRatioArgs,
 )
 from fusioninfer_pulumi.spec.day_two import (
     DisruptionBudgetArgs,
@@ -103,6 +104,7 @@ __all__ = [
     "NodePoolArgs",
     "PickerTlsArgs",
     "PoolArgs",
+    "PrefillDecodeRatioArgs",
     "RestartPolicy",
     "RoleArgs",
     "RoleOrder",

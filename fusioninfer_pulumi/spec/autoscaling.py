@@ -74,3 +74,21 @@ class AutoscalingArgs(SpecModel):
                 f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
             )
         return self
+
+
+class PrefillDecodeRatioArgs(SpecModel):
+    """Bounds for the replicas of prefill for each replica of decode."""
+
+    min: float | None = Field(default=None, gt=0)
+    """Fewest, such as `0.25`."""
+
+    max: float | None = Field(default=None, gt=0)
+    """Most, such as `1`."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> PrefillDecodeRatioArgs:
+        if self.min is None and self.max is None:
+            raise PydanticCustomError("bounds", "needs min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise PydanticCustomError("bounds", f"min ({self.min:g}) is above max ({self.max:g})")
+        return self

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
+from fusioninfer_pulumi.spec.autoscaling import PrefillDecodeRatioArgs
 from fusioninfer_pulumi.spec.base import AnnotationMap, Count, LabelMap, Name, Namespace, SpecModel
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs, TracingArgs
 from fusioninfer_pulumi.spec.model import ModelArgs
@@ -75,6 +76,10 @@ class ServiceSpec(SpecModel):
 
     monitoring: MonitoringArgs | None = None
     """Monitors of the Prometheus operator for engines and picker; none by default."""
+
+    prefill_decode_ratio: PrefillDecodeRatioArgs | None = None
+    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
+    beyond them are refused."""
 
     tracing: TracingArgs | None = None
     """OpenTelemetry traces of picker and engines; none by default."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import only
-from samples import nodes, problems, rendered, role, said, service
+from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
 from fusioninfer_pulumi.component.prerequisites.check import needs
 from fusioninfer_pulumi.plan import plan_service
@@ -176,3 +176,40 @@ def test_what_the_cluster_has_to_serve_is_said() -> None:
     assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
     (args,) = load(scaled(keda()))
     assert "scaledobjects.keda.sh" in {row.definition for row in needs([plan_service(args)])}
+
+
+def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: float) -> Manifest:
+    scaled_too = {"autoscaling": more} if more else {}
+    return prefill_decode(
+        {"replicas": prefill},
+        {"replicas": decode, **scaled_too},
+        prefillDecodeRatio=bounds,
+        layout="PerRole",
+        schedulingStrategy={"gangPolicy": {"mode": "Off"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (ratio(1, 2, min=0.5, max=0.5), None),
+        (ratio(2, 1, max=2), None),
+        (ratio(0, 2, max=1), None),  # parked: nothing to compare
+        (ratio(1, 0, min=1), None),
+        (ratio(3, 1, max=2), "must be at most 2, got 3 (prefill 3, decode 1)"),
+        (ratio(1, 4, min=0.5), "must be at least 0.5, got 0.25 (prefill 1, decode 4)"),
+        (ratio(1, 1, min=2, max=1), "min (2) is above max (1)"),
+        (ratio(1, 1), "needs min, max or both"),
+        (service(role(), prefillDecodeRatio={"max": 1}), "needs roles of prefiller and decoder"),
+    ],
+)
+def test_the_ratio_of_prefill_to_decode_is_kept(manifest: Manifest, problem: str | None) -> None:
+    found = [each for each in problems(manifest) if "prefillDecodeRatio" in each]
+    assert [problem is not None and problem in each for each in found] == [True] * bool(problem)
+
+
+def test_autoscalers_that_may_leave_the_ratio_are_a_warning() -> None:
+    given = {"maxReplicas": 4, "metrics": [WAITING]}
+    (found,) = [each for each in warnings(ratio(1, 2, given, min=0.5)) if "Ratio" in each]
+    assert "autoscaling may bring it to 0.25 (prefill 1, decode 4)" in found
+    assert [each for each in warnings(ratio(1, 2, given, max=1)) if "Ratio" in each] == []

@@ -34,5 +34,5 @@ def test_a_manifest_of_the_docs_works(text: str) -> None:
 def test_every_field_is_told_of(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
         assert re.search(
-            rf"`(metrics\[\]\.|\.)?{field.alias or name}\b|[{{ ,]{field.alias or name}[,}}]", TEXT
+            rf"`(metrics\[\]\.|\.)?{field.alias or name}\b|[{{ ,]{field.alias or name}[,:}}]", TEXT
         ), name

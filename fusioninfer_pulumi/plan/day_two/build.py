@@ -8,6 +8,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.day_two.autoscaling import autoscalers
 from fusioninfer_pulumi.plan.day_two.disruption import disruption_budgets
 from fusioninfer_pulumi.plan.day_two.monitoring import monitoring_plan
+from fusioninfer_pulumi.plan.day_two.ratio import ratio_findings
 from fusioninfer_pulumi.plan.day_two.records import DayTwoPlan
 from fusioninfer_pulumi.plan.day_two.spread import spread_findings
 from fusioninfer_pulumi.plan.day_two.startup import startup_findings
@@ -53,4 +54,6 @@ def day_two_plan(
     family = router.picker.family if router is not None else None
     found += picker_findings(args.tracing, family, has_roles=any(role.env for role in roles))
     scaled, said = autoscalers(args, roles, gang_scheduled=gang is not None)
-    return DayTwoPlan(budgets, monitoring, scaled), [*found, *said]
+    found += said
+    found += ratio_findings(args.prefill_decode_ratio, roles)
+    return DayTwoPlan(budgets, monitoring, scaled), found
