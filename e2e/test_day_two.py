@@ -1,0 +1,179 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""The manifests of `docs/day-two.md` on the real API server, and what their selectors find."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e import checks, inputs
+from e2e.catalog import program
+from e2e.harness import Cluster, Object
+from e2e.inputs import ROOT
+from fusioninfer_pulumi.component.prerequisites.check import check, needs
+from fusioninfer_pulumi.component.prerequisites.read import read_cluster
+from fusioninfer_pulumi.plan import ServicePlan
+
+TEXT = (ROOT / "docs" / "day-two.md").read_text(encoding="utf-8")
+MANIFESTS: list[Object] = [
+    yaml.safe_load(each)
+    for each in re.findall(r"^```yaml\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+]
+TAGS = {"epp-1.2": "v1.2.1", "epp-1.5": "v1.5.0"}
+PORT = {"name": "http", "containerPort": 8000}
+
+
+def everything() -> Object:
+    """One service with all of day two, on several nodes."""
+    autoscaling = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": 5}]}
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.17.1",
+        "args": ["--model", "m", "--tensor-parallel-size", "8", "--pipeline-parallel-size", "2"],
+        "ports": [PORT],
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "svc"},
+        "spec": {
+            "layout": "PerRole",
+            "disruptionBudget": {"maxUnavailable": 1},
+            "monitoring": {
+                "interval": "15s",
+                "scrapeTimeout": "10s",
+                "labels": {"release": "prometheus"},
+                "pickerToken": {"name": "reader"},
+            },
+            "tracing": {"endpoint": "http://otel:4317"},
+            "schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"inference": 1}}},
+            "roles": [
+                {
+                    "name": "router",
+                    "componentType": "router",
+                    "httproute": {"parentRefs": [{"name": "gateway"}]},
+                    "endpointPicker": {"metrics": "Authenticated"},
+                },
+                {
+                    "name": "inference",
+                    "componentType": "worker",
+                    "replicas": 2,
+                    "multinode": {"nodeCount": 2, "launcher": "multiprocessing"},
+                    "autoscaling": autoscaling,
+                    "startup": {"modelSize": "140Gi"},
+                    "topologySpread": [{"topologyKey": "topology.kubernetes.io/zone"}],
+                    "template": {"spec": {"containers": [container]}},
+                },
+            ],
+        },
+    }
+
+
+@pytest.mark.proves("disruption budgets, monitors, autoscalers, probes, spread and traces are "
+                    "accepted and kept whole")  # fmt: skip
+@pytest.mark.parametrize("manifest", [*MANIFESTS, everything()])
+def test_everything_is_accepted(cluster: Cluster, namespace: str, manifest: Object) -> None:
+    metadata = {**manifest["metadata"], "namespace": namespace}
+    for sent in inputs.objects_of(inputs.plan_of({**manifest, "metadata": metadata})):
+        (stored,) = cluster.apply([sent], dry_run=True)
+        checks.stored_is_what_was_sent(sent, stored)
+
+
+@pytest.mark.proves("the PodMonitor of a role finds its leaders alone, with the port that it "
+                    "names, and the picker's ServiceMonitor one Service")  # fmt: skip
+def test_monitors_find_leaders_and_the_picker(cluster: Cluster, namespace: str) -> None:
+    plan = inputs.plan_of(everything())
+    objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
+    kept = ("LeaderWorkerSet", "PodGroup", "PodMonitor", "ServiceMonitor", "Service")
+    cluster.add_nodes(4)
+    stored = cluster.apply([each for each in objects if each["kind"] in kept])
+    cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60, lambda: cluster.pods(namespace))
+    by_kind = {each["kind"]: each for each in stored}
+
+    wanted = by_kind["PodMonitor"]["spec"]
+    found = cluster.pods(namespace, selector(wanted["selector"]["matchLabels"]))
+    assert sorted(pod["metadata"]["name"] for pod in found) == [
+        "svc-inference-0",
+        "svc-inference-1",
+    ]
+    (endpoint,) = wanted["podMetricsEndpoints"]
+    for pod in found:
+        ports = [port for each in pod["spec"]["containers"] for port in each.get("ports", ())]
+        assert endpoint["port"] in [port.get("name") for port in ports]
+        assert set(wanted["podTargetLabels"]) <= set(pod["metadata"]["labels"])
+
+    wanted = by_kind["ServiceMonitor"]["spec"]
+    labels = selector(wanted["selector"]["matchLabels"])
+    (service,) = cluster.list("v1/Service", namespace, labels)
+    assert service["metadata"]["name"] == "svc-epp"
+    assert wanted["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]]
+
+
+def selector(labels: Object) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+@pytest.fixture
+def plans() -> list[ServicePlan]:
+    keda = everything()
+    keda["spec"]["roles"][1]["autoscaling"] = {
+        "engine": "KEDA",
+        "maxReplicas": 4,
+        "prometheus": "http://prometheus:9090",
+        "metrics": [{"query": "up", "target": "1"}],
+    }
+    return [inputs.plan_of(keda)]
+
+
+@pytest.mark.proves("prerequisites find the kinds of the Prometheus operator and of KEDA, with the "
+                    "operator's release")  # fmt: skip
+def test_prerequisites_find_the_kinds_of_day_two(
+    cluster: Cluster, plans: list[ServicePlan]
+) -> None:
+    rows = [row.definition for row in needs(plans)]
+    wanted = {
+        "podmonitors.monitoring.coreos.com",
+        "servicemonitors.monitoring.coreos.com",
+        "scaledobjects.keda.sh",
+    }
+    assert wanted <= set(rows)
+    facts = read_cluster(
+        str(cluster.kubeconfig), None, rows, lws_namespace="none", volcano_namespace="none"
+    )
+    monitor = facts.definitions["podmonitors.monitoring.coreos.com"]
+    assert monitor is not None
+    assert monitor.release == (0, 85, 0)
+    said = [str(each) for each in check(plans, facts)]
+    assert not any("Prometheus" in each or "KEDA" in each for each in said), said
+
+
+@pytest.mark.proves("pickers take the flag and the variables of traces, and choose OTLP")
+@pytest.mark.parametrize("tool", ["epp-1.2", "epp-1.5"])
+def test_a_picker_traces_by_otlp(tool: str, tmp_path: Path) -> None:
+    manifest = everything()
+    image = f"registry.k8s.io/gateway-api-inference-extension/epp:{TAGS[tool]}"
+    manifest["spec"]["roles"][0]["endpointPicker"]["image"] = image
+    objects = inputs.objects_of(inputs.plan_of(manifest))
+    made = next(each for each in objects if each["kind"] == "Deployment")
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    config = next(each for each in objects if each["kind"] == "ConfigMap")
+    path = tmp_path / "config.yaml"
+    path.write_text(config["data"]["config.yaml"], encoding="utf-8")
+    args = [each.replace("/config/config.yaml", str(path)) for each in container["args"]]
+    variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    # It ends at once: traces come first, and then it looks for a cluster in vain.
+    done = subprocess.run(
+        [program(tool, "epp"), *args],
+        env={**variables, "KUBECONFIG": str(tmp_path / "none")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    (told,) = [each for each in done.stderr.splitlines() if "init OTel trace exporter" in each]
+    assert '"type":"otlp"' in told
