@@ -45,6 +45,14 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 TASK_PRIORITY = "volcano.sh/task-priority"
 GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 
+#: What Kthena's controller sets in its pods, by the variables that LeaderWorkerSet's webhook puts
+#: in front of all others: a reference expands only to what stands before it.
+KTHENA_ENVIRONMENT = {
+    "GROUP_SIZE": "$(LWS_GROUP_SIZE)",
+    "ENTRY_ADDRESS": "$(LWS_LEADER_ADDRESS)",
+    "WORKER_INDEX": "$(LWS_WORKER_INDEX)",
+}
+
 LWS_PREFIX = "leaderworkerset.sigs.k8s.io/"
 # "0" on leaders, set by LeaderWorkerSet's pod webhook; also on the only pod of a size-1 group.
 LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"

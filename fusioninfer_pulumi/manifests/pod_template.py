@@ -23,6 +23,7 @@ from fusioninfer_pulumi.manifests.disaggregation import (
     wired_spec,
 )
 from fusioninfer_pulumi.manifests.disaggregation_sidecar import with_sidecar
+from fusioninfer_pulumi.manifests.environment import with_environment
 from fusioninfer_pulumi.manifests.graceful_end import graceful
 from fusioninfer_pulumi.manifests.spread import spread
 from fusioninfer_pulumi.outputs import with_placeholders
@@ -147,6 +148,7 @@ def _template(
     if role.serving.command.engine is not None:
         own = serving_container(template, container["name"])
         spec = graceful(spec, own, container["name"])
+    spec = with_environment(spec, role.args.environment)
     if plan.scheduler_name:
         spec["schedulerName"] = plan.scheduler_name
     if plan.priority_class:

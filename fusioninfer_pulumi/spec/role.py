@@ -70,6 +70,12 @@ class StartupPolicy(str, enum.Enum):
     LEADER_READY = "LeaderReady"
 
 
+class PodEnvironment(str, enum.Enum):
+    """Whose variables the containers of a role expect."""
+
+    KTHENA = "Kthena"  #: ENTRY_ADDRESS, WORKER_INDEX and GROUP_SIZE
+
+
 class SubdomainPolicy(str, enum.Enum):
     """Whether the groups of a set share one headless Service."""
 
@@ -172,6 +178,11 @@ class RoleArgs(SpecModel):
     restart_policy: Annotated[RestartPolicy, Field(strict=False)] | None = None
     """LeaderWorkerSet's restart policy; by default `RecreateGroupAfterStart` for multi-node
     replicas (LeaderWorkerSet 0.9 and later), `RecreateGroupOnPodRestart` for single pods."""
+
+    environment: Annotated[PodEnvironment, Field(strict=False)] | None = None
+    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container, from the
+    variables of LeaderWorkerSet; one that a container sets by itself stays. By default containers
+    have LeaderWorkerSet's own alone: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX`, `LWS_GROUP_SIZE`."""
 
     startup_policy: Annotated[StartupPolicy, Field(strict=False)] | None = None
     """LeaderWorkerSet's startup policy, by default `LeaderCreated`; `LeaderReady` deadlocks with

@@ -45,6 +45,7 @@ _SERVING_ONLY = (
     "placement",
     "rollout",
     "restart_policy",
+    "environment",
     "startup_policy",
     "network_config",
     "sub_group_policy",

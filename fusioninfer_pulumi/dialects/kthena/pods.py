@@ -14,12 +14,8 @@ from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.kthena.models import PodTemplate
 
-#: Variables of Kthena's pods, from those that LeaderWorkerSet puts in front of all others.
-ENV = {
-    "GROUP_SIZE": "$(LWS_GROUP_SIZE)",
-    "ENTRY_ADDRESS": "$(LWS_LEADER_ADDRESS)",
-    "WORKER_INDEX": "$(LWS_WORKER_INDEX)",
-}
+#: Variables of Kthena's pods.
+ENV = labels.KTHENA_ENVIRONMENT
 PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
 #: Labels whose values are the same in ours.
