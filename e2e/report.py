@@ -47,9 +47,9 @@ NOT_PROVED = """\
 - **No accelerator** is there, no device plugin, no driver, no DRA. Nodes state a number.
 - **No gateway.** Gateway API and InferencePool objects are stored and validated; no implementation
   routes a request or writes their status. No traffic reaches an endpoint picker through one.
-- **No Prometheus, no metrics adapter, no KEDA.** Monitors and ScaledObjects are stored and validated,
-  and their selectors compared with pods; nothing is scraped. A HorizontalPodAutoscaler scales here by
-  its bounds, without metrics. No collector receives a trace.
+- **No Prometheus, no metrics adapter, no KEDA.** Monitors and ScaledObjects are stored and
+  validated, and their selectors compared with pods; nothing is scraped. A HorizontalPodAutoscaler
+  scales here by its bounds, without metrics. No collector receives a trace.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
 - **Volcano without its controllers and webhooks**: no queue quotas (`proportion`, `capacity`), no
   preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
