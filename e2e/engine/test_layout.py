@@ -216,6 +216,21 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     assert stack.preview() == {}
 
 
+@pytest.mark.proves(
+    "the nodes of each replica of an all-or-nothing gang are raised by Recreate", needs=ENGINE
+)
+def test_more_nodes_in_a_replica(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(6)
+    stack = project()
+    anew: dict[str, Any] = {**PER_ROLE, "rollout": {"strategy": "Recreate", "timeout": "60s"}}
+    for count in (2, 3):
+        spread: dict[str, Any] = {"multinode": {"nodeCount": count, "launcher": "none"}}
+        stack.write(service(namespace, role(replicas=2, gpus=8, **spread), **anew))
+        stack.up().assert_fine()
+        assert ready(cluster, namespace) == {"serve": 2}
+        assert len(pods(cluster, namespace)) == 2 * count
+
+
 @pytest.mark.proves("a role's one set is scaled up and down without a restart", needs=ENGINE)
 def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
