@@ -107,6 +107,12 @@ def test_the_budget_of_a_role_stands_in_place_of_the_services() -> None:
     assert found["svc-decode"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+def test_one_budget_covers_the_pods_of_all_serving_groups() -> None:
+    made = role(replicas=2, multinode=nodes(3, launcher="none"))
+    found = budgets(service(made, groups=3, disruptionBudget={}))
+    assert {name: spec["minAvailable"] for name, spec in found.items()} == {"svc-inference": 17}
+
+
 def test_a_parked_role_has_none() -> None:
     assert budgets(service(role(replicas=0, disruptionBudget={}))) == {}
 

@@ -211,6 +211,11 @@ def test_monitoring_nothing_is_a_warning() -> None:
     ]
 
 
+def test_a_parked_service_is_monitored_once_it_runs() -> None:
+    assert warnings(service(serving(PORT), groups=0, monitoring={})) == []
+    assert warnings(service(serving(PORT, replicas=0), monitoring={})) == []
+
+
 def test_a_token_that_nobody_asks_for_is_a_warning() -> None:
     manifest = service(serving(PORT), monitoring={"pickerToken": {"name": "a"}})
     assert any("pickerToken: has no effect" in each for each in warnings(manifest))

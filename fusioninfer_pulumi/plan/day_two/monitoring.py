@@ -51,7 +51,7 @@ def monitoring_plan(
     metrics = router.picker.metrics if router is not None else MetricsMode.OFF
     found += _picker(args, router, metrics)
     picker = metrics is not MetricsMode.OFF and args.picker is not False
-    if not found and not monitors and not picker:
+    if not found and not args.engines and not picker:
         found.append(warning("monitoring", "scrapes nothing: neither engines nor a picker"))
     return (
         MonitoringPlan(args, tuple(monitors), picker, metrics is MetricsMode.AUTHENTICATED),
