@@ -78,7 +78,7 @@ class RolePlan:
 
     Attributes:
         position: Index of the role in the spec.
-        args: The role as the user wrote it.
+        args: The role, with what its short fields stand for in its templates.
         serving: Its serving container, in the leader's template.
         sets: The LeaderWorkerSets of all serving groups, group by group; none when the role is
             parked.
@@ -135,12 +135,12 @@ class RolePlan:
 
     @property
     def leader_template(self) -> Mapping[str, Any]:
-        """Pod template of the leaders, as the user wrote it."""
+        """Pod template of the leaders, with what the role's short fields stand for."""
         return self.args.leader_template or self.args.template or {}
 
     @property
     def worker_template(self) -> Mapping[str, Any]:
-        """Pod template of the workers, as the user wrote it."""
+        """Pod template of the workers, with what the role's short fields stand for."""
         return self.args.worker_template or self.args.template or {}
 
     @property
