@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.component import routing_waits, waits
-from fusioninfer_pulumi.component.live import Looks, live
+from fusioninfer_pulumi.component.live import Looks, live, together
 from fusioninfer_pulumi.component.render_mode import rendering
 from fusioninfer_pulumi.component.resources import (
     Gateway,
@@ -126,8 +126,9 @@ class Children:
 
     def last(self, waited: pulumi.Output[Looks]) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
+        files = pulumi.Output.from_input(self._files)
         services = [each.resource.id for each in self._of("Service")]
-        return pulumi.Output.all(self._files, waited, *services).apply(lambda seen: not seen[0])
+        return together([files, waited, *services], lambda seen: not seen[0])
 
     def waited(self) -> pulumi.Output[Looks]:
         """Objects as they were when a patch last waited for them, by Kubernetes name."""

@@ -12,7 +12,7 @@ from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
 from fusioninfer_pulumi.component.layout_switch import switch_findings
-from fusioninfer_pulumi.component.live import Looks, before_update, live, newest
+from fusioninfer_pulumi.component.live import Looks, before_update, live, newest, together
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, awaited_keys, readiness
 from fusioninfer_pulumi.component.recorder import collect_plans
@@ -118,7 +118,7 @@ class InferenceService(pulumi.ComponentResource):
         waited = self._children.waited()
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
-        confirm(self, self.plan, self.endpoint, self._children.last(waited))
+        confirm(self, self.plan, self.endpoint, lambda: self._children.last(waited))
         self.register_outputs(
             {
                 "name": self.name,
@@ -214,7 +214,7 @@ class InferenceService(pulumi.ComponentResource):
             return found.url_of_gateway(seen.get("status"))
 
         # The address may have come only while a patch waited.
-        return pulumi.Output.all(live(gateway), waited).apply(url)
+        return together([live(gateway), waited], list).apply(url)
 
     def _status(self, waited: pulumi.Output[Looks]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
@@ -238,7 +238,7 @@ class InferenceService(pulumi.ComponentResource):
             whole = seen.get(plan.service) if plan.groups is None else None
             return service_status(plan, seen, whole, routing=seen)
 
-        return pulumi.Output.all(live(objects), waited).apply(computed)
+        return together([live(objects), waited], list).apply(computed)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:

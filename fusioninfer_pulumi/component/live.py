@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pulumi
 
 from fusioninfer_pulumi.component.resources import KubernetesObject
 
+T = TypeVar("T")
 #: `metadata` and `status` of objects, by name.
 Looks = dict[str, dict[str, Any]]
 
 
 def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[Looks]:
-    """Combines what the cluster says of objects, as `pulumi.Output.all` would.
+    """Combines what the cluster says of objects.
 
-    That one makes an Output of every structure inside of every value: for the metadata and status
-    of 1,000 objects it takes as long as registering them.
+    As `pulumi.Output.all` would, which makes an Output of every structure inside of every value:
+    for the metadata and status of 1,000 objects that takes as long as registering them.
 
     Args:
         objects: The objects by name.
@@ -27,17 +28,33 @@ def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[Looks]:
     """
     outputs = [output for each in objects.values() for output in (each.metadata, each.status)]
 
+    def looks(values: list[Any]) -> Looks:
+        return {
+            name: {"metadata": values[2 * at], "status": values[2 * at + 1]}
+            for at, name in enumerate(objects)
+        }
+
+    return together(outputs, looks)
+
+
+def together(
+    outputs: Sequence[pulumi.Output[Any]], made: Callable[[list[Any]], T]
+) -> pulumi.Output[T]:
+    """Makes one Output of several, without looking into their values.
+
+    Args:
+        outputs: What it is made of.
+        made: Makes its value of theirs, which may be unknown.
+
+    Returns:
+        It: known when all are, secret when one is.
+    """
+
     async def resources() -> set[pulumi.Resource]:
         return {resource for output in outputs for resource in await output.resources()}
 
-    async def values() -> Looks:
-        return {
-            name: {
-                "metadata": await each.metadata.future(with_unknowns=True),
-                "status": await each.status.future(with_unknowns=True),
-            }
-            for name, each in objects.items()
-        }
+    async def value() -> T:
+        return made([await output.future(with_unknowns=True) for output in outputs])
 
     async def known() -> bool:
         return all([await output.is_known() for output in outputs])
@@ -45,7 +62,7 @@ def live(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[Looks]:
     async def secret() -> bool:
         return any([await output.is_secret() for output in outputs])
 
-    return pulumi.Output(resources(), values(), known(), secret())
+    return pulumi.Output(resources(), value(), known(), secret())
 
 
 def newest(*seen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -19,7 +20,7 @@ def confirm(
     component: pulumi.Resource,
     plan: ServicePlan,
     endpoint: pulumi.Output[str],
-    last: pulumi.Output[bool],
+    last: Callable[[], pulumi.Output[bool]],
 ) -> None:
     """Asks the endpoint, after all that is awaited, and fails the program if it does not serve.
 
@@ -30,7 +31,8 @@ def confirm(
         component: The service's component, for messages.
         plan: The service.
         endpoint: Its endpoint.
-        last: Known when everything that is awaited is there; false where files are written.
+        last: Makes what is known when everything that is awaited is there; false where files are
+            written.
     """
     if plan.wait.level is not WaitLevel.SERVING or pulumi.runtime.is_dry_run() or not _on_engine():
         return
@@ -52,7 +54,7 @@ def confirm(
             _note(component, f"{url}: {why}")
         return why is None
 
-    both: Any = pulumi.Output.all(endpoint, last)
+    both: Any = pulumi.Output.all(endpoint, last())
     both.apply(asked)
 
 

@@ -277,3 +277,24 @@ def test_a_preview_does_not_take_its_own_dry_run_for_the_running_object(
     engine.live["svc-inference-0"] = seen
     deployment = engine.run(lambda: exports(InferenceService("svc", args())), preview=preview)
     assert deployment.exports["status"]["components"]["inference"]["phase"] == phase
+
+
+def test_outputs_are_combined_without_looking_into_them(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Output.all` makes an Output of every structure in a value: the SDK's own calls remain."""
+    calls: list[int] = []
+    given = pulumi.Output.all
+
+    def counted(*values: Any, **named: Any) -> Any:
+        calls.append(len(values))
+        return given(*values, **named)
+
+    for index in range(4):
+        engine.live[f"svc-inference-{index}"] = live()
+    monkeypatch.setattr(pulumi.Output, "all", counted)
+    spec = args()
+    spec["roles"][0]["replicas"] = 4
+    deployment = engine.run(lambda: InferenceService("svc", spec) and None)
+    # One for the URN of each resource, and the URL.
+    assert len(calls) <= len(deployment.registered) + 3
