@@ -66,6 +66,22 @@ def test_scheduling(document: Manifest, expected: Manifest) -> None:
     assert spec(document)["schedulingStrategy"] == expected
 
 
+def test_network_topology_is_that_of_groups_and_of_roles() -> None:
+    topology = {
+        "groupPolicy": {"mode": "soft", "highestTierAllowed": 2},
+        "rolePolicy": {"highestTierAllowed": 1},
+    }
+    document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
+        "networkTopology": topology})  # fmt: skip
+    made = spec(document)["schedulingStrategy"]["gangPolicy"]
+    assert made == {"networkTopology": topology}
+    named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
+    assert (
+        "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: tiers are "
+        "numbers; use highestTierAllowed"
+    ) in problems(named)
+
+
 def test_entry_and_worker_templates_become_leader_and_worker() -> None:
     worker = entry("ray")
     (made,) = spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]

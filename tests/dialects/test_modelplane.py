@@ -19,7 +19,13 @@ from dialects.modelplane_samples import (
 )
 from dialects.reads import problems, said, spec
 
-DEVICES = "cannot be carried over: device claims"
+DEVICES = "cannot be carried over: the claims of a role are those of all of its pods"
+CLAIM = {
+    "name": "gpu",
+    "deviceClassName": "gpu.nvidia.com",
+    "count": 1,
+    "selectors": ['device.driver == "gpu.nvidia.com"'],
+}
 GANG_ENV = [
     {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
     {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"},
@@ -166,7 +172,37 @@ def test_engines_become_roles_and_members_their_pods() -> None:
     (container,) = big["leaderTemplate"]["spec"]["containers"]
     assert (container["command"], container["env"]) == (["a"], [*GANG_ENV, own])
     assert big["workerTemplate"]["spec"]["containers"][0]["env"] == GANG_ENV
-    assert small == {"name": "small", "componentType": "worker", "template": template()}
+    assert small == {
+        "name": "small",
+        "componentType": "worker",
+        "template": template(),
+        "resourceClaims": [CLAIM],
+    }
+
+
+def test_devices_become_claims() -> None:
+    assert spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
+    gang = released(engine("e", member("Leader"), member("Worker")))
+    assert spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
+    made = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
+    assert [each.get("resourceClaims") for each in made["roles"]] == [[CLAIM], [CLAIM], None]
+
+
+@pytest.mark.parametrize(
+    ("cel", "drivers"),
+    [
+        ("true", "none"),
+        ('device.driver == "a" || device.capacity["b"].memory > 1', "a and b"),
+    ],
+)
+def test_a_class_that_no_expression_tells_is_asked_for(cel: str, drivers: str) -> None:
+    devices = {"devices": [{"name": "gpu", "selectors": [{"cel": cel}]}]}
+    (lost,) = problems(released(engine("e", member(nodeSelector=devices))))
+    assert lost == (
+        "f: template.spec.engines[0].members[0].nodeSelector.devices[0]: cannot be carried over: "
+        "its expressions must name one driver, which stands for the DeviceClass, got "
+        f'{drivers}; add device.driver == "NAME"'
+    )
 
 
 def test_findings_about_variables_keep_their_place() -> None:
@@ -209,11 +245,9 @@ def test_instances_are_serving_groups() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (released(), f"f: template.spec.engines[0].members[0].nodeSelector: {DEVICES}"),
-        (proposed(nodeSelector=GPU), f"f: nodeSelector: {DEVICES}"),
         (
-            proposed(prefill={"workers": workers(), "nodeSelector": GPU}),
-            f"f: prefill.nodeSelector: {DEVICES}",
+            released(engine("e", member("Leader", nodeSelector=None), member("Worker"))),
+            f"f: template.spec.engines[0].members[1].nodeSelector: {DEVICES}",
         ),
         (proposed(model={"name": "m"}), "f: model: cannot be carried over: name the model"),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
-from fusioninfer_pulumi.dialects.given import At
+from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.kthena.models import (
     ModelServing,
     ModelServingSpec,
@@ -12,6 +12,7 @@ from fusioninfer_pulumi.dialects.kthena.models import (
     RolloutStrategy,
     RolloutType,
     ServingGroup,
+    TopologyPolicy,
 )
 from fusioninfer_pulumi.dialects.kthena.roles import carry_roles, replicas_of
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
@@ -89,15 +90,28 @@ def _gang(carrier: Carrier, group: ServingGroup, at: At) -> None:
     if scheduler != VOLCANO:
         # Kthena makes PodGroups for Volcano only.
         carrier.imply((*gang, "mode"), "Off", at / "schedulerName")
-    if group.network_topology is not None:
-        place = here / "networkTopology"
-        if scheduler != VOLCANO:
-            carrier.book.note(place, f"has no effect with schedulerName {scheduler}; left out")
-        else:
-            carrier.book.lost(
-                place,
-                "PodGroups of ours have no network topology; use pod affinity in the templates",
-            )
+    topology, place = group.network_topology, here / "networkTopology"
+    if topology is None:
+        return
+    carrier.book.read(place)
+    if scheduler != VOLCANO:
+        carrier.book.note(place, f"has no effect with schedulerName {scheduler}; left out")
+        return
+    for key, rule in (("groupPolicy", topology.group_policy), ("rolePolicy", topology.role_policy)):
+        if rule is not None:
+            _topology(carrier, (*gang, "networkTopology", key), rule, place / key)
+
+
+def _topology(carrier: Carrier, target: Path, rule: TopologyPolicy, at: At) -> None:
+    carrier.imply(target, {}, at)
+    carrier.book.read(at)
+    if rule.mode is not None:
+        carrier.put((*target, "mode"), rule.mode.value, at / "mode")
+    if rule.highest_tier_allowed is not None:
+        tier = at / "highestTierAllowed"
+        carrier.put((*target, "highestTierAllowed"), rule.highest_tier_allowed, tier)
+    if rule.highest_tier_name is not None:
+        carrier.book.lost(at / "highestTierName", "tiers are numbers; use highestTierAllowed")
 
 
 def _recovery(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:

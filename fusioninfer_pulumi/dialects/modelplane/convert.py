@@ -18,8 +18,7 @@ from fusioninfer_pulumi.dialects.modelplane.proposed import carry_proposed
 from fusioninfer_pulumi.dialects.modelplane.released import carry_early, carry_released
 
 _COMPANIONS = {
-    "ModelCache": "the models that pods share are not described here; mount a volume with them in "
-    "the pod templates",
+    "ModelCache": "state the service's model with a cache, or mount a volume in the pod templates",
     "ModelService": "it routes between clusters; give the service a role of componentType router "
     "with gateway or httproute",
 }

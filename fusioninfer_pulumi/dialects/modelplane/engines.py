@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
+from fusioninfer_pulumi.dialects.modelplane.devices import carry_devices
 from fusioninfer_pulumi.dialects.modelplane.models import Engine, Member, MemberRole
 from fusioninfer_pulumi.dialects.modelplane.shared import (
     TYPES,
-    carry_devices,
     carry_template,
 )
 
@@ -40,6 +40,14 @@ def carry_engine(carrier: Carrier, engine: Engine, at: At, *, pairs: bool) -> No
     roles = {member.role: index for index, member in enumerate(engine.members)}
     for index, member in enumerate(engine.members):
         _member(carrier, target, member, at / "members" / index, gang=len(engine.members) > 1)
+    carry_devices(
+        carrier,
+        target,
+        [
+            (member.node_selector, at / "members" / index / "nodeSelector")
+            for index, member in enumerate(engine.members)
+        ],
+    )
     _shape(carrier, engine, roles, at)
 
 
@@ -56,7 +64,6 @@ def _member(carrier: Carrier, target: Path, member: Member, at: At, *, gang: boo
         carrier.imply((*target, "multinode", "launcher"), "none", at)
     elif member.worker is not None:
         carrier.book.refuse(at / "worker", "belongs to a member of role Worker")
-    carry_devices(carrier, (*target, field), member.node_selector, at / "nodeSelector")
 
 
 def _shape(carrier: Carrier, engine: Engine, roles: dict[MemberRole, int], at: At) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
+from fusioninfer_pulumi.dialects.modelplane.devices import carry_devices
 from fusioninfer_pulumi.dialects.modelplane.models import (
     NodeSelector,
     ProposedSpec,
@@ -16,7 +17,6 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
 from fusioninfer_pulumi.dialects.modelplane.shared import (
     carry_cache,
     carry_cluster,
-    carry_devices,
     carry_replicas,
     carry_template,
 )
@@ -105,8 +105,8 @@ def _has_command(workers: Workers) -> bool:
 
 
 def _devices(carrier: Carrier, selector: NodeSelector | None, at: At) -> None:
-    target = ("spec", "roles", len(carrier.roles) - 1, "template")
-    carry_devices(carrier, target, selector, at)
+    target = ("spec", "roles", len(carrier.roles) - 1)
+    carry_devices(carrier, target, [(selector, at)])
 
 
 def _router(carrier: Carrier, routing: Routing, at: At) -> None:

@@ -9,7 +9,6 @@ from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.modelplane.models import (
     MatchLabels,
     ModelCacheRef,
-    NodeSelector,
     Phase,
     Template,
 )
@@ -85,22 +84,11 @@ def _own_env(spec: dict[str, Any]) -> list[Any]:
     return own
 
 
-def carry_devices(carrier: Carrier, template: Path, selector: NodeSelector | None, at: At) -> None:
-    """Says what becomes of a member's request for devices."""
-    del template
-    if selector is not None:
-        carrier.book.lost(
-            at,
-            "device claims are not made; ask for accelerators in the container's resources, and "
-            "choose nodes with nodeSelector or affinity in the pod template",
-        )
-
-
 def carry_cache(carrier: Carrier, reference: ModelCacheRef | None, at: At) -> None:
     """Says what becomes of the reference to a cached model."""
     if reference is not None:
         carrier.book.lost(
-            at, "no model cache is made; mount a volume with the model in the pod templates"
+            at, "state the service's model with a cache, or mount a volume in the pod templates"
         )
 
 
