@@ -46,8 +46,8 @@ NOT_PROVED = """\
   its readiness probe is not shown; nor that an image exists or its name is well-formed.
 - **No accelerator** is there, no device plugin, no driver, no DRA. Nodes state a number.
 - **No gateway.** Gateway API and InferencePool objects are stored and validated; no implementation
-  routes a request or writes their status. No traffic reaches an endpoint picker through one. Where a
-  claim names a stand-in, a thread of the test writes that status, and answers `/v1/models`.
+  routes a request or writes their status. No traffic reaches an endpoint picker through one. Where
+  a claim names a stand-in, a thread of the test writes that status, and answers `/v1/models`.
 - **No Prometheus, no metrics adapter, no KEDA.** Monitors and ScaledObjects are stored and
   validated, and their selectors compared with pods; nothing is scraped. A HorizontalPodAutoscaler
   scales here by its bounds, without metrics. No collector receives a trace.
