@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component import routing_waits, waits
 from fusioninfer_pulumi.component.live import Looks, live, together
 from fusioninfer_pulumi.component.render_mode import rendering
@@ -195,7 +196,12 @@ class Children:
 
     def _options(self, manifest: Manifest, step: SetStep | None) -> pulumi.ResourceOptions:
         kind = manifest["kind"]
-        after = [each.resource for other in AFTER.get(kind, ()) for each in self._of(other)]
+        after = [
+            each.resource
+            for other in AFTER.get(kind, ())
+            for each in self._of(other)
+            if _concerns(each.manifest, manifest)
+        ]
         own = pulumi.ResourceOptions()
         if step is not None:
             made = self._of(kind)
@@ -248,3 +254,9 @@ class Children:
 
 def _is_set(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest["kind"] == "LeaderWorkerSet")
+
+
+def _concerns(other: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    """Whether an object is of the same serving group as another, or of none."""
+    group = other["metadata"]["labels"].get(labels.GROUP_INDEX)
+    return group is None or group == manifest["metadata"]["labels"].get(labels.GROUP_INDEX)

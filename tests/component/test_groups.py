@@ -1,0 +1,76 @@
+"""Serving groups under mocks: what is registered, after what, and what the outputs say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samples import Manifest, nodes, prefill_decode
+
+from fusioninfer_pulumi import InferenceService
+
+POD_GROUP = "kubernetes:scheduling.volcano.sh/v1beta1:PodGroup"
+LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+
+
+def grouped(groups: int, **spec: Any) -> Manifest:
+    one = {"replicas": 1, "multinode": nodes(2, launcher="none")}
+    return prefill_decode(one, one, groups=groups, **spec)
+
+
+def run(engine: Any, manifest: Manifest) -> Any:
+    made: dict[str, Any] = {}
+
+    def program() -> dict[str, Any]:
+        service = InferenceService("app", manifest)
+        made["service"] = service
+        return {"status": service.status}
+
+    found = engine.run(program)
+    found.made = made["service"]
+    return found
+
+
+def after(found: Any, name: str) -> set[str]:
+    """Logical names of the objects that a set depends on."""
+    urns = {each.urn: each.request.name for each in found.registered}
+    return {urns[urn] for urn in found[name].request.dependencies}
+
+
+def test_each_group_has_objects_and_patches_of_its_own(engine: Any) -> None:
+    found = run(engine, grouped(2, wait={"level": "Scheduled"}))
+    sets = [f"app-{group}-{role}-0" for group in (0, 1) for role in ("prefill", "decode")]
+    assert {name for kind, name in found.keys if kind == POD_GROUP} == {"app-0", "app-1"}
+    assert sorted(name for kind, name in found.keys if kind == LWS) == sorted(sets)
+    patches = {each.request.name for each in found.patches}
+    assert patches == {*(f"{name}-wait" for name in sets), "app-0-scheduled", "app-1-scheduled"}
+    service = found.made
+    assert service.pod_group is None
+    assert list(service.pod_groups) == ["svc-0", "svc-1"]
+    assert set(service.leader_worker_sets) == {name.replace("app", "svc", 1) for name in sets}
+
+
+def test_a_set_waits_for_the_pod_group_of_its_group_alone(engine: Any) -> None:
+    found = run(engine, grouped(2))
+    assert after(found, "app-0-prefill-0") & {"app-0", "app-1"} == {"app-0"}
+    assert after(found, "app-1-decode-0") & {"app-0", "app-1"} == {"app-1"}
+
+
+def test_groups_change_one_after_the_other(engine: Any) -> None:
+    found = run(engine, grouped(2, rollout={"level": "Group", "partition": 1}))
+    whole = {"app-1-prefill-0", "app-1-decode-0"}
+    for role in ("prefill", "decode"):
+        assert after(found, f"app-1-{role}-0") & whole == set()
+        assert after(found, f"app-0-{role}-0") & whole == whole
+        assert "spec" in found[f"app-0-{role}-0"].request.ignoreChanges
+        assert "spec" not in found[f"app-1-{role}-0"].request.ignoreChanges
+
+
+def test_the_status_has_the_groups(engine: Any) -> None:
+    ready = {"type": "Available", "status": "True"}
+    for role in ("prefill", "decode"):
+        engine.live[f"svc-1-{role}-0"] = {"status": {"readyReplicas": 1, "conditions": [ready]}}
+    engine.live["svc-0"] = {"status": {"phase": "Inqueue"}}
+    status = run(engine, grouped(2)).exports["status"]
+    assert [each["active"] for each in status["groups"].values()] == [False, True]
+    assert status["groups"]["0"]["message"] == "the PodGroup is Inqueue"
+    assert status["conditions"][1]["reason"] == "Partial"
