@@ -11,11 +11,6 @@ from dialects.reads import problems, said, source, spec
 from fusioninfer_pulumi.dialects.kthena.roles import component_types
 from fusioninfer_pulumi.manifests import render
 
-VARIABLES = [
-    {"name": "GROUP_SIZE", "value": "$(LWS_GROUP_SIZE)"},
-    {"name": "ENTRY_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
-    {"name": "WORKER_INDEX", "value": "$(LWS_WORKER_INDEX)"},
-]
 PAIR = (role("prefill"), role("decode"))
 
 
@@ -89,25 +84,18 @@ def test_entry_and_worker_templates_become_leader_and_worker() -> None:
         "name": "server",
         "componentType": "worker",
         "multinode": {"nodeCount": 4, "launcher": "none"},
-        "leaderTemplate": with_variables(entry()),
-        "workerTemplate": with_variables(worker),
+        "leaderTemplate": entry(),
+        "workerTemplate": worker,
+        "environment": "Kthena",
     }
-
-
-def with_variables(template: Manifest) -> Manifest:
-    (container,) = template["spec"]["containers"]
-    return {"spec": {"containers": [{**container, "env": VARIABLES}]}}
 
 
 def test_single_pods_get_kthenas_variables_where_they_ask_for_them() -> None:
     template = entry()
     template["spec"]["containers"][0]["args"] = ["--host", "$(ENTRY_ADDRESS)"]
-    template["spec"]["containers"][0]["env"] = [{"name": "A", "value": "b"}]
-    (made,) = spec(serving(role(entryTemplate=template)))["roles"]
-    assert made["template"]["spec"]["containers"][0]["env"] == [
-        {"name": "A", "value": "b"},
-        *VARIABLES,
-    ]
+    asked, other = spec(serving(role(entryTemplate=template), role("other")))["roles"]
+    assert asked["environment"] == "Kthena"
+    assert "environment" not in other
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])

@@ -1,7 +1,7 @@
 """Pod templates of a ModelServing: what Kthena's controller adds to its pods, and its labels.
 
-The controller sets three variables in every container, and labels that selectors refer to; both
-have counterparts in pods of ours (pkg/model-serving-controller/utils/utils.go).
+The controller sets three variables in every container (a role's `environment` is ours for them),
+and labels that selectors refer to (pkg/model-serving-controller/utils/utils.go).
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import Any
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
-from fusioninfer_pulumi.dialects.kthena.models import PodTemplate
+from fusioninfer_pulumi.dialects.kthena.models import PodTemplate, Role
 
-#: Variables of Kthena's pods.
-ENV = labels.KTHENA_ENVIRONMENT
 PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
 #: Labels whose values are the same in ours.
@@ -30,23 +28,27 @@ _KEYS = {
 _KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
 
 
-def carry_template(
-    carrier: Carrier, target: Path, template: PodTemplate, at: At, *, gang: bool
-) -> None:
-    """Carries a pod template over, with what Kthena adds to its pods.
+def carry_template(carrier: Carrier, target: Path, template: PodTemplate, at: At) -> None:
+    """Carries a pod template over, with labels of ours in its selectors.
 
     Args:
         carrier: The service.
         target: Where it stands in ours.
         template: The template.
         at: Where it stands.
-        gang: Whether the pod is one of several of a replica.
     """
     spec = _relabelled(carrier.book, template.spec, at / "spec")
-    if isinstance(spec, dict) and (gang or _mentions(spec)):
-        spec = _with_env(spec)
     given = {"metadata": template.metadata, "spec": spec}
     carrier.put(target, {key: value for key, value in given.items() if value is not None}, at)
+
+
+def needs_environment(role: Role) -> bool:
+    """Tells whether a role's containers may read the variables of Kthena's pods.
+
+    Kthena sets them in every pod; in a single one they are noise unless its template names one.
+    """
+    templates = [each for each in (role.entry_template, role.worker_template) if each is not None]
+    return bool(role.worker_replicas) or any(_mentions(each.spec) for each in templates)
 
 
 def _mentions(value: Any) -> bool:
@@ -54,26 +56,7 @@ def _mentions(value: Any) -> bool:
         return any(map(_mentions, value.values()))
     if isinstance(value, list):
         return any(map(_mentions, value))
-    return isinstance(value, str) and any(name in value for name in ENV)
-
-
-def _with_env(spec: dict[str, Any]) -> dict[str, Any]:
-    """Sets the variables behind a container's own, as Kthena does: places stay the same."""
-    built = dict(spec)
-    for key in ("containers", "initContainers"):
-        containers = spec.get(key)
-        if isinstance(containers, list):
-            built[key] = [_container(each) for each in containers]
-    return built
-
-
-def _container(container: Any) -> Any:
-    own = container.get("env") if isinstance(container, dict) else None
-    if not isinstance(container, dict) or not isinstance(own, (list, type(None))):
-        return container
-    said = {each.get("name") for each in own or () if isinstance(each, dict)}
-    added = [{"name": name, "value": value} for name, value in ENV.items() if name not in said]
-    return {**container, "env": [*(own or ()), *added]}
+    return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
 
 
 def _relabelled(book: Book, value: Any, at: At) -> Any:

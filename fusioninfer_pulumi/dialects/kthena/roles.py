@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.kthena.models import CountOrPercentage, Role
-from fusioninfer_pulumi.dialects.kthena.pods import carry_template
+from fusioninfer_pulumi.dialects.kthena.pods import carry_template, needs_environment
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _BY_NAME = {
@@ -38,6 +38,8 @@ def carry_roles(carrier: Carrier, roles: Sequence[Role], at: At, *, by_role: boo
         if role.replicas is not None:
             carrier.put((*target, "replicas"), role.replicas, here / "replicas")
         _templates(carrier, target, role, here)
+        if needs_environment(role):
+            carrier.imply((*target, "environment"), "Kthena", here)
         _rollout(carrier, target, role, here, by_role=by_role)
 
 
@@ -52,7 +54,7 @@ def _templates(carrier: Carrier, target: Path, role: Role, at: At) -> None:
     entry = at / "entryTemplate"
     if not role.worker_replicas:
         carrier.book.read(at / "workerReplicas")
-        carry_template(carrier, (*target, "template"), role.entry_template, entry, gang=False)
+        carry_template(carrier, (*target, "template"), role.entry_template, entry)
         if role.worker_template is not None:
             carrier.book.note(
                 at / "workerTemplate", "has no effect without workerReplicas; left out"
@@ -63,14 +65,14 @@ def _templates(carrier: Carrier, target: Path, role: Role, at: At) -> None:
     # Entry and workers find each other by commands of their own.
     carrier.imply((*target, "multinode", "launcher"), "none", entry)
     leader = (*target, "leaderTemplate")
-    carry_template(carrier, leader, role.entry_template, entry, gang=True)
+    carry_template(carrier, leader, role.entry_template, entry)
     worker, followers = at / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
         carrier.book.refuse(worker, "is required with workerReplicas above 0")
         # So that nothing more is said about it.
         carrier.imply(followers, carrier.held(leader), entry)
     else:
-        carry_template(carrier, followers, role.worker_template, worker, gang=True)
+        carry_template(carrier, followers, role.worker_template, worker)
 
 
 def _rollout(carrier: Carrier, target: Path, role: Role, at: At, *, by_role: bool) -> None:
