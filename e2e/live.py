@@ -93,6 +93,18 @@ class LiveService:
         names = [each.name for role in self.plan.roles for each in role.sets]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
+    def routing(self) -> dict[str, Object | None]:
+        """The live Gateway, pool and route; empty without a router."""
+        router = self.plan.router
+        if router is None:
+            return {}
+        planned = {
+            "Gateway": router.gateway,
+            "InferencePool": router.pool,
+            "HTTPRoute": router.route,
+        }
+        return {each.name: self._read(kind, each.name) for kind, each in planned.items() if each}
+
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         """What the library says about the live objects."""
         return service_status(self.plan, self.sets(), self.pod_group(), failures)

@@ -7,7 +7,8 @@ import copy
 
 import pytest
 
-from e2e import inputs
+from e2e import inputs, routers
+from e2e.engine.gateway import GatewayStandIn
 from e2e.harness import Cluster, Object
 from e2e.harness.stages import BEHAVIOUR, DELAY, SLOW, UNPULLABLE
 from e2e.live import LiveService
@@ -141,3 +142,29 @@ def test_the_life_of_independent_replicas(
     service.apply(parked)
     life.stage("parked", "False Parked", {"inference": "Running 0/0"})
     finish(life, request, "independent")
+
+
+@pytest.mark.proves("the status of a service behind a router tells what a gateway refuses, in its "
+                    "words (a stand-in plays the gateway's controller)")  # fmt: skip
+def test_the_life_of_a_router(
+    cluster: Cluster, namespace: str, request: pytest.FixtureRequest
+) -> None:
+    cluster.add_nodes(1)
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    gateway = {"gatewayClassName": "stand-in", "listeners": [listener]}
+    service = LiveService(cluster, namespace, routers.routed("default", gateway=gateway))
+    life = Life(service)
+    service.apply()
+    available = "True InferenceServiceAvailable"
+    ready = {"inference": "Running 2/2"}
+    life.stage("no gateway has spoken", available, ready)
+    with GatewayStandIn(cluster, namespace, delay=0.2) as stand_in:
+        stand_in.refused["HTTPRoute"] = "NotAllowedByListeners"
+        life.stage("the route is refused", "False RouteNotAccepted", ready)
+        stand_in.refused = {"InferencePool": "InvalidExtensionRef"}
+        life.stage("the pool is refused", "False PoolNotAccepted", ready)
+        stand_in.refused = {"Gateway": "AddressNotAssigned"}
+        life.stage("the Gateway is not ready", "False GatewayNotReady", ready)
+        stand_in.refused = {}
+        life.stage("all is accepted", available, ready)
+    finish(life, request, "router")

@@ -81,9 +81,14 @@ class Life:
         }
         if failures:
             shown["failures"] = dict(failures)
-        status = service_status(plan, sets, group, failures)
+        routing = self.service.routing()
+        if routing:
+            shown["routing"] = {name: _kept(each) for name, each in routing.items()}
+        status = service_status(plan, sets, group, failures, routing)
         # What is cut off must not matter.
-        assert status == service_status(plan, shown["sets"], shown["podGroup"], failures)
+        assert status == service_status(
+            plan, shown["sets"], shown["podGroup"], failures, shown.get("routing")
+        )
         return {**shown, "status": status}
 
     def write(self, path: Path) -> None:

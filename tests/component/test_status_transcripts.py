@@ -24,7 +24,11 @@ STAGES: dict[str, dict[str, Any]] = {
 def test_status_of_recorded_objects(stage: dict[str, Any]) -> None:
     (args,) = load(stage["service"])
     said = service_status(
-        plan_service(args), stage["sets"], stage["podGroup"], stage.get("failures")
+        plan_service(args),
+        stage["sets"],
+        stage["podGroup"],
+        stage.get("failures"),
+        stage.get("routing"),
     )
     assert said == stage["status"]
 
