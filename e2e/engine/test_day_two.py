@@ -1,0 +1,67 @@
+# ruff: noqa: D103 - the names of tests are sentences
+"""Autoscaled roles and the other objects of day two, made, changed and removed by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import ENGINE, PROGRAM, Project
+from e2e.engine.services import SETS, ready, role, service
+from e2e.harness import Cluster, Object
+
+Make = Callable[..., Project]
+NAME = "svc-serve"
+BUDGET = "policy/v1/PodDisruptionBudget"
+HPA = "autoscaling/v2/HorizontalPodAutoscaler"
+MONITOR = "monitoring.coreos.com/v1/PodMonitor"
+AUTOSCALING: dict[str, Any] = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": 5}]}
+
+
+def scaled(namespace: str, tag: str = "1", **more: Any) -> Object:
+    made = role(replicas=2, tag=tag, **{"autoscaling": AUTOSCALING, **more})
+    made["template"]["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8000}]
+    kept = {key: value for key, value in made.items() if value is not None}
+    return service(namespace, kept, layout="PerRole", disruptionBudget={}, monitoring={})
+
+
+def scale(cluster: Cluster, namespace: str, replicas: int) -> None:
+    """Scales as an autoscaler does."""
+    path = f"{cluster.resource(SETS).path(NAME, namespace)}/scale"
+    now = cluster.request("GET", path)
+    now["spec"]["replicas"] = replicas
+    cluster.request("PUT", path, now)
+
+
+@pytest.mark.proves(
+    "updates leave the replicas of an autoscaled role as they were scaled", needs=ENGINE
+)
+def test_updates_do_not_scale_back(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    program = stack.folder / "__main__.py"
+    program.write_text(
+        PROGRAM + '    pulumi.export("readiness", service.readiness)\n', encoding="utf-8"
+    )
+    stack.write(scaled(namespace))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 2}
+    for kind in (BUDGET, HPA, MONITOR):
+        assert cluster.exists(kind, NAME, namespace)
+    conditions = {each["type"]: each["status"] for each in stack.output("readiness")}
+    assert conditions["MainWorkloadReady"] == "True"
+    # No metrics are served here.
+    assert conditions["ScalingReady"] in ("False", "Unknown")
+
+    scale(cluster, namespace, 3)
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60)
+    stack.write(scaled(namespace, tag="2"))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"serve": 3}
+    images = {
+        each["image"] for pod in cluster.pods(namespace) for each in pod["spec"]["containers"]
+    }
+    assert images == {"registry.example/engine:2"}
+    assert cluster.get(SETS, NAME, namespace)["spec"]["replicas"] == 3
