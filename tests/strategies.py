@@ -77,7 +77,7 @@ def _side_container(draw: st.DrawFn, name: str, volumes: Sequence[Manifest]) -> 
 
 
 def _mount(draw: st.DrawFn, container: Manifest, volumes: Sequence[Manifest]) -> None:
-    if volumes and draw(st.booleans()):
+    if draw(st.booleans()) and volumes:
         container["volumeMounts"] = [
             {"name": volume["name"], "mountPath": f"/{volume['name']}", "readOnly": True}
             for volume in volumes
@@ -159,7 +159,7 @@ def _template(draw: st.DrawFn, name: str, engine: Manifest, devices: int) -> Man
         draw(_side_container(f"init-{index}", volumes))
         for index in range(draw(st.sampled_from((0, 0, 1, 2))))
     ]
-    if inits and draw(st.booleans()):
+    if draw(st.booleans()) and inits:
         inits[0]["restartPolicy"] = "Always"
     if inits:
         spec["initContainers"] = inits
