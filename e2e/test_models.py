@@ -10,6 +10,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from e2e.test_manifests import assert_accepted
+from e2e.volumes import bound_claim
 
 HF = "hf://Qwen/Qwen3-8B"
 WARM = {"storage": {"size": "1Gi", "storageClassName": "fast"}, "warmUp": True}
@@ -133,31 +134,16 @@ def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
 def test_the_warm_up_completes(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1, gpus=0)
     model = {"uri": HF, "cache": {"claimName": "shared", "warmUp": True}}
-    # Nobody binds claims here: the volume is bound as its controller would do it.
-    volume = f"{namespace}-shared"
-    access: Object = {"accessModes": ["ReadWriteMany"]}
-    cluster.apply([
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
-         "spec": {**access, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt"},
-                  "claimRef": {"namespace": namespace, "name": "shared"}}},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-         "metadata": {"name": "shared", "namespace": namespace,
-                      "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-         "spec": {**access, "volumeName": volume, "storageClassName": "",
-                  "resources": {"requests": {"storage": "1Gi"}}}},
-    ])  # fmt: skip
     objects = inputs.with_namespace(objects_of(service(model, {}, 0)), namespace)
-    (job,) = cluster.apply([each for each in objects if each["kind"] == "Job"])
 
     def complete() -> bool:
         (live,) = cluster.list("batch/v1/Job", namespace)
         conditions = live.get("status", {}).get("conditions") or ()
         return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
 
-    try:
+    with bound_claim(cluster, namespace):
+        (job,) = cluster.apply([each for each in objects if each["kind"] == "Job"])
         cluster.wait(complete, 60, lambda: cluster.pods(namespace))
         (pod,) = cluster.pods(namespace)
         assert pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == job["metadata"]["name"]
         assert "fusioninfer.io/service" not in pod["metadata"]["labels"]
-    finally:
-        cluster.delete("PersistentVolume", volume)
