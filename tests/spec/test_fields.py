@@ -65,6 +65,7 @@ def test_defaults_are_those_of_the_documents() -> None:
         "mode": "Auto",
         "minRoleReplicas": None,
         "minResources": False,
+        "networkTopology": None,
     }
 
 
