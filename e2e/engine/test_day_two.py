@@ -65,3 +65,28 @@ def test_updates_do_not_scale_back(cluster: Cluster, namespace: str, project: Ma
     }
     assert images == {"registry.example/engine:2"}
     assert cluster.get(SETS, NAME, namespace)["spec"]["replicas"] == 3
+
+
+@pytest.mark.proves("a role that is no longer scaled gets the program's replicas again, once the "
+                    "update takes them by force", needs=ENGINE)  # fmt: skip
+def test_a_role_that_is_no_longer_scaled(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    stack.write(scaled(namespace))
+    stack.up().assert_fine()
+    scale(cluster, namespace, 3)
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60)
+
+    made = scaled(namespace)["spec"]["roles"][0]
+    del made["autoscaling"]
+    stack.write(service(namespace, made, layout="PerRole"))
+    stack.up().assert_fine()
+    # The field belongs to whoever scaled last, and the program has not changed it.
+    assert ready(cluster, namespace) == {"serve": 3}
+
+    force = {"annotations": {"pulumi.com/patchForce": "true"}}
+    stack.write(service(namespace, made, layout="PerRole", metadata=force))
+    stack.up().assert_fine()
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 2}, 60)
+    for kind in (BUDGET, HPA, MONITOR):
+        assert not cluster.exists(kind, NAME, namespace)
