@@ -12,10 +12,13 @@ from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
 from fusioninfer_pulumi.reading import load
 from tests.dialects.documents import DOCUMENTS
+from tests.dialects.kserve_documents import acceptable
 
 __all__ = ["room"]
 
 ACCELERATORS = 8
+PAGE = acceptable()
+"""What the page about KServe's LLMInferenceService shows."""
 
 
 def objects_of(name: str) -> list[Object]:
@@ -49,6 +52,21 @@ def test_the_documents_inputs_are_scheduled(cluster: Cluster, namespace: str, na
         return [task_of(pod) for pod in cluster.bound(namespace)]
 
     cluster.wait(lambda: len(bound()) == plan.total_pods, 120, bound)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", PAGE)
+def test_kserves_page_is_accepted_and_scheduled(
+    cluster: Cluster, namespace: str, room: str, name: str
+) -> None:
+    (args,) = load(PAGE[name])
+    plan = plan_service(args)
+    objects = list(render(plan))
+    assert_accepted(cluster, objects, room)
+    cluster.add_nodes(1, ACCELERATORS)
+    pods = [each for each in objects if each["kind"] != "Deployment"]
+    cluster.apply(inputs.with_namespace(pods, namespace))
+    cluster.wait(lambda: len(cluster.bound(namespace)) == plan.total_pods, 60)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

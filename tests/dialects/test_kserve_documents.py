@@ -1,70 +1,15 @@
-"""What the architecture page of LLMInferenceService shows, as it stands there.
-
-Each is a fragment: `complete` adds a name, a model, and the accelerators of a container.
-"""
+"""What the architecture page of LLMInferenceService shows is read, rendered, or refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from dialects.kserve_samples import URI, Manifest
+from dialects.kserve_documents import PAGE, acceptable, complete
+from dialects.kserve_samples import Manifest
 from dialects.reads import problems, source, spec
 
 from fusioninfer_pulumi.manifests import render
-
-EVENTS = (
-    '--kv-events-config \'{"enable_kv_cache_events":true,"publisher":"zmq",'
-    '"endpoint":"tcp://scheduler:5557","topic":"kv@${POD_IP}@model"}\''
-)
-TRANSFER = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
-
-
-def main(*variables: Manifest, gpus: str | None = None) -> Manifest:
-    container: Manifest = {"name": "main"}
-    if variables:
-        container["env"] = list(variables)
-    if gpus is not None:
-        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
-    return {"containers": [container]}
-
-
-PAGE: dict[str, Manifest] = {
-    "managed gateway": {"router": {"gateway": {}}},
-    "referenced gateway": {
-        "router": {
-            "gateway": {"refs": [{"name": "my-custom-gateway", "namespace": "istio-system"}]}
-        }
-    },
-    "managed route": {"router": {"route": {}}},
-    "events": {"template": main({"name": "VLLM_ADDITIONAL_ARGS", "value": EVENTS})},
-    "transfer": {
-        "template": main(
-            {"name": "KSERVE_INFER_ROCE", "value": "true"},
-            {"name": "VLLM_ADDITIONAL_ARGS", "value": TRANSFER},
-        )
-    },
-    "several nodes": {
-        "parallelism": {"tensor": 4, "data": 8, "dataLocal": 4},
-        "template": main(gpus="4"),
-        "worker": main(gpus="4"),
-        "prefill": {
-            "parallelism": {"tensor": 4, "data": 16, "dataLocal": 8},
-            "template": main(gpus="8"),
-            "worker": main(gpus="8"),
-        },
-    },
-}
-
-
-def complete(fragment: Manifest) -> Manifest:
-    template = fragment.get("template", main(gpus="1"))
-    return {
-        "apiVersion": "serving.kserve.io/v1alpha2",
-        "kind": "LLMInferenceService",
-        "metadata": {"name": "llama-3-8b"},
-        "spec": {"model": {"uri": URI}, **fragment, "template": template},
-    }
 
 
 def objects(document: Manifest) -> dict[str, dict[str, Any]]:
@@ -102,9 +47,7 @@ def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     document = complete(PAGE["events"])
     (told,) = problems(document)
     assert told.startswith("f: template.containers[0].env[0].value: names POD_IP, which the ")
-    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    document["spec"]["template"]["containers"][0]["env"].insert(0, address)
-    (role,) = spec(document)["roles"]
+    (role,) = spec(acceptable()["events"])["roles"]
     flag, value = role["template"]["spec"]["containers"][0]["args"]
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)
 
@@ -113,3 +56,8 @@ def test_the_example_of_several_nodes_is_refused_with_its_arithmetic() -> None:
     told = problems(complete(PAGE["several nodes"]))
     assert any("tensor 4 x dataLocal 4 = 16" in each for each in told), told
     assert any("tensor 4 x dataLocal 8 = 32" in each for each in told), told
+
+
+@pytest.mark.parametrize("name", acceptable())
+def test_all_others_are_read_as_they_are(name: str) -> None:
+    assert problems(acceptable()[name]) == []

@@ -1,0 +1,76 @@
+"""What the architecture page of KServe's LLMInferenceService shows, as it stands there.
+
+Each is a fragment: `complete` adds a name, a model, and the accelerators of a container.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from dialects.kserve_samples import URI, Manifest
+
+EVENTS = (
+    '--kv-events-config \'{"enable_kv_cache_events":true,"publisher":"zmq",'
+    '"endpoint":"tcp://scheduler:5557","topic":"kv@${POD_IP}@model"}\''
+)
+TRANSFER = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
+
+
+def main(*variables: Manifest, gpus: str | None = None) -> Manifest:
+    """A pod spec of the container that KServe configures."""
+    container: Manifest = {"name": "main"}
+    if variables:
+        container["env"] = list(variables)
+    if gpus is not None:
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    return {"containers": [container]}
+
+
+PAGE: dict[str, Manifest] = {
+    "managed gateway": {"router": {"gateway": {}}},
+    "referenced gateway": {
+        "router": {
+            "gateway": {"refs": [{"name": "my-custom-gateway", "namespace": "istio-system"}]}
+        }
+    },
+    "managed route": {"router": {"route": {}}},
+    "events": {"template": main({"name": "VLLM_ADDITIONAL_ARGS", "value": EVENTS})},
+    "transfer": {
+        "template": main(
+            {"name": "KSERVE_INFER_ROCE", "value": "true"},
+            {"name": "VLLM_ADDITIONAL_ARGS", "value": TRANSFER},
+        )
+    },
+    "several nodes": {
+        "parallelism": {"tensor": 4, "data": 8, "dataLocal": 4},
+        "template": main(gpus="4"),
+        "worker": main(gpus="4"),
+        "prefill": {
+            "parallelism": {"tensor": 4, "data": 16, "dataLocal": 8},
+            "template": main(gpus="8"),
+            "worker": main(gpus="8"),
+        },
+    },
+}
+
+
+def complete(fragment: Manifest) -> Manifest:
+    """A whole document of a fragment."""
+    template = fragment.get("template", main(gpus="1"))
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"name": "llama-3-8b"},
+        "spec": {"model": {"uri": URI}, **fragment, "template": template},
+    }
+
+
+def acceptable() -> dict[str, Manifest]:
+    """The fragments, completed, but for the one that contradicts itself."""
+    made = {name: complete(each) for name, each in PAGE.items() if name != "several nodes"}
+    # The page's topic names a variable that it does not define.
+    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    events = copy.deepcopy(made["events"])
+    events["spec"]["template"]["containers"][0]["env"].insert(0, address)
+    made["events"] = events
+    return made
