@@ -43,7 +43,7 @@ def run(python: str, version: str) -> tuple[bool, str]:
     own = home / "bin" / "python"
     pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     steps = [
-        [*pip, "-c", "constraints.txt", "-e", ".[dev]"],
+        [*pip, "-c", "constraints.txt", "-e", ".[dev,e2e]"],
         [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider"],
     ]
     if not own.exists():
