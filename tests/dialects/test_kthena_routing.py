@@ -94,6 +94,12 @@ def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() ->
     ]
 
 
+def test_adapters_that_no_rule_asks_for_are_named() -> None:
+    one = route(rule(modelMatch={"body": {"model": "a"}}), modelName=None, loraAdapters=["a", "b"])
+    told = [each for each in said(serving(), server(), one) if "loraAdapters: no rule" in each]
+    assert told == ["f#3: info: loraAdapters: no rule that leads to a service asks for b; left out"]
+
+
 def test_timeouts_and_retries_are_what_routes_can_express() -> None:
     policy = {"timeout": "10s", "retry": {"attempts": 2, "retryInterval": "100ms"}}
     documents = serving(), server(trafficPolicy=policy), route()

@@ -49,8 +49,15 @@ def carry_route(
     if spec.rate_limit is not None:
         book.lost(at / "rateLimit", "HTTPRoutes limit no tokens; use your gateway's own policy")
     used: list[Server] = []
+    asked: set[str] = set()
     for index, rule in enumerate(spec.rules):
-        used += _rule(book, document, spec, rule, at / "rules" / index, servers)
+        found = _rule(book, document, spec, rule, at / "rules" / index, servers)
+        used += found
+        asked |= set(_asked(spec, rule.model_match or ModelMatch()) if found else ())
+    idle = [each for each in spec.lora_adapters or () if each not in asked]
+    if idle:
+        told = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
+        book.note(at / "loraAdapters", told)
     unique = {id(server): server for server in used}.values()
     for server in unique:
         _parents(book, spec, at / "parentRefs", server)
@@ -187,7 +194,7 @@ def _names(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
 def _matches(
     book: Book, spec: ModelRouteSpec, match: ModelMatch, at: At
 ) -> Iterator[dict[str, Any]]:
-    names = [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
+    names = _models(spec)
     asked = match.body.model if match.body is not None else None
     if asked is not None:
         book.read(at / "body" / "model")
@@ -206,6 +213,16 @@ def _matches(
     for name in names:
         own = {"name": MODEL_HEADER, "value": name}
         yield {"path": path, "headers": [own, *headers]}
+
+
+def _models(spec: ModelRouteSpec) -> list[str]:
+    return [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
+
+
+def _asked(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
+    """The models of a route that a rule is about."""
+    asked = match.body.model if match.body is not None else None
+    return _models(spec) if asked is None else [asked]
 
 
 def _condition(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
