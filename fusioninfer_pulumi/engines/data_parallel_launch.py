@@ -13,7 +13,11 @@ from typing import Any
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.container_words import ContainerWords, read_words
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
-from fusioninfer_pulumi.engines.launch_script import engine_script, output_error
+from fusioninfer_pulumi.engines.launch_script import (
+    engine_script,
+    output_error,
+    refuse_whole_outputs,
+)
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, Launch, LaunchError, launched
 from fusioninfer_pulumi.engines.ray_launch import positional_model
 from fusioninfer_pulumi.outputs import is_output
@@ -53,11 +57,7 @@ def data_parallel_launch(container: Mapping[str, Any], nodes: int, *, leader: bo
         LaunchError: When it is not vLLM, or its arguments do not fit.
     """
     command, words = read_command(container), read_words(container)
-    for name in words.outputs:
-        raise LaunchError(
-            f"{name} is a pulumi Output as a whole, so the engine's arguments cannot be added to "
-            f"it: give a list, whose elements may be Outputs, {BY_HAND}"
-        )
+    refuse_whole_outputs(words)
     if words.script_at is not None:
         return _scripted(words, nodes, leader=leader)
     if command.engine != "vllm":

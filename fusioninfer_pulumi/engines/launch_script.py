@@ -1,4 +1,4 @@
-"""What both launchers need to edit a container's own shell script."""
+"""What the launchers share that add arguments to a container's own command."""
 
 from __future__ import annotations
 
@@ -35,6 +35,22 @@ def engine_script(words: ContainerWords) -> Script:
             f"the command as a list, {BY_HAND}"
         )
     return script
+
+
+def refuse_whole_outputs(words: ContainerWords) -> None:
+    """Refuses a command or args that is one Output, to which nothing can be added.
+
+    Args:
+        words: The container's words.
+
+    Raises:
+        LaunchError: When one is.
+    """
+    for name in words.outputs:
+        raise LaunchError(
+            f"{name} is a pulumi Output as a whole, so the engine's arguments cannot be added to "
+            f"it: give a list, whose elements may be Outputs, {BY_HAND}"
+        )
 
 
 def output_error(place: str) -> LaunchError:

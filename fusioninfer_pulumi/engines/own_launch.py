@@ -15,7 +15,11 @@ from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.container_words import ContainerWords, read_words
 from fusioninfer_pulumi.engines.facts import SGLANG_INIT_PORT, VLLM_MASTER_PORT
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
-from fusioninfer_pulumi.engines.launch_script import engine_script, output_error
+from fusioninfer_pulumi.engines.launch_script import (
+    engine_script,
+    output_error,
+    refuse_whole_outputs,
+)
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, Launch, LaunchError, launched
 from fusioninfer_pulumi.engines.parallelism import read_parallelism
 from fusioninfer_pulumi.outputs import is_output
@@ -55,11 +59,7 @@ def own_launch(container: Mapping[str, Any], nodes: int, *, leader: bool) -> Lau
         LaunchError: When the engine is not known, or cannot span nodes with these arguments.
     """
     command, words = read_command(container), read_words(container)
-    for name in words.outputs:
-        raise LaunchError(
-            f"{name} is a pulumi Output as a whole, so the engine's arguments cannot be added to "
-            f"it: give a list, whose elements may be Outputs, {BY_HAND}"
-        )
+    refuse_whole_outputs(words)
     if words.script_at is not None:
         return _scripted(command, words, nodes, leader=leader)
     if command.engine is None:
