@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Autoscalers under the real controller of HorizontalPodAutoscalers, which has no metrics here.
 
 It keeps the replicas within the bounds without them, so moving the bounds makes it scale.

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The capacity table is what Volcano binds."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The manifests of `docs/day-two.md` on the real API server, and what their selectors find."""
 
 from __future__ import annotations

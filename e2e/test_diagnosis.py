@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Why replicas do not come up, read from real objects with the official client.
 
 `python -m pytest e2e/test_diagnosis.py --write-transcripts` writes `tests/fixtures/diagnosis/`.

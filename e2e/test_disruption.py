@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Disruption budgets under the real disruption controller: evictions that pass, and that do not."""
 
 from __future__ import annotations

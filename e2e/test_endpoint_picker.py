@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Both endpoint pickers run with the rights of a Role, and see what happens in the cluster."""
 
 from __future__ import annotations

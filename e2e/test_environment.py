@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Variables that refer to those of LeaderWorkerSet, as its real webhook leaves them."""
 
 from __future__ import annotations

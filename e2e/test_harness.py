@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The harness itself: each promise that the other end-to-end tests build on, shown once."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """What becomes of a running gang when nodes come and go and its size is edited.
 
 `docs/live-behaviour.md` tells the same in words; keep the two together.

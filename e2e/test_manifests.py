@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The API server, with LWS's webhooks, takes every object as it was rendered."""
 
 from __future__ import annotations

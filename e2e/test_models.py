@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Models, caches and device claims: accepted, and played as far as fake nodes can."""
 
 from __future__ import annotations

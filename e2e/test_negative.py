@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The checks of the other tests notice a broken builder: each break makes the same check fail."""
 
 from __future__ import annotations

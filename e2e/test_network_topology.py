@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Hard network topologies on the real scheduler, with its plugin and HyperNodes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Placed services are bound on the chosen pools by the real scheduler; a greedy choice is not."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """LeaderWorkerSet makes the pods that the plan says, and the Service finds those that serve."""
 
 from __future__ import annotations

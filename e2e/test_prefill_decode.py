@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """A real picker and a real sidecar send one request to a prefill and to a decode pod.
 
 The picker and the sidecar are llm-d's, which are not among the tools that are built here:

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Prefill/decode pods are accepted and restricted, and their sidecars may do little."""
 
 from __future__ import annotations

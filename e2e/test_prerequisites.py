@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Prerequisites read from the real API server, with the kinds and without them."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The API server takes what a router builds, also where it enforces the restricted profile."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Real pickers run with what a router builds and nothing else: flags, configuration, rights."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """What the library refuses in a gang really deadlocks or breaks on the real scheduler.
 
 Each manifest is one that the library rendered, with the refused thing put in by hand.

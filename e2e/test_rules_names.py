@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Names that the library refuses really break: by one character, or by meeting another's."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Pod templates that the library refuses really have no pods, or lose what was asked for."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Leaders spread over zones by the real schedulers, in a gang and without one."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The status says of the live objects what a person would say."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Whatever ends the program that started a cluster, nothing of the cluster stays."""
 
 from __future__ import annotations

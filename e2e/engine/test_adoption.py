@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Objects that another tool made become a stack's own, on the real engine: docs/adoption.md."""
 
 from __future__ import annotations

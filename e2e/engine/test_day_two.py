@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Autoscaled roles and the other objects of day two, made, changed and removed by the engine."""
 
 from __future__ import annotations

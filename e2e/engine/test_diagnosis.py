@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """A failed update says why, where the cluster can be read."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Fields of a LeaderWorkerSet that are not the pod template: which are updated, which replaced."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """An update that is killed, and what the next one makes of it."""
 
 from __future__ import annotations

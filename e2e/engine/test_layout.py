@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """One LeaderWorkerSet for each role, on the real engine: LeaderWorkerSet paces what is in it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """A model's cache on the engine: nothing runs before the Job has filled it."""
 
 from __future__ import annotations

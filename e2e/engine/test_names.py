@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Renames: of the component, of the service, of a role; and who owns a name."""
 
 from __future__ import annotations

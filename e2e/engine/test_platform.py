@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """The platform's stack, its consumer, and the check of the cluster, on the real engine."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Changes of a running service: how many replicas go down, in which order, and what stays."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """A service's router: it comes, goes, is waited for, and is gone with its service."""
 
 from __future__ import annotations

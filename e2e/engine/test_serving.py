@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """`wait.level: Serving` on the engine; the gateway's controller is played by a stand-in."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """What an update leaves in the stack: status, secrets, files; and what survives interruptions."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Requests go to ready leaders of the service and to nothing else, whatever else looks better."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """What surrounds the choice: TLS to the gateway, and a picker that refuses its configuration."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Several scorers together: weights, and configurations that users write themselves."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D103 - the names of tests are sentences
 """Each strategy sends requests where it promises to, with what the library generates for it."""
 
 from __future__ import annotations
