@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.harness import Cluster
-from fusioninfer_pulumi import load, plan_service
+from fusioninfer_pulumi import findings, load, loads, plan_service
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
@@ -46,6 +46,32 @@ def plans() -> list[ServicePlan]:
     return found
 
 
+CLASS = "gpu.example.com"
+
+
+def claiming() -> ServicePlan:
+    """A service that is scaled by a metric, with claims, a model in an image and a pod monitor."""
+    (args,) = loads(
+        """
+        apiVersion: fusioninfer.io/v1alpha1
+        kind: InferenceService
+        metadata: {name: claims}
+        spec:
+          layout: PerRole
+          model: {uri: "oci://registry.example.com/model:1"}
+          roles:
+            - name: serve
+              componentType: worker
+              resourceClaims: [{name: gpus, deviceClassName: gpu.example.com, count: 8}]
+              autoscaling: {maxReplicas: 3, metrics: [{name: waiting, target: 5}]}
+              template:
+                spec:
+                  containers: [{name: vllm, image: "vllm/vllm-openai:v0.12.0"}]
+        """
+    )
+    return plan_service(args)
+
+
 @pytest.fixture
 def read(bare: Cluster, plans: list[ServicePlan]) -> Callable[..., ClusterFacts]:
     """Reads the cluster as the component does."""
@@ -57,6 +83,7 @@ def read(bare: Cluster, plans: list[ServicePlan]) -> Callable[..., ClusterFacts]
             [row.definition for row in needs(plans)],
             lws_namespace=system,
             volcano_namespace=system,
+            device_classes=[CLASS],
         )
 
     return reading
@@ -129,6 +156,52 @@ def test_every_row_of_the_table_is_met_by_the_pinned_definitions(bare: Cluster) 
     assert unmet == [table.DEFAULT_GATEWAYS]
 
 
+@pytest.mark.proves(
+    "ServingPrerequisites finds APIs, DeviceClasses and releases of Kubernetes itself that claims, "
+    "image volumes and autoscalers need"
+)
+def test_what_kubernetes_itself_lacks_is_found(
+    bare: Cluster, read: Callable[..., ClusterFacts]
+) -> None:
+    facts = read()
+    assert facts.kubernetes is not None
+    assert facts.kubernetes >= (1, 35, 0)
+    assert facts.apis is not None
+    assert "v1" in facts.apis["resource.k8s.io"]
+
+    def errors() -> list[str]:
+        found = check([claiming()], read())
+        return [str(each) for each in findings.errors(found)]
+
+    no_class, no_metrics = sorted(errors(), key=lambda text: "DeviceClass" not in text)
+    assert f"there is no DeviceClass {CLASS}; claims needs it" in no_class
+    assert "custom.metrics.k8s.io/v1beta2 or v1beta1 is not served" in no_metrics
+    bare.apply(
+        [
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "DeviceClass",
+                "metadata": {"name": CLASS},
+                "spec": {},
+            },
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": "v1beta2.custom.metrics.k8s.io"},
+                "spec": {
+                    "group": "custom.metrics.k8s.io",
+                    "version": "v1beta2",
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 100,
+                    "insecureSkipTLSVerify": True,
+                    "service": {"namespace": "default", "name": "adapter"},
+                },
+            },
+        ]
+    )
+    bare.wait(lambda: not errors(), 60, errors)
+
+
 def test_the_gang_provider_is_found(
     bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
 ) -> None:
@@ -155,7 +228,9 @@ def test_without_rights_it_says_what_it_did_not_check(
     nobody = bare.kubeconfig_for("system:serviceaccount:default:default")
     facts = read(nobody)
     assert not facts.definitions
-    assert len(facts.unread) == len(needs(plans)) + 2
+    # Beside the definitions: Deployments, ConfigMaps and a DeviceClass; releases and APIs are open.
+    assert len(facts.unread) == len(needs(plans)) + 3
+    assert facts.kubernetes is not None
     assert all("403 Forbidden" in text for text in facts.unread)
     assert all(text.startswith("warning: ") for text in told(plans, facts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,26 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
     text = json.dumps(spec, sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
     return ClaimTemplate(names.claim_template(service, role, claim.name, digest), spec)
+
+
+def claimed_classes(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the DeviceClasses that the spec of a claim asks for; alternatives count, too."""
+    for request in claim_requests(spec):
+        alternatives = request.get("firstAvailable")
+        for asked in (
+            request.get("exactly"),
+            *(alternatives if isinstance(alternatives, list) else ()),
+        ):
+            if isinstance(asked, Mapping) and isinstance(asked.get("deviceClassName"), str):
+                yield asked["deviceClassName"]
+
+
+def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The requests of a claim's spec, which the API server alone checks; odd ones left out."""
+    devices = spec.get("devices")
+    requests = devices.get("requests") if isinstance(devices, Mapping) else None
+    listed = requests if isinstance(requests, list) else []
+    return [each for each in listed if isinstance(each, Mapping)]
 
 
 def claim_findings(roles: Sequence[RoleArgs], scheduler: str | None) -> Iterator[Finding]:

@@ -69,7 +69,11 @@ def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: 
             "~/.kube/a",
             "east",
             [NAME],
-            {"lws_namespace": "lws", "volcano_namespace": "volcano-system"},
+            {
+                "lws_namespace": "lws",
+                "volcano_namespace": "volcano-system",
+                "device_classes": [],
+            },
         )
     ]
     assert not done.logged

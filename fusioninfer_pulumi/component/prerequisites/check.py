@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.component.prerequisites import table
+from fusioninfer_pulumi.component.prerequisites.built_in import check_built_in
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, Definition
 from fusioninfer_pulumi.component.prerequisites.table import Minimum, written
 from fusioninfer_pulumi.findings import Finding, error, warning
@@ -71,7 +72,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
                 "found; gangSchedulingManagement must not be set in it",
             )
         )
-    return found
+    return found + list(check_built_in(plans, facts))
 
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:

@@ -10,6 +10,7 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.prerequisites.built_in import device_classes
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
 from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
@@ -115,6 +116,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 [row.definition for row in needs(self._plans)],
                 lws_namespace=self._given.lws_namespace,
                 volcano_namespace=self._given.volcano_namespace,
+                device_classes=list(device_classes(self._plans)),
             )
         except UnreadableError as problem:
             self._warn(str(problem))

@@ -47,12 +47,19 @@ class ClusterFacts:
         releases: Releases of products by the tags of their images, as far as they are known.
         lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
             configuration could not be found.
+        kubernetes: Release of the API server, None where it is not known.
+        apis: Versions of each API group that is served, None where that is not known.
+        device_classes: DeviceClasses that were looked for, and whether each is there; a name that
+            is missing could not be read.
         unread: What could not be read, and why.
     """
 
     definitions: Mapping[str, Definition | None] = field(default_factory=dict)
     releases: Mapping[str, Release] = field(default_factory=dict)
     lws_provider: str | None = None
+    kubernetes: Release | None = None
+    apis: Mapping[str, frozenset[str]] | None = None
+    device_classes: Mapping[str, bool] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
 
 

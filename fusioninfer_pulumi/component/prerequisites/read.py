@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import yaml
 
@@ -25,6 +25,7 @@ def read_cluster(
     *,
     lws_namespace: str,
     volcano_namespace: str,
+    device_classes: Collection[str] = (),
 ) -> ClusterFacts:
     """Reads definitions, the releases of programs, and LeaderWorkerSet's configuration.
 
@@ -34,6 +35,7 @@ def read_cluster(
         definitions: Names of the CustomResourceDefinitions to look for.
         lws_namespace: Namespace of LeaderWorkerSet's manager.
         volcano_namespace: Namespace of Volcano's scheduler.
+        device_classes: DeviceClasses to look for.
 
     Returns:
         What could be read; what one has no rights to read is named there.
@@ -54,7 +56,17 @@ def read_cluster(
     }
     provider = reader.lws_provider(lws_namespace)
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
-    return ClusterFacts(known, releases, provider, tuple(api.unread))
+    apis = reader.apis()
+    classes = {name: reader.has_device_class(name, apis) for name in device_classes}
+    return ClusterFacts(
+        definitions=known,
+        releases=releases,
+        lws_provider=provider,
+        kubernetes=reader.kubernetes(),
+        apis=apis,
+        device_classes={name: there for name, there in classes.items() if there is not None},
+        unread=tuple(api.unread),
+    )
 
 
 class _Reader:
@@ -90,3 +102,31 @@ class _Reader:
                 gang = (yaml.safe_load(text) or {}).get("gangSchedulingManagement") or {}
                 found.add(str(gang.get("schedulerProvider") or ""))
         return max(found, default=None)
+
+    def kubernetes(self) -> table.Release | None:
+        """Release of the API server."""
+        ask = self._api.client.VersionApi(self._api.connection).get_code
+        found = self._api.get("version of Kubernetes", ask)
+        return release(str(found.get("gitVersion"))) if isinstance(found, dict) else None
+
+    def apis(self) -> dict[str, frozenset[str]] | None:
+        """Versions of each API group that is served."""
+        ask = self._api.client.ApisApi(self._api.connection).get_api_versions
+        found = self._api.get("API groups", ask)
+        if not isinstance(found, dict):
+            return None
+        return {
+            group["name"]: frozenset(each["version"] for each in group["versions"])
+            for group in found.get("groups") or ()
+        }
+
+    def has_device_class(self, name: str, apis: Mapping[str, frozenset[str]] | None) -> bool | None:
+        """Whether a DeviceClass is there, None where that cannot be told."""
+        group = table.CLAIMS.group
+        served = (apis or {}).get(group, frozenset())
+        version = next((each for each in table.CLAIMS.versions if each in served), None)
+        if version is None:
+            return None
+        ask = self._api.client.CustomObjectsApi(self._api.connection).get_cluster_custom_object
+        found = self._api.get(f"DeviceClass {name}", ask, group, version, "deviceclasses", name)
+        return None if isinstance(found, str) else found is not None

@@ -40,6 +40,40 @@ class Minimum:
     last: Release | None = None
 
 
+@dataclass(frozen=True)
+class Served:
+    """An API of Kubernetes itself, or one that an adapter serves through it.
+
+    Attributes:
+        product: What it is for.
+        group: Its group.
+        versions: Versions of which one has to be served.
+        install: What brings it.
+    """
+
+    product: str
+    group: str
+    versions: tuple[str, ...]
+    install: str
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature of Kubernetes that shows in no API; its release does.
+
+    Attributes:
+        product: What it is.
+        gate: The feature gate.
+        least: First release that knows it.
+        on: First release that has it on by default.
+    """
+
+    product: str
+    gate: str
+    least: Release
+    on: Release
+
+
 _LWS = "https://github.com/kubernetes-sigs/lws/releases/download/v0.9.0/manifests.yaml"
 _VOLCANO = "https://raw.githubusercontent.com/volcano-sh/volcano/v1.14.1/installer/volcano-development.yaml"
 _GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
@@ -202,6 +236,41 @@ ROWS = (
     SERVICE_MONITOR,
     SCALED_OBJECT,
 )
+
+# What we make is v1, which is served since Kubernetes 1.34; pods may name what others made with the
+# beta versions of 1.32 and 1.33 (behind a gate there).
+CLAIM_TEMPLATES = Served(
+    "Dynamic resource allocation", "resource.k8s.io", ("v1",), "Kubernetes v1.34 or later"
+)
+CLAIMS = Served(
+    "Dynamic resource allocation",
+    "resource.k8s.io",
+    ("v1", "v1beta2", "v1beta1"),
+    "Kubernetes v1.34 or later, or v1.32 with its feature gate",
+)
+
+# What a HorizontalPodAutoscaler asks (k8s.io/metrics); Kubernetes serves neither by itself.
+POD_METRICS = Served(
+    "Metrics of pods",
+    "custom.metrics.k8s.io",
+    ("v1beta2", "v1beta1"),
+    "an adapter such as prometheus-adapter",
+)
+EXTERNAL_METRICS = Served(
+    "External metrics",
+    "external.metrics.k8s.io",
+    ("v1beta1",),
+    "an adapter such as prometheus-adapter, or KEDA",
+)
+
+#: APIs; of one group the most demanding row first.
+SERVED = (CLAIM_TEMPLATES, CLAIMS, POD_METRICS, EXTERNAL_METRICS)
+
+# Releases as in Kubernetes' pkg/features/kube_features.go (read in v1.35.4).
+IMAGE_VOLUMES = Feature("Image volumes", "ImageVolume", least=(1, 31, 0), on=(1, 35, 0))
+SIDECARS = Feature("Sidecar containers", "SidecarContainers", least=(1, 28, 0), on=(1, 29, 0))
+
+FEATURES = (IMAGE_VOLUMES, SIDECARS)
 
 #: Images whose tag is the release of a product that does not write it on its definitions.
 PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler"}
