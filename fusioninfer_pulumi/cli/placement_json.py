@@ -26,6 +26,7 @@ def placement_json(record: ServicePlacement, placement: Placement) -> dict[str, 
                 "replicas": role.replicas,
                 "wanted": role.wanted,
                 "accelerators": role.accelerators,
+                "deviceClasses": list(role.device_classes),
                 "origin": role.origin.value,
                 "previous": role.previous,
             }

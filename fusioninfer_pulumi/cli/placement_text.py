@@ -67,5 +67,6 @@ def _role(role: PlacedRole) -> str:
     came = f"{role.origin.value} from {role.previous}" if role.previous else role.origin.value
     if role.previous == role.pool:
         came = role.origin.value
-    size = f"{role.accelerators} GPUs"
+    claimed = f" claimed as {', '.join(role.device_classes)}" if role.device_classes else ""
+    size = f"{role.accelerators} GPUs{claimed}"
     return ", ".join(part for part in (size, count, came) if part)

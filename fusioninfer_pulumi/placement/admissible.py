@@ -108,10 +108,17 @@ def _reasons(role: RoleNeed, pool: NodePoolArgs, inventory: InventoryArgs) -> It
     yield from sorted(told)
     yield from _device(role, pool)
     other = sorted(role.resources - {pool.resource})
+    unclaimable = sorted(role.claims.classes - set(pool.device_classes))
     if other:
-        yield f"offers {pool.resource}, pods ask for {', '.join(other)}"
+        yield f"offers {_offered(pool)}, pods ask for {', '.join(other)}"
+    elif unclaimable:
+        yield f"offers {_offered(pool)}, pods claim {', '.join(unclaimable)}"
     elif role.shape and role.shape[0] > pool.accelerators:
         yield f"nodes have {pool.accelerators} accelerators, a pod needs {role.shape[0]}"
+
+
+def _offered(pool: NodePoolArgs) -> str:
+    return ", ".join([*([pool.resource] if pool.resource else []), *pool.device_classes])
 
 
 def _device(role: RoleNeed, pool: NodePoolArgs) -> Iterator[str]:

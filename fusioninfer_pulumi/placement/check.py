@@ -25,7 +25,7 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
             f"{shown(pool.resource)} is no accelerator that pods are counted by",
         )
         for index, pool in enumerate(inventory.pools)
-        if not is_accelerator(pool.resource)
+        if pool.resource is not None and not is_accelerator(pool.resource)
     ]
 
 

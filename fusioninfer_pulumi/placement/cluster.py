@@ -7,6 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.placement.devices import LiveDevices
 from fusioninfer_pulumi.placement.needs import Previous
 from fusioninfer_pulumi.placement.nodes import inventory_of
 from fusioninfer_pulumi.placement.previous import service_key
@@ -15,6 +16,8 @@ from fusioninfer_pulumi.spec.inventory import InventoryArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 _SETS = ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")
+_DEVICES = "resource.k8s.io"
+_DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -27,7 +30,9 @@ def read_inventory(
 ) -> InventoryArgs:
     """Reads the node pools of a cluster, and what is in use there.
 
-    Needs the extra `cluster`, and the right to list nodes and pods of all namespaces.
+    Needs the extra `cluster`, and the right to list nodes and pods of all namespaces. Devices that
+    pods claim (dynamic resource allocation) are read where ResourceSlices may be listed; then
+    DeviceClasses and ResourceClaims of all namespaces must be, too.
 
     Args:
         kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
@@ -46,6 +51,7 @@ def read_inventory(
     """
     api = KubernetesApi(kubeconfig, context)
     core = api.client.CoreV1Api(api.connection)
+    devices = _devices(api)
     nodes = list(api.each("Nodes", core.list_node))
     pods = list(api.each("Pods", core.list_pod_for_all_namespaces, field_selector=_RUNNING))
     _demand_all_read(api)
@@ -53,7 +59,7 @@ def read_inventory(
         each if isinstance(each, str) else service_key(each.namespace, each.name or "")
         for each in services
     }
-    return inventory_of(nodes, pods, pool_label=pool_label, services=own)
+    return inventory_of(nodes, pods, pool_label=pool_label, services=own, devices=devices)
 
 
 def read_placement(
@@ -105,10 +111,29 @@ def placement_of(
         one = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
         roles = found.setdefault(service_key(metadata["namespace"], own[labels.SERVICE]), {})
         before = roles.get(own[labels.ROLE_NAME], Previous(pool, 0))
-        roles[own[labels.ROLE_NAME]] = Previous(
-            before.pool, (before.accelerators or 0) + one * spec.get("replicas", 1)
-        )
+        # What pods claim stands in other objects.
+        claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
+        unknown = claims or before.accelerators is None
+        held = None if unknown else (before.accelerators or 0) + one * spec.get("replicas", 1)
+        roles[own[labels.ROLE_NAME]] = Previous(before.pool, held)
     return found
+
+
+def _devices(api: KubernetesApi) -> LiveDevices:
+    """The devices that pods may claim; none where ResourceSlices may not be read."""
+    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
+    for version in _DEVICE_VERSIONS:
+        slices = list(api.each("ResourceSlices", listing, _DEVICES, version, "resourceslices"))
+        if api.unread:
+            api.unread.clear()
+            return LiveDevices((), (), ())
+        if slices:
+            more = {
+                kind: tuple(api.each(kind, listing, _DEVICES, version, kind.lower()))
+                for kind in ("DeviceClasses", "ResourceClaims")
+            }
+            return LiveDevices(slices, more["DeviceClasses"], more["ResourceClaims"])
+    return LiveDevices((), (), ())
 
 
 def _demand_all_read(api: KubernetesApi) -> None:

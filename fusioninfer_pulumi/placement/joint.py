@@ -107,10 +107,11 @@ def place_services(
     findings = input_findings(services, inventory)
     fit = [at for at in range(len(services)) if at not in findings]
     listed = []
+    classes = {name for pool in inventory.pools for name in pool.device_classes}
     for at in fit:
         plan = plan_service(services[at])
         was = before.get(service_key(plan.namespace, plan.service)) or before.get(plan.service, {})
-        need = service_need(plan, services[at].placement.colocate, was)
+        need = service_need(plan, services[at].placement.colocate, was, classes)
         listed.append(choices(need, inventory))
     outcome = search(listed, pools, max_steps)
     final = outcome.options[-1].ledger if listed else pools.empty

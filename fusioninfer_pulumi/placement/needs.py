@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from fusioninfer_pulumi.placement.claims import Claimed, claimed
 from fusioninfer_pulumi.plan.gang import required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
@@ -32,10 +33,11 @@ class RoleNeed:
 
     Attributes:
         plan: The role.
-        shape: Accelerators of the pods of one replica.
+        shape: Accelerators of the pods of one replica, claimed ones among them.
         replicas: Replicas that are wanted; the most of them where they are scaled by load.
         minimum: Replicas that it starts with: those of the gang, or before it is scaled.
         resources: Names of the accelerators that its pods ask for.
+        claims: What each of its pods claims.
         previous: Where it was placed before, None for a new one.
     """
 
@@ -44,6 +46,7 @@ class RoleNeed:
     replicas: int
     minimum: int
     resources: frozenset[str]
+    claims: Claimed
     previous: Previous | None
 
     @property
@@ -87,7 +90,10 @@ class ServiceNeed:
 
 
 def service_need(
-    plan: ServicePlan, colocate: str | None, previous: Mapping[str, Previous]
+    plan: ServicePlan,
+    colocate: str | None,
+    previous: Mapping[str, Previous],
+    device_classes: Collection[str] = (),
 ) -> ServiceNeed:
     """Reads off a plan what has to be placed.
 
@@ -95,7 +101,9 @@ def service_need(
         plan: The service.
         colocate: Attribute or label that must be the same for all roles, None for no such demand.
         previous: Where its roles were placed before, by their names.
+        device_classes: DeviceClasses whose devices are accelerators of some pool.
     """
+    claims = {role.name: claimed(plan.service, role, device_classes) for role in plan.roles}
     # Each serving group starts by itself; a minimum is that of one of them.
     minima, groups = required_replicas(plan.roles, _minima(plan)), plan.groups or 1
     return ServiceNeed(
@@ -103,16 +111,22 @@ def service_need(
         roles=tuple(
             RoleNeed(
                 plan=role,
-                shape=tuple(sorted((size for size in role.pod_sizes if size), reverse=True)),
+                shape=_shape(role, claims[role.name]),
                 replicas=_most(role, groups),
                 minimum=minima[role.name] * groups,
                 resources=_resources(role),
+                claims=claims[role.name],
                 previous=previous.get(role.name),
             )
             for role in plan.roles
         ),
         colocate=colocate,
     )
+
+
+def _shape(role: RolePlan, claims: Claimed) -> Shape:
+    sizes = (size + claims.devices for size in role.pod_sizes)
+    return tuple(sorted((size for size in sizes if size), reverse=True))
 
 
 def _most(role: RolePlan, groups: int) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi import labels, quantity
 from fusioninfer_pulumi.findings import InvalidServiceError, error
+from fusioninfer_pulumi.placement.devices import Device, DeviceId, LiveDevices, common_model
 from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
 from fusioninfer_pulumi.spec.inventory import InventoryArgs, TaintEffect
 
 Node = Mapping[str, Any]
+_NO_DEVICES = LiveDevices((), (), ())
 
 
 def inventory_of(
@@ -20,12 +23,14 @@ def inventory_of(
     *,
     pool_label: str | None = None,
     services: Collection[str] = (),
+    devices: LiveDevices = _NO_DEVICES,
 ) -> InventoryArgs:
     """Groups nodes by a label.
 
     A pool is the nodes of one value of the label that offer accelerators, are ready and may be
     scheduled on. It has the labels that all of its nodes have, and every taint of any of them. What
-    pods of others hold on a node, and what it offers less than the best one, is in use.
+    pods of others hold on a node, and what it offers less than the best one, is in use. The
+    accelerators of a pool without such resources are the devices that pods may claim.
 
     Args:
         nodes: Node objects as JSON.
@@ -34,6 +39,7 @@ def inventory_of(
             Karpenter that most of these nodes have.
         services: Services (`name` or `namespace/name`) whose own pods do not count: those that
             are about to be placed.
+        devices: Devices that pods may claim.
 
     Returns:
         The pools, by name.
@@ -41,7 +47,11 @@ def inventory_of(
     Raises:
         InvalidServiceError: No node with accelerators has the label.
     """
-    usable = [node for node in nodes if _is_usable(node) and _offers(node)]
+    nodes, pods = list(nodes), list(pods)
+    claimable = {_name(node): devices.classes_of(_name(node)) for node in nodes}
+    usable = [
+        node for node in nodes if _is_usable(node) and (_offers(node) or claimable[_name(node)])
+    ]
     key = pool_label or _usual_label(usable)
     groups: dict[str, list[Node]] = {}
     for node in usable:
@@ -53,18 +63,67 @@ def inventory_of(
             [error("", f"no ready node with accelerators has the label {wanted}")]
         )
     held = _held(pods, services)
-    return InventoryArgs.model_validate(
-        {"poolLabel": key, "pools": [_pool(name, groups[name], held) for name in sorted(groups)]}
+    taken = devices.held({_key(pod): _is_own(pod, services) for pod in pods})
+    pools = []
+    for name in sorted(groups):
+        counts = Counter(_resource(node) for node in groups[name] if _offers(node))
+        stock = (
+            _by_resource(groups[name], counts.most_common(1)[0][0], held)
+            if counts
+            else _by_claims(groups[name], claimable, taken)
+        )
+        pools.append(_pool(name, groups[name], stock))
+    return InventoryArgs.model_validate({"poolLabel": key, "pools": pools})
+
+
+@dataclass(frozen=True)
+class _Stock:
+    """Accelerators of each node of a pool, and those that others hold."""
+
+    offered: Mapping[str, int]
+    held: Mapping[str, int]
+    resource: str | None
+    classes: Sequence[str] = ()
+    device: Mapping[str, str] = field(default_factory=dict)
+
+
+def _by_resource(nodes: Sequence[Node], resource: str, held: Mapping[str, Counter[str]]) -> _Stock:
+    offered = {_name(node): _offers(node).get(resource, 0) for node in nodes}
+    return _Stock(
+        offered, {node: held.get(node, Counter())[resource] for node in offered}, resource
     )
 
 
-def _pool(name: str, nodes: Sequence[Node], held: Mapping[str, Counter[str]]) -> dict[str, Any]:
-    resource = Counter(_resource(node) for node in nodes).most_common(1)[0][0]
-    offered = {_name(node): _offers(node).get(resource, 0) for node in nodes}
-    most = max(offered.values())
+def _by_claims(
+    nodes: Sequence[Node],
+    claimable: Mapping[str, Mapping[str, Sequence[Device]]],
+    taken: Collection[DeviceId],
+) -> _Stock:
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        for name, listed in claimable[_name(node)].items():
+            counts[name] += len(listed)
+    main = min(counts, key=lambda name: (-counts[name], name))
+    own = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
+    return _Stock(
+        offered={node: len(listed) for node, listed in own.items()},
+        held={node: sum(each.key in taken for each in listed) for node, listed in own.items()},
+        resource=None,
+        # Other classes of the very same devices.
+        classes=[
+            name
+            for name in sorted(counts)
+            if all(claimable[node].get(name, ()) == listed for node, listed in own.items())
+        ],
+        device=common_model(each for listed in own.values() for each in listed),
+    )
+
+
+def _pool(name: str, nodes: Sequence[Node], stock: _Stock) -> dict[str, Any]:
+    most = max(stock.offered.values())
     taken = [
-        min(most, most - offered[node] + held.get(node, Counter())[resource])
-        for node in sorted(offered)
+        min(most, most - offered + stock.held[node])
+        for node, offered in sorted(stock.offered.items())
     ]
     common = dict(_labels(nodes[0]))
     for node in nodes[1:]:
@@ -79,9 +138,10 @@ def _pool(name: str, nodes: Sequence[Node], held: Mapping[str, Counter[str]]) ->
         "name": name,
         "nodes": len(nodes),
         "accelerators": most,
-        "resource": resource,
+        "resource": stock.resource,
+        "deviceClasses": list(stock.classes),
         "inUse": sorted((each for each in taken if each), reverse=True),
-        "device": _device(common),
+        "device": _device(common, stock.device),
         "labels": common,
         "taints": [
             {"key": key, "value": value, "effect": effect} for key, value, effect in sorted(taints)
@@ -89,12 +149,15 @@ def _pool(name: str, nodes: Sequence[Node], held: Mapping[str, Counter[str]]) ->
     }
 
 
-def _device(common: Mapping[str, str]) -> dict[str, Any]:
+def _device(common: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
     model = next((common[key] for key in labels.ACCELERATOR_MODEL if key in common), None)
     memory = next((common[key] for key in labels.ACCELERATOR_MEMORY if key in common), None)
+    model = model or stated.get("model")
     device: dict[str, Any] = {"attributes": {"model": model} if model else {}}
     if memory is not None and memory.isdecimal() and int(memory):
         device["memory"] = f"{memory}Mi"
+    elif "memory" in stated:
+        device["memory"] = stated["memory"]
     return device
 
 
@@ -102,16 +165,25 @@ def _held(pods: Iterable[Mapping[str, Any]], services: Collection[str]) -> dict[
     """Accelerators that pods of others hold, by node and resource."""
     held: dict[str, Counter[str]] = {}
     for pod in pods:
-        metadata, node = pod["metadata"], pod["spec"].get("nodeName")
-        owner = (metadata.get("labels") or {}).get(labels.SERVICE)
-        own = owner in services or f"{metadata.get('namespace')}/{owner}" in services
+        node = pod["spec"].get("nodeName")
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if node is None or ended or (owner is not None and own):
+        if node is None or ended or _is_own(pod, services):
             continue
         for name, amount in pod_requests(pod).items():
             if is_accelerator(name):
                 held.setdefault(node, Counter())[name] += int(amount)
     return held
+
+
+def _is_own(pod: Mapping[str, Any], services: Collection[str]) -> bool:
+    metadata = pod["metadata"]
+    owner = (metadata.get("labels") or {}).get(labels.SERVICE)
+    named = owner in services or f"{metadata.get('namespace')}/{owner}" in services
+    return owner is not None and named
+
+
+def _key(pod: Mapping[str, Any]) -> tuple[str, str]:
+    return pod["metadata"].get("namespace", ""), pod["metadata"].get("name", "")
 
 
 def _is_usable(node: Node) -> bool:

@@ -39,6 +39,7 @@ class PlacedRole:
         wanted: Replicas that are wanted.
         accelerators: Accelerators that all wanted replicas ask for.
         origin: Why it is there.
+        device_classes: DeviceClasses by which it claims them, none where it asks by resource.
         previous: The pool where it was before, None for a new one.
     """
 
@@ -49,6 +50,7 @@ class PlacedRole:
     accelerators: int
     origin: Origin
     previous: str | None = None
+    device_classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

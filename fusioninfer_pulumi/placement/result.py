@@ -46,6 +46,7 @@ def service_placement(
                 replicas=wanted(role, minimum=option.minimum),
                 wanted=role.replicas,
                 accelerators=role.accelerators,
+                device_classes=tuple(sorted(role.claims.classes)),
                 origin=_origin(role, pools.args[pool].name, inventory),
                 previous=role.previous.pool if role.previous is not None else None,
             )
@@ -87,7 +88,8 @@ def _remarks(
     pools: Pools,
 ) -> Iterator[Finding]:
     for role in service.need.roles:
-        if not role.shape and role.replicas:
+        yield from _claims(role)
+        if not role.shape and role.replicas and not role.claims.uncounted:
             yield info(
                 join("roles", role.plan.position),
                 "asks for no accelerators through resources: its pods are not counted in any pool",
@@ -113,6 +115,18 @@ def _remarks(
                 f"pods of several sizes share pool {pools.args[at].name}: they fit only if the "
                 "scheduler packs them tightly",
             )
+
+
+def _claims(role: RoleNeed) -> Iterator[Finding]:
+    at = join("roles", role.plan.position, "resourceClaims")
+    for text in role.claims.uncounted:
+        yield info(at, f"not counted in any pool: {text}")
+    if role.claims.selectors:
+        yield info(
+            at,
+            "selectors are not evaluated: any device of the class counts; say with "
+            "placement.device which pools have such devices",
+        )
 
 
 def _unplaced(service: Choices, placed: ServicePlacement, pools: Pools) -> Iterator[Finding]:

@@ -63,8 +63,12 @@ class NodePoolArgs(SpecModel):
     accelerators: Count
     """Accelerators of each node."""
 
-    resource: Text = "nvidia.com/gpu"
-    """Resource by which pods ask for these accelerators."""
+    resource: Text | None = "nvidia.com/gpu"
+    """Resource by which pods ask for these accelerators; null where they can only be claimed."""
+
+    device_classes: list[Text] = Field(default_factory=list)
+    """DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each
+    device of such a claim is one of them. By default none."""
 
     in_use: list[PositiveCount] = Field(default_factory=list)
     """Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are
@@ -156,6 +160,11 @@ def _problems(inventory: InventoryArgs) -> Iterator[Problem]:
         at = ("pools", index)
         if names[pool.name] > 1:
             yield Problem((*at, "name"), f"{shown(pool.name)} names {names[pool.name]} pools")
+        if pool.resource is None and not pool.device_classes:
+            yield Problem(
+                (*at, "resource"),
+                "must name a resource where deviceClasses name no class, got null",
+            )
         if len(pool.in_use) > pool.nodes:
             yield Problem(
                 (*at, "inUse"), f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}"

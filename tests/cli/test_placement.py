@@ -50,7 +50,7 @@ def test_the_whole_json_of_a_place(capsys: pytest.CaptureFixture[str]) -> None:
         {"name": "b", "nodes": 4, "accelerators": 16, "inUse": 2, "placed": 8, "left": 6,
          "wholeNodes": 1, "certain": True},
     ]  # fmt: skip
-    new: dict[str, Any] = {"origin": "chosen", "previous": None}
+    new: dict[str, Any] = {"deviceClasses": [], "origin": "chosen", "previous": None}
     assert chat["placement"] == {
         "status": "Placed",
         "roles": [

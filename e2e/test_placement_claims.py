@@ -1,0 +1,110 @@
+"""Services whose pods claim devices, placed by what ResourceSlices say, under kube-scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from e2e.test_placement import LABEL, bound_on, promised, run, wait_for
+from fusioninfer_pulumi import load, place, read_inventory
+from fusioninfer_pulumi.findings import InvalidServiceError
+
+DRIVER = "gpu.nvidia.com"
+DEVICE_CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": DRIVER},
+    "spec": {
+        "selectors": [
+            {
+                "cel": {
+                    "expression": f"device.driver == '{DRIVER}' && "
+                    f"device.attributes['{DRIVER}'].type == 'gpu'"
+                }
+            }
+        ]
+    },
+}
+
+
+def resource_slice(node: str, count: int) -> Object:
+    """The devices of a node, as a driver publishes them."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-gpus"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
+                for index in range(count)
+            ],
+        },
+    }
+
+
+def claiming(name: str, namespace: str, replicas: int, count: int) -> Object:
+    built = inputs.service(
+        name,
+        inputs.role(
+            "serve",
+            "worker",
+            replicas,
+            1,
+            0,
+            resourceClaims=[{"name": "gpus", "deviceClassName": DRIVER, "count": count}],
+        ),
+    )
+    built["metadata"]["namespace"] = namespace
+    return built
+
+
+@pytest.mark.proves(
+    "services that claim devices are placed by the ResourceSlices of a cluster, and "
+    "kube-scheduler allocates every claim on the chosen pool"
+)
+def test_claims_are_allocated_on_the_chosen_pools(cluster: Cluster, namespace: str) -> None:
+    sizes = {"small": (3, 4), "large": (2, 8)}
+    nodes = [
+        (name, size)
+        for pool, (count, size) in sizes.items()
+        for name in cluster.add_nodes(count, 0, labels={LABEL: pool}, prefix=pool)
+    ]
+    slices = [resource_slice(name, size) for name, size in nodes]
+    cluster.apply([DEVICE_CLASS, *slices])
+    try:
+        stock = read_inventory(str(cluster.kubeconfig))
+        found = {pool.name: (pool.nodes, pool.accelerators) for pool in stock.pools}
+        assert found == sizes
+        assert all(pool.device_classes == [DRIVER] for pool in stock.pools)
+        services = [
+            each
+            for manifest in (
+                claiming("halves", namespace, 3, 4),
+                claiming("wholes", namespace, 2, 8),
+            )
+            for each in load(manifest)
+        ]
+        placed = place(services, stock)
+        assert promised(placed) == Counter(
+            {("halves", "serve", "small"): 3, ("wholes", "serve", "large"): 2}
+        )
+        run(cluster, namespace, placed.services)
+        wait_for(cluster, namespace, promised(placed))
+        assert bound_on(cluster, namespace) == promised(placed)
+        # What is allocated now is in use for others, and free for the services themselves.
+        full = read_inventory(str(cluster.kubeconfig))
+        assert [pool.in_use for pool in full.pools] == [[8, 8], [4, 4, 4]]
+        own = read_inventory(str(cluster.kubeconfig), services=placed.services)
+        assert [pool.in_use for pool in own.pools] == [[], []]
+        (one_more,) = load(claiming("more", namespace, 1, 1))
+        with pytest.raises(InvalidServiceError, match="no place; nearest is serve on"):
+            place([one_more], full)
+    finally:
+        for each in slices:
+            cluster.delete("ResourceSlice", each["metadata"]["name"])

@@ -1,0 +1,184 @@
+"""Reads off ResourceSlices which devices nodes have, and off ResourceClaims who holds them; pure.
+
+A DeviceClass says in CEL which devices are its own. Of CEL, a conjunction of `device.driver == "X"`
+and `device.attributes["X"].name == value` is understood, as the drivers' own classes are written;
+devices of other classes are not counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Object = Mapping[str, Any]
+#: Driver, pool and name of a device, which identify it.
+DeviceId = tuple[str, str, str]
+
+#: Drivers whose devices are accelerators: of NVIDIA, AMD, Intel (two), and Google.
+ACCELERATOR_DRIVERS = (
+    "gpu.nvidia.com",
+    "gpu.amd.com",
+    "gpu.intel.com",
+    "gaudi.intel.com",
+    "tpu.google.com",
+)
+_LITERAL = r"""(?:"(?P<double>[^"\\]*)"|'(?P<single>[^'\\]*)'|(?P<word>true|false|-?\d+))"""
+_DRIVER = re.compile(rf"device\.driver\s*==\s*{_LITERAL}")
+_ATTRIBUTE = re.compile(
+    r"""device\.attributes\[\s*["'](?P<domain>[^"']+)["']\s*\]\.(?P<name>\w+)\s*==\s*""" + _LITERAL
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of a node.
+
+    Attributes:
+        key: What identifies it.
+        values: Its attributes, each under its domain and name.
+        memory: Its capacity `memory`, None where it states none.
+    """
+
+    key: DeviceId
+    values: Mapping[tuple[str, str], Any]
+    memory: str | None
+
+
+@dataclass(frozen=True)
+class LiveDevices:
+    """What the API server holds of devices, as JSON.
+
+    Attributes:
+        slices: ResourceSlices.
+        classes: DeviceClasses.
+        claims: ResourceClaims of all namespaces.
+    """
+
+    slices: Sequence[Object]
+    classes: Sequence[Object]
+    claims: Sequence[Object]
+
+    @cached_property
+    def on_nodes(self) -> Mapping[str, Sequence[Device]]:
+        """Devices of each node; slices for several nodes at once are left out."""
+        newest: dict[tuple[str, str], int] = {}
+        for each in self.slices:
+            pool = each["spec"]["pool"]
+            key = (each["spec"]["driver"], pool["name"])
+            newest[key] = max(newest.get(key, 0), pool.get("generation", 0))
+        found: dict[str, list[Device]] = {}
+        for each in self.slices:
+            spec = each["spec"]
+            pool, node = spec["pool"], spec.get("nodeName")
+            current = newest[spec["driver"], pool["name"]] == pool.get("generation", 0)
+            if node is not None and current:
+                listed = found.setdefault(node, [])
+                listed += [_device(one, spec["driver"], pool["name"]) for one in
+                           spec.get("devices") or ()]  # fmt: skip
+        return found
+
+    def classes_of(self, node: str) -> Mapping[str, Sequence[Device]]:
+        """Accelerators of a node by each DeviceClass that has some of them there."""
+        found = {}
+        for name, conditions in self._understood.items():
+            own = [each for each in self.on_nodes.get(node, ()) if _meets(each, conditions)]
+            if own and all(each.key[0] in ACCELERATOR_DRIVERS for each in own):
+                found[name] = own
+        return found
+
+    def held(self, services: Mapping[tuple[str, str], bool]) -> Collection[DeviceId]:
+        """Devices that claims hold, but for those of the given pods alone.
+
+        Args:
+            services: Namespace and name of pods; True for those whose claims do not count.
+        """
+        held = set()
+        for claim in self.claims:
+            status = claim.get("status") or {}
+            allocated = ((status.get("allocation") or {}).get("devices") or {}).get("results")
+            users = [
+                (claim["metadata"].get("namespace", ""), each["name"])
+                for each in status.get("reservedFor") or ()
+            ]
+            if users and all(services.get(each, False) for each in users):
+                continue
+            held |= {
+                (each["driver"], each["pool"], each["device"])
+                for each in allocated or ()
+                if not each.get("adminAccess")
+            }
+        return held
+
+    @cached_property
+    def _understood(self) -> Mapping[str, Sequence[tuple[tuple[str, str] | None, Any]]]:
+        found = {}
+        for each in self.classes:
+            texts = [
+                (selector.get("cel") or {}).get("expression", "")
+                for selector in (each.get("spec") or {}).get("selectors") or ()
+            ]
+            conditions = list(_conditions(texts))
+            if conditions and None not in conditions:
+                found[each["metadata"]["name"]] = [one for one in conditions if one is not None]
+        return found
+
+
+def common_model(devices: Iterable[Device]) -> Mapping[str, str]:
+    """Model and memory, each where all devices state the same."""
+    found: dict[str, str] = {}
+    listed = list(devices)
+    models = Counter(
+        next((value for (_, name), value in each.values.items() if name == "productName"), None)
+        for each in listed
+    )
+    memories = Counter(each.memory for each in listed)
+    for name, values in (("model", models), ("memory", memories)):
+        value = next(iter(values), None)
+        if len(values) == 1 and isinstance(value, str):
+            found[name] = value
+    return found
+
+
+def _device(given: Object, driver: str, pool: str) -> Device:
+    basic = given.get("basic") or given  # v1beta1 has one level more
+    values = {}
+    for name, held in (basic.get("attributes") or {}).items():
+        domain, _, own = name.rpartition("/")
+        values[domain or driver, own] = next(iter(held.values()), None)
+    memory = (basic.get("capacity") or {}).get("memory")
+    amount = memory.get("value") if isinstance(memory, Mapping) else memory
+    return Device((driver, pool, given["name"]), values, amount)
+
+
+def _conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:
+    """Conditions of a class: an attribute, or None for the driver, and its value."""
+    for text in texts:
+        for part in text.split("&&"):
+            asked = part.strip()
+            if found := _DRIVER.fullmatch(asked):
+                yield None, _value(found)
+            elif found := _ATTRIBUTE.fullmatch(asked):
+                yield (found["domain"], found["name"]), _value(found)
+            else:
+                yield None
+
+
+def _value(found: re.Match[str]) -> Any:
+    if found["word"] is None:
+        return found["double"] if found["double"] is not None else found["single"]
+    return (
+        {"true": True, "false": False}.get(found["word"])
+        if found["word"].isalpha()
+        else int(found["word"])
+    )
+
+
+def _meets(device: Device, conditions: Iterable[tuple[tuple[str, str] | None, Any]]) -> bool:
+    return all(
+        (device.key[0] if attribute is None else device.values.get(attribute)) == value
+        for attribute, value in conditions
+    )
