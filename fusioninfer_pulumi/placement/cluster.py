@@ -51,9 +51,9 @@ def read_inventory(
     """
     api = KubernetesApi(kubeconfig, context)
     core = api.client.CoreV1Api(api.connection)
-    devices = _devices(api)
     nodes = list(api.each("Nodes", core.list_node))
     pods = list(api.each("Pods", core.list_pod_for_all_namespaces, field_selector=_RUNNING))
+    devices = _devices(api)
     _demand_all_read(api)
     own = {
         each if isinstance(each, str) else service_key(each.namespace, each.name or "")
@@ -123,10 +123,11 @@ def _devices(api: KubernetesApi) -> LiveDevices:
     """The devices that pods may claim; none where ResourceSlices may not be read."""
     listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
     for version in _DEVICE_VERSIONS:
+        before = dict(api.unread)
         slices = list(api.each("ResourceSlices", listing, _DEVICES, version, "resourceslices"))
-        if api.unread:
-            api.unread.clear()
-            return LiveDevices((), (), ())
+        if api.unread != before:
+            api.unread = before
+            break
         if slices:
             more = {
                 kind: tuple(api.each(kind, listing, _DEVICES, version, kind.lower()))

@@ -132,22 +132,74 @@ def test_sets_without_a_pool_of_the_inventory_are_left_out() -> None:
     assert placement_of(sets, stock) == {}
 
 
-def test_what_may_not_be_read_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Api:
-        def __init__(self, *_: Any) -> None:
-            self.unread = {"Pods: 403 Forbidden": None}
-            self.connection = None
-            self.client = self
+SLICE = {
+    "spec": {
+        "driver": "gpu.nvidia.com",
+        "nodeName": "n2",
+        "pool": {"name": "n2", "generation": 1},
+        "devices": [{"name": "gpu-0"}],
+    }
+}
+CLASS = {
+    "metadata": {"name": "gpu.nvidia.com"},
+    "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]},
+}
 
-        def CoreV1Api(self, _: Any) -> Any:  # noqa: N802
-            class Core:
-                list_node = list_pod_for_all_namespaces = None
 
-            return Core
+class Api:
+    """A cluster of two nodes, one of which has a device; some kinds may not be read."""
 
-        def each(self, *_: Any, **__: Any) -> Any:
+    refused: frozenset[str] = frozenset()
+    versions: frozenset[str] = frozenset({"v1"})
+
+    def __init__(self, *_: Any) -> None:
+        self.unread: dict[str, None] = {}
+        self.connection = None
+        self.client = self
+
+    def CoreV1Api(self, _: Any) -> Any:  # noqa: N802  # the client's own name
+        class Core:
+            list_node = list_pod_for_all_namespaces = None
+
+        return Core
+
+    def CustomObjectsApi(self, _: Any) -> Any:  # noqa: N802  # the client's own name
+        class Custom:
+            list_cluster_custom_object = None
+
+        return Custom
+
+    def each(self, what: str, _: Any, *given: Any, **__: Any) -> Any:
+        if what in self.refused:
+            self.unread[f"{what}: 403 Forbidden"] = None
             return iter(())
+        kinds = {
+            "Nodes": [node("n1", "a"), node("n2", "b", 0)],
+            "ResourceSlices": [SLICE],
+            "DeviceClasses": [CLASS],
+        }
+        served = not given or given[1] in self.versions
+        return iter(kinds.get(what, []) if served else [])
 
-    monkeypatch.setattr(cluster, "KubernetesApi", Api)
-    with pytest.raises(UnreadableError, match="Pods: 403 Forbidden"):
-        read_inventory()
+
+@pytest.mark.parametrize(
+    ("refused", "versions", "wanted"),
+    [
+        ({"Pods"}, {"v1"}, None),
+        ({"ResourceSlices"}, {"v1"}, ["a"]),
+        ({"ResourceClaims"}, {"v1"}, None),
+        ((), {"v1"}, ["a", "b"]),
+        ((), {"v1beta1"}, ["a", "b"]),
+        ((), (), ["a"]),
+    ],
+)
+def test_what_may_not_be_read_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, refused: Any, versions: Any, wanted: list[str] | None
+) -> None:
+    kind = type("Api", (Api,), {"refused": frozenset(refused), "versions": frozenset(versions)})
+    monkeypatch.setattr(cluster, "KubernetesApi", kind)
+    if wanted is None:
+        with pytest.raises(UnreadableError, match=f"{next(iter(refused))}: 403 Forbidden"):
+            read_inventory()
+    else:
+        assert [each.name for each in read_inventory().pools] == wanted
