@@ -68,6 +68,15 @@ def rendered(manifest: Manifest) -> tuple[Manifest, ...]:
     return render(plan_of(manifest))
 
 
+def can_be_written(value: Any) -> bool:
+    """Whether a value is plain data, which every writer of YAML and JSON takes as it is."""
+    if type(value) is dict:
+        return all(type(key) is str and can_be_written(item) for key, item in value.items())
+    if type(value) is list:
+        return all(can_be_written(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str)
+
+
 def kinds(manifest: Manifest) -> list[str]:
     """Kind and name of all objects of a manifest, in apply order."""
     return [f"{each['kind']}/{each['metadata']['name']}" for each in rendered(manifest)]

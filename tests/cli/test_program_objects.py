@@ -385,15 +385,15 @@ def test_runs_inside_a_running_event_loop(run: Run) -> None:
     assert len(asyncio.run(call()).resources) == 1
 
 
-def test_a_thousand_objects_take_seconds(run: Run) -> None:
+def test_hundreds_of_objects_take_seconds(run: Run) -> None:
     started = time.monotonic()
     recording = run(
         """
-        for index in range(1000):
+        for index in range(300):
             k8s.apiextensions.CustomResource(
                 f"lws-{index}", api_version="leaderworkerset.x-k8s.io/v1", kind="LeaderWorkerSet",
                 metadata={"name": f"lws-{index}"}, spec={"replicas": index})
         """
     )
-    assert [found["spec"]["replicas"] for found in manifests(recording)] == list(range(1000))
-    assert time.monotonic() - started < 30
+    assert [found["spec"]["replicas"] for found in manifests(recording)] == list(range(300))
+    assert time.monotonic() - started < 10

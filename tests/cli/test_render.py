@@ -100,15 +100,15 @@ def test_scripts_are_written_as_blocks() -> None:
     assert to_yaml([{"args": ["set -e\nexec vllm\n"]}]) == "args:\n- |\n  set -e\n  exec vllm\n"
 
 
-def test_ten_thousand_replicas(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = Path(STORIES[0]).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 10000")
+def test_thousands_of_replicas(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = Path(STORIES[0]).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 3000")
     path = tmp_path / "many.yaml"
     path.write_text(text, encoding="utf-8")
     began = time.process_time()
     found = output(capsys, str(path))
-    assert time.process_time() - began < 20  # about 2 seconds; never minutes
-    assert found.count("\n---\n") == 10_000
-    assert "name: qwen-inference-inference-9999\n" in found
+    assert time.process_time() - began < 6  # about half a second; never minutes
+    assert found.count("\n---\n") == 3_000
+    assert "name: qwen-inference-inference-2999\n" in found
 
 
 PROGRAM = """

@@ -12,7 +12,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_snake
-from samples import container, nodes, prefill_decode, problems, rendered, role, service
+from samples import (
+    can_be_written,
+    container,
+    nodes,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    service,
+)
 from samples import template as pod
 from strategies import services
 
@@ -257,7 +266,7 @@ def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: in
         try:
             (args,) = load(broken)
             (plan,) = with_collisions([plan_service(args)])
-            yaml.safe_dump_all(render(plan))
+            assert all(can_be_written(each) for each in render(plan))
         except InvalidServiceError as refused:
             assert refused.findings  # noqa: PT017
             assert "\n" not in "".join(str(each) for each in refused.findings)  # noqa: PT017
