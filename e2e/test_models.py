@@ -25,6 +25,11 @@ MODELS: dict[str, Object] = {
     "bucket": {"uri": "s3://bucket/key", "s3": BUCKET, "imagePullSecrets": ["pull"]},
     "image": {"uri": "oci://registry.example.com/model:1", "path": "models"},
     "cache": {"uri": HF, "cache": {"claimName": "shared"}},
+    "model of a cache": {
+        "uri": HF,
+        "cache": {**WARM, "mountModel": True, "readOnly": False},
+        "lora": ADAPTERS,
+    },
     "warm cache": {"uri": "s3://bucket/key", "s3": BUCKET, "cache": WARM, "lora": ADAPTERS},
 }
 FORMS: dict[str, Object] = {

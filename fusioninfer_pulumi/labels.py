@@ -75,6 +75,12 @@ LWS_OWNED_LABELS = frozenset(
     )
 )
 
+# On the objects of a service whose manifest chose among clusters: which ones it is meant for (a
+# label selector), and which of their taints it tolerates (JSON). Read by people: a service is in
+# the cluster of its Pulumi provider or kubectl context.
+CLUSTER_SELECTOR = f"{PREFIX}cluster-selector"
+CLUSTER_TOLERATIONS = f"{PREFIX}cluster-tolerations"
+
 # Read by Pulumi's Kubernetes provider: a Deployment whose standby pods never become Ready would
 # be awaited until the timeout.
 PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"

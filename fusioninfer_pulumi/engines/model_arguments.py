@@ -89,6 +89,11 @@ def model_words(command: EngineCommand, wanted: ServedModel) -> tuple[list[str],
     return words + _lora_words(engine, arguments, wanted), positional
 
 
+def _is_at(given: str, model: str) -> bool:
+    """Whether a command names the model, or one of its files, such as one of several GGUF files."""
+    return given == model or (model.startswith("/") and f"{given}/".startswith(f"{model}/"))
+
+
 def _lora_words(engine: str, arguments: Sequence[str], wanted: ServedModel) -> list[str]:
     if not wanted.adapters:
         return []
@@ -115,7 +120,7 @@ def model_contradictions(command: EngineCommand, wanted: ServedModel) -> Iterato
     engine = command.engine or "vllm"
     arguments = split_joined_flags(command.arguments)
     given = model_argument(command)
-    if given is not None and given != wanted.model:
+    if given is not None and not _is_at(given, wanted.model):
         yield f"the model {given} contradicts model.uri ({wanted.model}); remove one"
     pairs = [
         (_REVISION[0], wanted.revision, "model.uri"),

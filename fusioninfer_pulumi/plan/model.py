@@ -35,6 +35,21 @@ while [ $# -gt 0 ]; do
   shift 2
 done"""
 
+# A folder that pods mount by itself may be there before anything is in it: the kubelet makes it for
+# a pod that comes first. It is filled in place, and a mark beside it says that it is complete.
+_SCRIPT_IN_PLACE = """\
+set -eu
+while [ $# -gt 0 ]; do
+  if [ -e "$2.complete" ]; then
+    echo "$2 is complete already"
+  else
+    mkdir -p "$2"
+    {fetch} "$1" "$2"
+    touch "$2.complete"
+  fi
+  shift 2
+done"""
+
 
 @dataclass(frozen=True)
 class WarmUpPlan:
@@ -105,7 +120,8 @@ def model_plan(
 
 
 def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:
-    script = _SCRIPT.replace("{fetch}", shlex.join(model.fetcher.command))
+    script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
+    script = script.replace("{fetch}", shlex.join(model.fetcher.command))
     volume = "model-cache"
     container = fetch_container(
         model,

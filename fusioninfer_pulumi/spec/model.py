@@ -166,6 +166,15 @@ class CacheArgs(SpecModel):
     """Whether a Job fills it before the pods are made, which then only read it. Without it,
     engines download into it."""
 
+    mount_model: bool = False
+    """Mounts the model's own folder of the volume at `model.mountPath`, and each adapter's at
+    `{mountPath}-adapters/NAME`, in place of the whole volume at `mountPath`: for commands that name
+    such a path. Needs `warmUp`."""
+
+    read_only: bool = True
+    """Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the
+    model's files. Needs `warmUp`."""
+
     job: WarmUpJobArgs = Field(default_factory=WarmUpJobArgs)
     """The Job."""
 
@@ -184,7 +193,7 @@ class ModelArgs(SpecModel):
     """Size of its files, such as `140Gi`."""
 
     mount_path: AbsolutePath = "/mnt/models"
-    """Where its files are, but for those in a cache."""
+    """Where its files are, but for those in a cache without `mountModel`."""
 
     path: RelativePath | None = None
     """`oci://` only: folder of the image that holds the model, such as `models`."""

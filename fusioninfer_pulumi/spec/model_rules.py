@@ -14,6 +14,9 @@ from fusioninfer_pulumi.spec.problem import Problem
 
 Location = tuple[str | int, ...]
 
+#: Fields of a cache that are about what a warm-up wrote, by their names in YAML.
+_WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
+
 
 def model_problems(at: Location, model: ModelArgs) -> Iterator[Problem]:
     """Checks a model whose fields are well-formed by themselves.
@@ -92,8 +95,9 @@ def _cache(
                 (*at, "warmUp"),
                 "must be true: init containers of several pods would write the same files at once",
             )
-        if "job" in cache.model_fields_set:
-            yield Problem((*at, "job"), "has no effect without warmUp; remove it")
+        for field, key in _WARMED.items():
+            if field in cache.model_fields_set:
+                yield Problem((*at, key), "has no effect without warmUp; remove it")
     elif model.fetch is not None:
         yield Problem(
             (*at[:-1], "fetch"), "has no effect: the warm-up fetches the model; remove it"

@@ -113,6 +113,30 @@ def test_the_jobs_own_fields() -> None:
     assert built["imagePullSecrets"] == [{"name": "p"}]
 
 
+def test_the_models_folder_may_be_mounted_where_a_command_names_it() -> None:
+    own = template(container(args=["--model=/mnt/models"]))
+    lora = {"adapters": [{"name": "a", "uri": "hf://x/y"}]}
+    model = {"uri": HF, "cache": {**WARM, "mountModel": True}, "lora": lora}
+    manifest = service(role(template=own), model=model)
+    (job,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]
+    folders = [each.removeprefix("/mnt/model-cache/") for each in job["args"][1::2]]
+    assert main(manifest)["volumeMounts"] == [
+        {"name": "model-cache", "mountPath": path, "subPath": folder, "readOnly": True}
+        for path, folder in zip(("/mnt/models", "/mnt/models-adapters/a"), folders, strict=True)
+    ]
+    assert main(manifest)["args"][0] == "--model=/mnt/models"
+    assert "a=/mnt/models-adapters/a" in main(manifest)["args"]
+    # Folders of the other kind are filled in another way.
+    (other,) = made(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
+    assert other["args"][1] not in job["args"]
+
+
+@pytest.mark.parametrize("more", [{}, {"mountModel": True}])
+def test_engines_may_write_beside_the_models_files(more: Any) -> None:
+    (mount,) = main(cached({**WARM, **more, "readOnly": False}))["volumeMounts"]
+    assert "readOnly" not in mount
+
+
 REFUSED: list[tuple[Any, list[str]]] = [
     (
         cached({}),
@@ -142,6 +166,11 @@ REFUSED: list[tuple[Any, list[str]]] = [
     (
         cached({"claimName": "x", "job": {"backoffLimit": 1}}),
         ["model.cache.job: has no effect without warmUp; remove it"],
+    ),
+    (
+        cached({"claimName": "x", "mountModel": True, "readOnly": False}),
+        ["model.cache.mountModel: has no effect without warmUp; remove it",
+         "model.cache.readOnly: has no effect without warmUp; remove it"],
     ),
     (
         cached({"storage": {"size": "1Gi", "accessModes": ["ReadOnlyMany"]}, "warmUp": True}),
@@ -227,3 +256,17 @@ def test_half_a_model_is_never_found(tmp_path: Path) -> None:
     assert run(cached(WARM), tmp_path, FETCH).returncode == 0
     (whole,) = [each for each in tmp_path.iterdir() if each.is_dir()]
     assert sorted(each.name for each in whole.iterdir()) == ["files"]
+
+
+def test_a_folder_that_is_mounted_by_itself_is_filled_in_place(tmp_path: Path) -> None:
+    """The kubelet may have made it, empty, for a pod that came first."""
+    manifest = cached({**WARM, "mountModel": True})
+    failing = 'touch "$2/half" && exit 3'
+    assert run(manifest, tmp_path, failing).returncode == 3
+    (folder,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+    before = folder.stat().st_ino
+    assert run(manifest, tmp_path, FETCH).returncode == 0
+    assert (folder / "files").read_text() == HF
+    assert folder.stat().st_ino == before  # what pods have mounted
+    assert "is complete already" in run(manifest, tmp_path, FETCH).stdout
+    assert (tmp_path / "fetch.log").read_text().splitlines() == [HF]

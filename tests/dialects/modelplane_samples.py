@@ -73,6 +73,32 @@ def paired(prefill: Any = None, decode: Any = None, **more: Any) -> Manifest:
     )
 
 
+def cache(name: str = "cache", clusters: Any = None, **hub: Any) -> Manifest:
+    """A ModelCache; None leaves a field of its source out."""
+    source = {"repo": "org/model", "sizeGiB": 40, **hub}
+    spec: Manifest = {
+        "source": "HuggingFace",
+        "huggingFace": {key: value for key, value in source.items() if value is not None},
+    }
+    if clusters is not None:
+        spec["clusterSelector"] = {"matchLabels": clusters}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelCache",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def cached(*arguments: str, command: Any = None, **more: Any) -> Manifest:
+    """A released deployment whose engine reads the ModelCache `cache`."""
+    own = template(command=command)
+    own["spec"]["containers"][0]["args"] = list(arguments)
+    return released(
+        engine("main", member(template=own)), **{"modelCacheRef": {"name": "cache"}, **more}
+    )
+
+
 def proposed(**spec: Any) -> Manifest:
     """The document's disaggregated deployment, completed where it says `...`; None leaves out."""
     built = {

@@ -98,6 +98,25 @@ def released(draw: st.DrawFn) -> Manifest:
 
 
 @st.composite
+def caches(draw: st.DrawFn) -> Manifest:
+    """ModelCaches to which the deployments of this module refer."""
+    hub = st.fixed_dictionaries(
+        {"repo": st.just("org/model"), "sizeGiB": st.sampled_from((1, 40, 900))},
+        optional={
+            "revision": _words,
+            "authSecret": st.sampled_from(({"name": "hub"}, {"name": "hub", "key": "token"})),
+        },
+    )
+    more = draw(_some({"clusterSelector": st.just({"matchLabels": {"region": "x", "tier": "y"}})}))
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelCache",
+        "metadata": {"name": "cache", **draw(_some({"labels": st.just({"team": "a"})}))},
+        "spec": {"source": "HuggingFace", "huggingFace": draw(hub), **more},
+    }
+
+
+@st.composite
 def _workers(draw: st.DrawFn) -> Manifest:
     topology = draw(
         st.fixed_dictionaries({"tensor": _counts}, optional={"pipeline": st.integers(1, 2)})

@@ -28,6 +28,17 @@ def test_every_leaf_of_a_model_deployment_is_in_the_service_or_named(document: M
 
 
 @quickly
+@given(modelplane_strategies.released(), modelplane_strategies.caches())
+def test_every_leaf_of_a_model_cache_is_in_the_service_or_named(
+    deployment: Manifest, cache: Manifest
+) -> None:
+    deployment["metadata"].pop("namespace", None)
+    spec = deployment["spec"]
+    spec.get("template", {"spec": spec})["spec"]["modelCacheRef"] = {"name": "cache"}
+    assert silent([deployment, cache], modelplane_strategies.OTHERS) == []
+
+
+@quickly
 @given(modelplane_strategies.proposed())
 def test_every_leaf_of_the_proposal_is_in_the_service_or_named(document: Manifest) -> None:
     assert silent([document], modelplane_strategies.OTHERS) == []

@@ -250,17 +250,6 @@ def test_instances_are_serving_groups() -> None:
             f"f: template.spec.engines[0].members[1].nodeSelector: {DEVICES}",
         ),
         (proposed(model={"name": "m"}), "f: model: cannot be carried over: name the model"),
-        (
-            proposed(clusterSelector={"matchLabels": {"a": "b"}}),
-            "f: clusterSelector: cannot be carried over: a service is in one cluster",
-        ),
-        (
-            released(tolerations=[{"key": "k"}]),
-            (
-                "f: template.spec.tolerations[0]: cannot be carried over: it is about taints of "
-                "clusters"
-            ),
-        ),
     ],
 )
 def test_what_is_lost_is_refused_or_said(document: Manifest, expected: str) -> None:
@@ -317,17 +306,3 @@ def test_sizes_become_parallelism_unless_a_command_says_them() -> None:
     (made,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
     assert "parallelism" not in made
     assert made["multinode"] == {"nodeCount": 2, "launcher": "none"}
-
-
-def test_companions_that_nothing_reads_are_named() -> None:
-    cache = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "ModelCache",
-        "metadata": {"name": "c", "labels": {"a": "b"}},
-        "spec": {"source": "HuggingFace"},
-    }
-    found = problems(proposed(), cache)
-    assert [each.split(": ")[:2] for each in found] == [
-        ["f#2", "metadata.labels.a"],
-        ["f#2", "spec"],
-    ]

@@ -7,6 +7,8 @@ from typing import Any
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
+from fusioninfer_pulumi.dialects.modelplane.cache import Caches, carry_cache
+from fusioninfer_pulumi.dialects.modelplane.clusters import carry_cluster
 from fusioninfer_pulumi.dialects.modelplane.devices import carry_devices
 from fusioninfer_pulumi.dialects.modelplane.models import (
     NodeSelector,
@@ -15,8 +17,6 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
     Workers,
 )
 from fusioninfer_pulumi.dialects.modelplane.shared import (
-    carry_cache,
-    carry_cluster,
     carry_replicas,
     carry_template,
 )
@@ -24,12 +24,13 @@ from fusioninfer_pulumi.dialects.modelplane.shared import (
 _EPP = "epp"
 
 
-def carry_proposed(carrier: Carrier, spec: ProposedSpec) -> None:
+def carry_proposed(carrier: Carrier, spec: ProposedSpec, caches: Caches) -> None:
     """Carries a deployment of the proposal over.
 
     Args:
         carrier: The service that stands for it.
         spec: Its spec.
+        caches: The ModelCaches of the input.
     """
     at, book = carrier.main.at("spec"), carrier.book
     carry_metadata(carrier, carrier.main)
@@ -51,7 +52,7 @@ def carry_proposed(carrier: Carrier, spec: ProposedSpec) -> None:
         book.note(at / "routing", "has no effect without prefill; left out")
     carry_replicas(carrier, spec.replicas)
     carry_cluster(carrier, spec.cluster_selector, at / "clusterSelector")
-    carry_cache(carrier, spec.model_cache_ref, at / "modelCacheRef")
+    carry_cache(carrier, spec.model_cache_ref, at / "modelCacheRef", caches)
     if spec.model:
         book.lost(at / "model", "name the model in the engine's arguments")
     elif spec.model is not None:

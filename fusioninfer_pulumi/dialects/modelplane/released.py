@@ -5,6 +5,8 @@ from __future__ import annotations
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
+from fusioninfer_pulumi.dialects.modelplane.cache import Caches, carry_cache
+from fusioninfer_pulumi.dialects.modelplane.clusters import carry_cluster, carry_tolerations
 from fusioninfer_pulumi.dialects.modelplane.engines import carry_engine
 from fusioninfer_pulumi.dialects.modelplane.models import (
     EarlySpec,
@@ -14,8 +16,6 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
     Replica,
 )
 from fusioninfer_pulumi.dialects.modelplane.shared import (
-    carry_cache,
-    carry_cluster,
     carry_replicas,
     reserved,
 )
@@ -23,12 +23,13 @@ from fusioninfer_pulumi.dialects.modelplane.shared import (
 PREFIX = "modelplane.ai/"
 
 
-def carry_released(carrier: Carrier, spec: ReleasedSpec) -> None:
+def carry_released(carrier: Carrier, spec: ReleasedSpec, caches: Caches) -> None:
     """Carries a deployment of 0.2 and later over.
 
     Args:
         carrier: The service that stands for it.
         spec: Its spec.
+        caches: The ModelCaches of the input.
     """
     carry_metadata(carrier, carrier.main)
     at = carrier.main.at("spec", "template")
@@ -45,21 +46,22 @@ def carry_released(carrier: Carrier, spec: ReleasedSpec) -> None:
             )
         else:
             carrier.put(target, value, place)
-    _replica(carrier, spec.template.spec, at / "spec", spec.replicas)
+    _replica(carrier, spec.template.spec, at / "spec", spec.replicas, caches)
 
 
-def carry_early(carrier: Carrier, spec: EarlySpec) -> None:
+def carry_early(carrier: Carrier, spec: EarlySpec, caches: Caches) -> None:
     """Carries a deployment of 0.1 over.
 
     Args:
         carrier: The service that stands for it.
         spec: Its spec.
+        caches: The ModelCaches of the input.
     """
     carry_metadata(carrier, carrier.main)
-    _replica(carrier, spec, carrier.main.at("spec"), spec.replicas)
+    _replica(carrier, spec, carrier.main.at("spec"), spec.replicas, caches)
 
 
-def _replica(carrier: Carrier, replica: Replica, at: At, replicas: int) -> None:
+def _replica(carrier: Carrier, replica: Replica, at: At, replicas: int, caches: Caches) -> None:
     book = carrier.book
     mode = replica.serving.mode if replica.serving is not None else Mode.UNIFIED
     pairs = mode is Mode.PREFILL_DECODE
@@ -75,13 +77,8 @@ def _replica(carrier: Carrier, replica: Replica, at: At, replicas: int) -> None:
         carrier.derive((*router, "componentType"), "router", at / "serving" / "mode")
     carry_replicas(carrier, replicas)
     carry_cluster(carrier, replica.cluster_selector, at / "clusterSelector")
-    carry_cache(carrier, replica.model_cache_ref, at / "modelCacheRef")
-    for index, _ in enumerate(replica.tolerations or ()):
-        book.lost(
-            at / "tolerations" / index,
-            "it is about taints of clusters, a service of ours is in one; tolerations of nodes "
-            "stand in the pod templates",
-        )
+    carry_tolerations(carrier, replica.tolerations, at / "tolerations")
+    carry_cache(carrier, replica.model_cache_ref, at / "modelCacheRef", caches)
 
 
 def _phases(carrier: Carrier, replica: Replica, at: At, *, pairs: bool) -> None:

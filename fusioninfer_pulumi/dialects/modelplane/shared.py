@@ -7,8 +7,6 @@ from typing import Any
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.modelplane.models import (
-    MatchLabels,
-    ModelCacheRef,
     Phase,
     Template,
 )
@@ -82,22 +80,6 @@ def _is_well_formed(spec: dict[str, Any]) -> bool:
 def _own_env(spec: dict[str, Any]) -> list[Any]:
     own: list[Any] = spec["containers"][0].get("env", []) if _is_well_formed(spec) else []
     return own
-
-
-def carry_cache(carrier: Carrier, reference: ModelCacheRef | None, at: At) -> None:
-    """Says what becomes of the reference to a cached model."""
-    if reference is not None:
-        carrier.book.lost(
-            at, "state the service's model with a cache, or mount a volume in the pod templates"
-        )
-
-
-def carry_cluster(carrier: Carrier, selector: MatchLabels | None, at: At) -> None:
-    """Says what becomes of a choice among clusters."""
-    if selector is not None:
-        carrier.book.lost(
-            at, "a service is in one cluster: that of its Pulumi provider or kubectl context"
-        )
 
 
 def carry_replicas(carrier: Carrier, replicas: int | None) -> None:

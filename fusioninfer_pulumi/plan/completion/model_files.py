@@ -63,7 +63,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
     files = ModelFiles(model.mount_path)
     warm = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
-        _mount_cache(files, service, model.cache)
+        _add_cache(files, service, model.cache)
     by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if by_engine:
         files.model, files.revision = source.place, source.revision
@@ -74,7 +74,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         if model.path is not None:
             files.model = f"{model.mount_path}/{model.path}"
     elif warm and model.cache is not None:
-        files.model = _warmed(files, source, model.cache)
+        files.model = _warmed(files, source, model.cache, model.mount_path)
     else:
         files.volumes[_VOLUME] = {"emptyDir": {}}
         files.mounts.append({"name": _VOLUME, "mountPath": model.mount_path, "readOnly": True})
@@ -127,7 +127,7 @@ def _adapter(
         _mount(files, f"model-adapter-{index}", source, path)
         return path
     if model.cache is not None and model.cache.warm_up:
-        return _warmed(files, source, model.cache)
+        return _warmed(files, source, model.cache, path)
     files.volumes[_ADAPTERS] = {"emptyDir": {}}
     shared = {"name": _ADAPTERS, "mountPath": path, "subPath": _slug(name)}
     files.mounts.append({**shared, "readOnly": True})
@@ -148,20 +148,32 @@ def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> No
     files.mounts.append(mount)
 
 
-def _mount_cache(files: ModelFiles, service: str, cache: CacheArgs) -> None:
+def _add_cache(files: ModelFiles, service: str, cache: CacheArgs) -> None:
     claim: Mapping[str, Any] = {"claimName": cache_claim(service, cache)}
     files.volumes[_CACHE] = {"persistentVolumeClaim": dict(claim)}
-    read_only = {"readOnly": True} if cache.warm_up else {}
-    files.mounts.append({"name": _CACHE, "mountPath": cache.mount_path, **read_only})
+    if not cache.mount_model:
+        files.mounts.append(_cache_mount(cache, cache.mount_path))
 
 
-def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs) -> str:
-    # A folder for each source and revision: another one is fetched beside the one in use.
-    digest = hashlib.sha256(source.fetched.encode()).hexdigest()[:8]
-    folder = f"{cache.mount_path}/{_slug(source.place)}-{digest}"
+def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
+    read_only = {"readOnly": True} if cache.warm_up and cache.read_only else {}
+    return {"name": _CACHE, "mountPath": path, **read_only}
+
+
+def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
+    """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
+    # A folder for each source and revision: another one is fetched beside the one in use. One that
+    # is mounted by itself is filled in another way (`plan/model.py`), so it is another folder, too.
+    form = " mounted" if cache.mount_model else ""
+    digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
+    name = f"{_slug(source.place)}-{digest}"
+    folder = f"{cache.mount_path}/{name}"
     if (source.fetched, folder) not in files.warmed:
         files.warmed.append((source.fetched, folder))
-    return folder
+    if not cache.mount_model:
+        return folder
+    files.mounts.append({**_cache_mount(cache, mounted), "subPath": name})
+    return mounted
 
 
 def _slug(text: str) -> str:
