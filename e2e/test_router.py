@@ -50,6 +50,11 @@ ROUTERS: dict[str, dict[str, Any]] = {
         "referenceGrants": True,
     },
     "rules": {"httproute": {**PARENT, "rules": RULES}, "referenceGrants": True},
+    "shares": {"httproute": {**PARENT, "split": [{"service": "canary", "weight": 10}]}},
+    "routed by another service": {
+        "httproute": {"routedBy": "stable"},
+        "gateway": {"implementation": "istio"},
+    },
     "several replicas": {"endpointPicker": {"replicas": 3, "failureMode": "FailClose"}},
     "authenticated metrics": {"endpointPicker": {"metrics": "Authenticated"}},
     "unauthenticated metrics": {"endpointPicker": {"metrics": "Unauthenticated"}},

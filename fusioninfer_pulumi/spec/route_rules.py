@@ -16,7 +16,7 @@ from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import namespace_text
 from fusioninfer_pulumi.spec.problem import Problem
-from fusioninfer_pulumi.spec.router import GatewayArgs, GatewayRefArgs, HttpRouteArgs
+from fusioninfer_pulumi.spec.router import GatewayArgs, GatewayRefArgs, HttpRouteArgs, SplitArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
 
 Location = tuple[str | int, ...]
@@ -71,6 +71,29 @@ def httproute_problems(at: Location, route: HttpRouteArgs) -> Iterator[Problem]:
             yield from _host((*at, "hostnames", index), host)
     for index, rule in enumerate(route.rules or ()):
         yield from _rule((*at, "rules", index), rule)
+    yield from _split((*at, "split"), route.split or ())
+    if route.routed_by is not None:
+        for field in sorted(route.model_fields_set - {"routed_by"}):
+            if getattr(route, field) is not None:
+                alias = HttpRouteArgs.model_fields[field].alias or field
+                yield Problem(
+                    (*at, alias),
+                    f"belongs to a route, and none is made here: that of {route.routed_by} leads "
+                    "to the pool (routedBy); give one or the other",
+                )
+
+
+def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, share in enumerate(shares):
+        first = seen.setdefault(share.service, index)
+        if first != index:
+            yield Problem(
+                (*at, index, "service"), f'"{share.service}" has a share already', share.service
+            )
+    total = sum(share.weight for share in shares)
+    if total > 100:
+        yield Problem(at, f"gives away {total} percent of the requests, of at most 100")
 
 
 def gateway_problems(at: Location, gateway: GatewayArgs) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from pydantic import Field
 from fusioninfer_pulumi.spec.base import (
     AnnotationMap,
     LeafText,
+    Name,
     Namespace,
     Port,
     PositiveCount,
@@ -42,6 +43,16 @@ class GroupPairing(str, enum.Enum):
     PREFERRED = "Preferred"  #: where the decode pod's group has no prefill pod
 
 
+class SplitArgs(SpecModel):
+    """A share of the requests for another service of the namespace, such as a canary."""
+
+    service: Name
+    """Name of the service; its router says `routedBy`."""
+
+    weight: Annotated[int, Field(ge=0, le=100)]
+    """Percent of the requests that go to its pool; what is left of 100 stays here."""
+
+
 class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, kept whole."""
 
@@ -56,6 +67,13 @@ class HttpRouteArgs(SpecModel):
 
     use_default_gateways: str | None = None
     """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
+
+    split: Annotated[list[SplitArgs], Field(min_length=1)] | None = None
+    """Shares of other services in the requests of the rules without `backendRefs`; by default none.
+    Not every gateway takes several pools in one rule (docs/routing.md)."""
+
+    routed_by: Name | None = None
+    """The service whose route leads to this one's pool; none is made here then."""
 
 
 class GatewayRefArgs(SpecModel):

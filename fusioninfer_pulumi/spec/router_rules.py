@@ -51,6 +51,16 @@ def router_problems(at: Location, role: RoleArgs) -> Iterator[Problem]:
         yield from httproute_problems((*at, "httproute"), role.httproute)
     if role.gateway is not None:
         yield from gateway_problems((*at, "gateway"), role.gateway)
+        if (
+            role.httproute is not None
+            and role.httproute.routed_by is not None
+            and role.gateway.refs is None
+            and role.gateway.implementation is None
+        ):
+            yield Problem(
+                (*at, "gateway"),
+                "would be a Gateway without a route (httproute.routedBy); remove it, or give refs",
+            )
         if role.gateway.refs and role.httproute is not None and role.httproute.parent_refs:
             yield Problem(
                 (*at, "httproute", "parentRefs"),

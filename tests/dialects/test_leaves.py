@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dialects import kserve_strategies, kthena_strategies, modelplane_strategies
+from dialects import kserve_strategies, kthena_samples, kthena_strategies, modelplane_strategies
 from dialects.leaves import Manifest, silent
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 # Each example converts a document once for each of its leaves: shrinking would take minutes.
 quickly = settings(
@@ -57,9 +58,14 @@ def test_every_leaf_of_an_llm_inference_service_is_in_the_service_or_named(
     kthena_strategies.model_servings(),
     kthena_strategies.model_servers(),
     kthena_strategies.model_routes(),
+    st.booleans(),
 )
 def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
-    serving: Manifest, server: Manifest, route: Manifest
+    serving: Manifest, server: Manifest, route: Manifest, known: bool
 ) -> None:
     serving["metadata"].pop("namespace", None)
-    assert silent([server, route], kthena_strategies.OTHERS, [serving]) == []
+    # With the other target, weights are shares.
+    name = "modelserving.volcano.sh/name"
+    other = [kthena_samples.serving(name="two"), kthena_samples.server("other", {name: "two"})]
+    beside = [serving, *(other if known else ())]
+    assert silent([server, route], kthena_strategies.OTHERS, beside) == []

@@ -124,13 +124,6 @@ def test_no_limit_is_written_for_a_gateway_that_refuses_it() -> None:
     ]
 
 
-def test_several_pools_in_a_rule_are_told_where_the_gateway_takes_one() -> None:
-    two = {"backendRefs": [POOL, {**POOL, "name": "else"}]}
-    for name, told in (("envoy-ai-gateway", True), ("istio", False)):
-        found = warnings(route(two, gateway={"implementation": name}))
-        assert any("takes one InferencePool in a rule" in line for line in found) == told
-
-
 def test_a_route_that_takes_no_requests_is_told() -> None:
     nothing = routed(httproute=None)
     assert not objects(nothing, "HTTPRoute")

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.conversion import Conversion
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.kthena.models import ModelServing
-from fusioninfer_pulumi.dialects.kthena.routes import carry_route
+from fusioninfer_pulumi.dialects.kthena.routes import Shared, carry_route, carry_shared
 from fusioninfer_pulumi.dialects.kthena.routing_models import ModelRoute, ModelServer
 from fusioninfer_pulumi.dialects.kthena.servers import Server, Serving, carry_server
 from fusioninfer_pulumi.dialects.kthena.serving import carry_serving
@@ -45,11 +45,13 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         server = carry_server(book, document, model_server.spec, servings)
         if server is not None:
             servers[document.namespace, document.name] = server
+    shared: list[Shared] = []
     for document in _of(documents, "ModelRoute"):
         route = read(book, document, ModelRoute)
         if route is not None:
             companion(book, document)
-            carry_route(book, document, route.spec, servers)
+            shared += carry_route(book, document, route.spec, servers)
+    carry_shared(shared)
     for server in servers.values():
         say_traffic(server)
     return book.conversion()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi import names
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import At, Given
 from fusioninfer_pulumi.dialects.kthena.roles import DECODER, PREFILLER
@@ -21,13 +23,41 @@ from fusioninfer_pulumi.engines.kv_connectors import served_model
 
 #: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
 MODEL_HEADER = "X-Gateway-Model-Name"
-#: By which a request reaches a target of a rule that would need two pools.
-TARGET_HEADER = "X-Model-Server"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A target whose requests come by the route of another service.
+
+    Attributes:
+        server: The target.
+        by: The ModelServer whose service makes the route.
+        at: Where the target is named.
+    """
+
+    server: Server
+    by: Server
+    at: At
+
+
+Target = tuple[TargetModel, Server, At]
+
+
+def carry_shared(shared: Sequence[Shared]) -> None:
+    """Says of services that have no rule of their own whose route leads to them.
+
+    Args:
+        shared: The targets of all ModelRoutes.
+    """
+    for each in shared:
+        if not _has_rules(each.server):
+            carrier, by = each.server.serving.carrier, each.by.serving.carrier.main.name
+            carrier.derive((*each.server.router, "httproute", "routedBy"), by, each.at)
 
 
 def carry_route(
     book: Book, document: Given, spec: ModelRouteSpec, servers: Mapping[tuple[Any, Any], Server]
-) -> None:
+) -> list[Shared]:
     """Carries a ModelRoute over, rule by rule.
 
     Args:
@@ -35,6 +65,9 @@ def carry_route(
         document: The ModelRoute.
         spec: Its spec.
         servers: The ModelServers that lead to a service, by namespace and name.
+
+    Returns:
+        The targets that other services' routes lead to.
     """
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
@@ -50,9 +83,11 @@ def carry_route(
         book.lost(at / "rateLimit", "HTTPRoutes limit no tokens; use your gateway's own policy")
     used: list[Server] = []
     asked: set[str] = set()
+    shared: list[Shared] = []
     for index, rule in enumerate(spec.rules):
         found = _rule(book, document, spec, rule, at / "rules" / index, servers)
-        used += found
+        used += [server for _, server, _ in found]
+        shared += _shared(book, found)
         asked |= set(_asked(spec, rule.model_match or ModelMatch()) if found else ())
     idle = [each for each in spec.lora_adapters or () if each not in asked]
     if idle:
@@ -60,7 +95,8 @@ def carry_route(
         book.note(at / "loraAdapters", told)
     unique = {id(server): server for server in used}.values()
     for server in unique:
-        _parents(book, spec, at / "parentRefs", server)
+        if not any(server is each.server for each in shared) or _has_rules(server):
+            _parents(book, spec, at / "parentRefs", server)
         _names(book, spec, at / "modelName", server)
         roles = {role["componentType"] for role in server.serving.carrier.roles}
         if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
@@ -72,6 +108,7 @@ def carry_route(
     if not unique:
         book.note(at, "is left out: it leads to no service")
     _order(book, spec.rules, at / "rules")
+    return shared
 
 
 def _rule(  # a rule is read where it stands
@@ -81,30 +118,42 @@ def _rule(  # a rule is read where it stands
     rule: Rule,
     at: At,
     servers: Mapping[tuple[Any, Any], Server],
-) -> list[Server]:
+) -> list[Target]:
     matches = list(_matches(book, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
     targets = _targets(book, document, rule, at / "targetModels", servers)
     book.read(at / "name")
     if not targets:
         book.note(at, "is left out: it leads to no service")
-    main = max(targets, key=lambda each: _weight(each[0]), default=None)
-    for target, server, place in targets:
-        if main is not None and target is not main[0]:
-            book.lost(
-                place,
-                f"weight {_weight(target)} beside another pool: a rule with two InferencePools is "
-                f"broken on several gateways; requests with the header {TARGET_HEADER}: "
-                f"{target.model_server_name} get a route of their own, the others go to "
-                f"{main[0].model_server_name}",
-            )
-            header = {"name": TARGET_HEADER, "value": target.model_server_name}
-            own = [{**each, "headers": [*each["headers"], header]} for each in matches]
-        else:
-            own = matches
-        _add(server, rule, own, at)
+    if targets:
+        _add(_main(targets), rule, matches, at, targets)
     if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
         book.note(at / "targetModels", "there is one target, which gets every request")
-    return [server for _, server, _ in targets]
+    return targets
+
+
+def _main(targets: Sequence[Target]) -> Server:
+    """The target whose service makes the route: the first of those with the largest weight."""
+    return max(targets, key=lambda each: _weight(each[0]))[1]
+
+
+def _shared(book: Book, targets: Sequence[Target]) -> Iterator[Shared]:
+    """The other targets of a rule, which goes by the timeouts and retries of the main one."""
+    for _, server, place in targets:
+        main = _main(targets)
+        if server is main:
+            continue
+        policy = server.spec.traffic_policy
+        if policy is not None and policy != main.spec.traffic_policy:
+            book.lost(
+                server.document.at("spec", "trafficPolicy"),
+                f"requests that {main.document.name} shares with it go by one rule, with the "
+                f"policy of {main.document.name}; give both the same",
+            )
+        yield Shared(server, main, place)
+
+
+def _has_rules(server: Server) -> bool:
+    return bool(server.serving.carrier.held((*server.router, "httproute", "rules")))
 
 
 def _weight(target: TargetModel) -> int:
@@ -117,8 +166,8 @@ def _targets(
     rule: Rule,
     at: At,
     servers: Mapping[tuple[Any, Any], Server],
-) -> list[tuple[TargetModel, Server, At]]:
-    found: list[tuple[TargetModel, Server, At]] = []
+) -> list[Target]:
+    found: list[Target] = []
     for index, target in enumerate(rule.target_models):
         place = at / index
         given = (target.model_server_name, target.external_model_provider_name)
@@ -144,13 +193,29 @@ def _targets(
     return found
 
 
-def _add(server: Server, rule: Rule, matches: Sequence[Mapping[str, Any]], at: At) -> None:
+def _add(
+    server: Server,
+    rule: Rule,
+    matches: Sequence[Mapping[str, Any]],
+    at: At,
+    targets: Sequence[Target],
+) -> None:
     carrier, policy = server.serving.carrier, server.spec.traffic_policy
     rules = (*server.router, "httproute", "rules")
     target = (*rules, len(carrier.held(rules) or ()))
     built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
     # A mapping without conditions stands for every request, as no match does.
     built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
+    if len(targets) > 1:
+        built["backendRefs"] = [
+            {
+                "group": "inference.networking.k8s.io",
+                "kind": "InferencePool",
+                "name": names.inference_pool(str(each.serving.carrier.main.name)),
+                "weight": _weight(target),
+            }
+            for target, each, _ in targets
+        ]
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.timeout is not None:
         built["timeouts"] = {"request": "0s", "backendRequest": policy.timeout}
@@ -161,6 +226,7 @@ def _add(server: Server, rule: Rule, matches: Sequence[Mapping[str, Any]], at: A
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
     carrier.derive(target, built, at / "modelMatch")
     carrier.origin((*target, "name"), at / "name", whole=True)
+    carrier.origin((*target, "backendRefs"), at / "targetModels")
     carrier.origin((*target, "timeouts"), place / "timeout")
     carrier.origin((*target, "retry"), place / "retry")
 

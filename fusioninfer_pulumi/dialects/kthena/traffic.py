@@ -10,6 +10,10 @@ def say_traffic(server: Server) -> None:
     policy, carrier = server.spec.traffic_policy, server.serving.carrier
     if policy is None:
         return
+    if carrier.held((*server.router, "httproute", "routedBy")) is not None:
+        # Its requests go by another service's rule, which has been compared.
+        carrier.book.read(server.document.at("spec", "trafficPolicy"))
+        return
     book, at = carrier.book, server.document.at("spec", "trafficPolicy")
     routed = carrier.held((*server.router, "httproute", "rules")) is not None
     for field, given in (("timeout", policy.timeout), ("retry", policy.retry)):

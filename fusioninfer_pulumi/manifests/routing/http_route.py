@@ -24,7 +24,7 @@ def http_route(plan: ServicePlan, router: RouterPlan, route: RoutePlan) -> Manif
         spec["useDefaultGateways"] = route.use_default_gateways
     if route.hostnames is not None:
         spec["hostnames"] = list(route.hostnames)
-    spec["rules"] = [_rule(router, rule) for rule in route.rules]
+    spec["rules"] = [_rule(router, route, rule) for rule in route.rules]
     return {
         "apiVersion": API_VERSION,
         "kind": "HTTPRoute",
@@ -33,9 +33,13 @@ def http_route(plan: ServicePlan, router: RouterPlan, route: RoutePlan) -> Manif
     }
 
 
-def _rule(router: RouterPlan, rule: RulePlan) -> Manifest:
+def _rule(router: RouterPlan, route: RoutePlan, rule: RulePlan) -> Manifest:
     built = dict(rule.given)
-    if rule.completed:
+    if rule.completed and route.split:
+        built["backendRefs"] = [
+            {**pool_target(router), "name": pool, "weight": weight} for pool, weight in route.split
+        ]
+    elif rule.completed:
         built["backendRefs"] = [pool_target(router)]
     elif rule.repaired:
         built["backendRefs"] = [

@@ -27,6 +27,7 @@ from fusioninfer_pulumi.plan.routing.pool import (
 )
 from fusioninfer_pulumi.plan.routing.records import GatewayPlan, RouterPlan
 from fusioninfer_pulumi.plan.routing.route import route_findings, route_plan
+from fusioninfer_pulumi.plan.routing.several_pools import several_pools_findings
 from fusioninfer_pulumi.spec.day_two import TracingArgs
 from fusioninfer_pulumi.spec.role import RoleArgs
 
@@ -77,7 +78,8 @@ def router_plan(
     created = bool(args.reference_grants)
     findings += failure_mode_findings(position, args, implementation)
     findings += gateway_findings(position, args, gateway, parents)
-    findings += route_findings(position, route, implementation)
+    findings += route_findings(position, args, route, implementation)
+    findings += several_pools_findings(position, args, route, implementation)
     findings += attachment_findings(namespace, hostnames, parents)
     findings += grant_findings(namespace, needed, created=created)
     findings += _name_findings(service, gateway)

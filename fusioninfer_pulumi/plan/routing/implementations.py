@@ -17,6 +17,25 @@ class PickerTls(str, enum.Enum):
     BY_DEFAULT = "by-default"  #: TLS, unless the gateway itself is configured otherwise
 
 
+class SeveralPools(enum.Enum):
+    """What a gateway does with a rule that leads to several InferencePools.
+
+    The Gateway API lets every rule have several backends, and the inference extension's conformance
+    test GatewayWeightedAcrossTwoInferencePools (v1.1.0 and later) asks it for pools.
+    """
+
+    #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
+    SPLIT = "split"
+    #: Passes it too (1.30.1), but asks the picker of one pool for all requests of the rule: pods
+    #: of the others get requests in turn, and a pool without ready pods fails the whole rule
+    #: (istio#61594; fixed by istio#61601 of September 2026).
+    ONE_PICKER = "one picker"
+    #: Takes one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes it).
+    NO = "no"
+    #: No report since the test exists.
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Implementation:
     """One gateway.
@@ -28,7 +47,7 @@ class Implementation:
         honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None when that is
             not known.
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
-        several_pools: Whether one rule may lead to several pools.
+        several_pools: What becomes of a rule that leads to several pools.
         picker_protocol: `appProtocol` of the picker's Service port.
     """
 
@@ -37,7 +56,7 @@ class Implementation:
     picker_tls: PickerTls
     honours_failure_mode: bool | None = True
     route_timeouts: bool = True
-    several_pools: bool = True
+    several_pools: SeveralPools = SeveralPools.SPLIT
     picker_protocol: str = "http2"
 
 
@@ -55,11 +74,16 @@ IMPLEMENTATIONS = {
             # FailureModeAllow is always false (:314).
             PickerTls.ALWAYS,
             honours_failure_mode=False,
-            several_pools=False,
+            several_pools=SeveralPools.NO,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
         Implementation("agentgateway", "agentgateway", PickerTls.ALWAYS),
-        Implementation("istio", "istio", PickerTls.BY_DESTINATION_RULE),
+        Implementation(
+            "istio",
+            "istio",
+            PickerTls.BY_DESTINATION_RULE,
+            several_pools=SeveralPools.ONE_PICKER,
+        ),
         Implementation("nginx-gateway-fabric", "nginx", PickerTls.BY_DEFAULT),
         Implementation(
             "gke",
@@ -68,6 +92,7 @@ IMPLEMENTATIONS = {
             honours_failure_mode=None,
             # Load balancers refuse the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
+            several_pools=SeveralPools.UNKNOWN,
             picker_protocol="kubernetes.io/h2c",
         ),
     )

@@ -120,6 +120,8 @@ class RoutePlan:
         hostnames: Host names; each may be an Output.
         rules: Its rules.
         use_default_gateways: The field of that name, None to leave it out.
+        split: Pools that share the requests of completed rules, ours first, each with its
+            percentage; none where ours gets all of them.
     """
 
     name: str
@@ -127,6 +129,7 @@ class RoutePlan:
     hostnames: tuple[Any, ...] | None
     rules: tuple[RulePlan, ...]
     use_default_gateways: str | None
+    split: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ def route_plan(
     """
     if args.httproute is None and args.gateway is None:
         return None
+    if args.httproute is not None and args.httproute.routed_by is not None:
+        return None
     given = args.httproute or HttpRouteArgs()
     return RoutePlan(
         name=names.http_route(service),
@@ -52,11 +54,13 @@ def route_plan(
             _rule(service, namespace, rule, implementation) for rule in given.rules or ({},)
         ),
         use_default_gateways=given.use_default_gateways,
+        split=_split(service, given),
     )
 
 
 def route_findings(
     position: int,
+    args: RoleArgs,
     route: RoutePlan | None,
     implementation: Implementation | None,
 ) -> Iterator[Finding]:
@@ -64,6 +68,7 @@ def route_findings(
 
     Args:
         position: Index of the router in the spec.
+        args: The router role.
         route: The route, None where there is none.
         implementation: What is known of the gateway.
 
@@ -72,6 +77,8 @@ def route_findings(
     """
     at = join("roles", position, "httproute")
     if route is None:
+        if args.httproute is not None and args.httproute.routed_by is not None:
+            return
         yield warning(
             at,
             "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
@@ -99,11 +106,13 @@ def route_findings(
                 f"{here}.timeouts",
                 f"{implementation.name} takes no timeouts in routes; remove them",
             )
-        pools = [ref for ref in rule.given.get("backendRefs") or () if _is_pool(ref)]
-        if len(pools) + len(rule.repaired) > 1 and not implementation.several_pools:
-            yield warning(
-                f"{here}.backendRefs", f"{implementation.name} takes one InferencePool in a rule"
-            )
+
+
+def _split(service: str, given: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
+    shares = given.split or ()
+    own = 100 - sum(share.weight for share in shares)
+    others = ((names.inference_pool(share.service), share.weight) for share in shares)
+    return ((names.inference_pool(service), own), *others) if shares else ()
 
 
 def _rule(
@@ -121,11 +130,11 @@ def _rule(
         for index, ref in enumerate(backends)
         if ref["name"] == pool
         and same(ref.get("namespace", namespace), namespace)
-        and not _is_pool(ref)
+        and not is_pool(ref)
         and _meant_pool(ref)
     )
     ours = completed or any(
-        index in repaired or (_is_pool(ref) and ref["name"] == pool)
+        index in repaired or (is_pool(ref) and ref["name"] == pool)
         for index, ref in enumerate(backends)
     )
     limited = "request" in (given.get("timeouts") or {})
@@ -142,7 +151,8 @@ def _redirects(rule: Mapping[str, Any]) -> bool:
     return any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
 
 
-def _is_pool(ref: Mapping[str, Any]) -> bool:
+def is_pool(ref: Mapping[str, Any]) -> bool:
+    """Tells whether a backend is an InferencePool, of whatever service."""
     return ref.get("kind") == POOL_KIND and ref.get("group") == POOL_GROUP
 
 
