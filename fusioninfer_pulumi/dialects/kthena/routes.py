@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import At, Given
+from fusioninfer_pulumi.dialects.kthena.conditions import MODEL_HEADER, asked_models
+from fusioninfer_pulumi.dialects.kthena.conditions import matches as matched
 from fusioninfer_pulumi.dialects.kthena.roles import DECODER, PREFILLER
 from fusioninfer_pulumi.dialects.kthena.routing_models import (
     ModelMatch,
@@ -20,9 +21,6 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
 )
 from fusioninfer_pulumi.dialects.kthena.servers import Server, commands
 from fusioninfer_pulumi.engines.kv_connectors import served_model
-
-#: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
-MODEL_HEADER = "X-Gateway-Model-Name"
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def carry_route(
         found = _rule(book, document, spec, rule, at / "rules" / index, servers)
         used += [server for _, server, _ in found]
         shared += _shared(book, found)
-        asked |= set(_asked(spec, rule.model_match or ModelMatch()) if found else ())
+        asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if found else ())
     idle = [each for each in spec.lora_adapters or () if each not in asked]
     if idle:
         told = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
@@ -119,7 +117,7 @@ def _rule(  # a rule is read where it stands
     at: At,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
-    matches = list(_matches(book, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
+    matches = list(matched(book, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
     targets = _targets(book, document, rule, at / "targetModels", servers)
     book.read(at / "name")
     if not targets:
@@ -255,78 +253,6 @@ def _names(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
             f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
             f"give the engine --served-model-name {name}",
         )
-
-
-def _matches(
-    book: Book, spec: ModelRouteSpec, match: ModelMatch, at: At
-) -> Iterator[dict[str, Any]]:
-    names = _models(spec)
-    asked = match.body.model if match.body is not None else None
-    if asked is not None:
-        book.read(at / "body" / "model")
-        if asked not in names:
-            book.refuse(
-                at / "body" / "model", f"is none of the route's models ({', '.join(names)})"
-            )
-        names = [asked]
-    headers = []
-    for name, condition in (match.headers or {}).items():
-        found = _condition(book, condition, at / "headers" / name)
-        if found is not None:
-            kind, value = found
-            headers.append({"name": name, "type": kind, "value": value})
-    path = _path(book, match.uri, at / "uri") if match.uri is not None else None
-    for name in names:
-        own = {"name": MODEL_HEADER, "value": name}
-        yield {"path": path, "headers": [own, *headers]}
-
-
-def _models(spec: ModelRouteSpec) -> list[str]:
-    return [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
-
-
-def _asked(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
-    """The models of a route that a rule is about."""
-    asked = match.body.model if match.body is not None else None
-    return _models(spec) if asked is None else [asked]
-
-
-def _condition(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
-    """Type and value of a header's match."""
-    given = _one(book, match, at)
-    if given is None:
-        return None
-    kind, value = given
-    if kind == "exact":
-        return "Exact", value
-    return "RegularExpression", value if kind == "regex" else f"{re.escape(value)}.*"
-
-
-def _path(book: Book, match: StringMatch, at: At) -> dict[str, str] | None:
-    given = _one(book, match, at)
-    if given is None:
-        return None
-    kind, value = given
-    if kind == "exact":
-        return {"type": "Exact", "value": value}
-    if kind == "regex":
-        return {"type": "RegularExpression", "value": value}
-    if value.endswith("/"):
-        return {"type": "PathPrefix", "value": value}
-    # PathPrefix goes by whole segments: /v1 would not match /v1beta, which theirs does.
-    return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
-
-
-def _one(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
-    given = [(kind, value) for kind, value in match if value is not None]
-    book.read(at)
-    if len(given) != 1:
-        book.refuse(at, "needs one of exact, prefix and regex")
-        return None
-    if given[0][0] != "exact":
-        book.note(at, "regular expressions are the gateway's own dialect")
-    kind, value = given[0]
-    return kind, str(value)
 
 
 def _order(book: Book, rules: Sequence[Rule], at: At) -> None:
