@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from e2e.harness import Cluster, Object
 from e2e.harness.api import ApiError
+from e2e.harness.stand_ins import StandIn
 
 GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
 ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
@@ -22,7 +22,7 @@ _CONTROLLER = "e2e.fusioninfer.io/stand-in"
 
 
 @dataclass
-class GatewayStandIn:
+class GatewayStandIn(StandIn):
     """Accepts what it finds in a namespace, after a while; use it as a context manager.
 
     Attributes:
@@ -45,27 +45,18 @@ class GatewayStandIn:
         """Nothing was seen so far."""
         self._seen: dict[str, float] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def __enter__(self) -> GatewayStandIn:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Look at everything, ten times a second."""
         while not self._stop.wait(0.1):
             routes = self.cluster.list(ROUTES, self.namespace)
             for kind in (GATEWAYS, ROUTES, POOLS):
                 for each in self.cluster.list(kind, self.namespace):
                     self._look(kind, each, routes)
+
+    def stop(self) -> None:
+        """Write nothing any more."""
+        self._stop.set()
 
     def _look(self, kind: str, each: Object, routes: list[Object]) -> None:
         meta = each["metadata"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from socketserver import ThreadingMixIn
-from types import TracebackType
-from typing import Any
+
+from e2e.harness.stand_ins import Answer, HttpStandIn, Request
 
 MODEL = "m"
 
@@ -58,7 +55,7 @@ class Load:
         )
 
 
-class Engine:
+class Engine(HttpStandIn):
     """One stand-in at a pod's address; use it as a context manager.
 
     Attributes:
@@ -68,54 +65,14 @@ class Engine:
     """
 
     def __init__(self, address: str, port: int) -> None:
+        super().__init__(address, port)
         self.endpoint = f"{address}:{port}"
         self.load = Load()
         self.scrapes = 0
-        self._http = _Http((address, port), _Handler)
-        self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,))
 
-    def __enter__(self) -> Engine:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._http.ending = True
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
-class _Http(ThreadingMixIn, HTTPServer):
-    owner: Engine
-    ending = False
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a picker that is ended leaves its connections at any moment."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # pickers keep their connections
-    timeout = 5
-    server: _Http
-
-    def do_GET(self) -> None:
-        owner = self.server.owner
-        found = self.path == "/metrics"
-        body = owner.load.metrics().encode() if found else b""
-        self.send_response(200 if found else 404)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.send_header("Content-Length", str(len(body)))
-        if self.server.ending:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-        owner.scrapes += found
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Keep the output of the tests clean."""
+    def answer(self, request: Request) -> Answer:
+        """The metrics."""
+        if request.path != "/metrics":
+            return Answer(404)
+        self.scrapes += 1
+        return Answer(body=self.load.metrics().encode(), content_type="text/plain; version=0.0.4")

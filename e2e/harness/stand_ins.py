@@ -1,0 +1,162 @@
+"""What plays a program that does not run here: each in a thread of its own while a `with` lasts."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, TypeVar
+
+_Kind = TypeVar("_Kind", bound="StandIn")
+
+
+class StandIn(ABC):
+    """Base of all stand-ins; use them as context managers.
+
+    What breaks in the thread is raised at the end of the `with`, unless that ends by another error.
+    """
+
+    _thread: threading.Thread
+    _broken: BaseException | None = None
+
+    @abstractmethod
+    def work(self) -> None:
+        """Do what is to be done until `stop` is called; runs in the thread."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Let `work` return."""
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - a thread's errors are lost, unless kept
+            self._broken = error
+
+    def __enter__(self: _Kind) -> _Kind:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._thread.join()
+        if self._broken is not None and error is None:
+            raise self._broken
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asked.
+
+    Attributes:
+        method: `GET` or `POST`.
+        path: The path, with its query.
+        body: What was sent along.
+    """
+
+    method: str
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What it is told.
+
+    Attributes:
+        status: The HTTP status.
+        body: The content.
+        content_type: What the content is.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+
+
+class HttpStandIn(StandIn):
+    """Listens from its construction on, and answers while the `with` lasts.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
+        """Start to listen; port 0 is any that is free."""
+        self._http = _Http((address, port), _Handler)
+        self._http.owner = self
+        self.port: int = self._http.server_port
+
+    @abstractmethod
+    def answer(self, request: Request) -> Answer:
+        """Answer one request; several may be asked at a time."""
+
+    def work(self) -> None:
+        """Answer."""
+        self._http.serve_forever(0.05)
+
+    def stop(self) -> None:
+        """Stop listening, and end the connections that clients keep."""
+        self._http.end()
+
+
+class _Http(ThreadingHTTPServer):
+    owner: HttpStandIn
+    daemon_threads = False  # they are awaited, so that nothing answers after the end
+
+    def __init__(self, *arguments: Any) -> None:
+        self._open: set[socket.socket] = set()
+        self._ending = False
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def end(self) -> None:
+        self._ending = True
+        self.shutdown()
+        for kept in tuple(self._open):
+            with suppress(OSError):  # its client may just have left
+                kept.shutdown(socket.SHUT_RDWR)
+        self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that leave: a program that is ended does so at any moment."""
+        if not self._ending and not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # pickers keep their connections
+    server: _Http
+
+    def _respond(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        answer = self.server.owner.answer(Request(self.command, self.path, body))
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    do_GET = _respond  # noqa: N815 - the base class's name
+    do_POST = _respond  # noqa: N815 - the base class's name
+
+    def log_message(self, *_: Any) -> None:
+        """Keep the output of the tests clean."""
