@@ -34,6 +34,7 @@ NAMES = [
     "InferenceServiceArgs",
     "InvalidServiceError",
     "InventoryArgs",
+    "KvCacheOffloadingArgs",
     "KvEventsArgs",
     "KvRole",
     "KvTransferArgs",

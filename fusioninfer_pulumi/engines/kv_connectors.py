@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, split_joined_flags
+from fusioninfer_pulumi.engines.kv_offloading import OFFLOADING
 from fusioninfer_pulumi.engines.kv_transfer import kv_transfer_config
 
 #: vLLM's connector over NIXL (RDMA, NVLink or TCP).
@@ -50,6 +51,11 @@ class KvSetup:
         """Whether vLLM's NixlConnector is at work, which needs an address of its own."""
         return NIXL in self.names
 
+    @property
+    def transfers(self) -> tuple[str, ...]:
+        """The connectors by which the cache goes to other pods, which both sides need."""
+        return tuple(each for each in self.names if each not in (_MULTI, OFFLOADING)) or self.names
+
 
 def kv_setup(command: EngineCommand) -> KvSetup | str | None:
     """Reads how an engine hands its KV cache over.
@@ -90,11 +96,23 @@ def sglang_setup(mode: str, backend: str | None) -> tuple[list[tuple[str, str]],
     return flags, KvSetup(chosen, mode, (chosen,))
 
 
-def kv_transfer_json(connector: str, role: str, extra: Mapping[str, Any] | None) -> str:
-    """The value of `--kv-transfer-config`, written as the documents do."""
+def kv_transfer_settings(
+    connector: str, role: str, extra: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The settings of a connector, which `--kv-transfer-config` takes as JSON."""
     settings: dict[str, Any] = {"kv_connector": connector, "kv_role": role}
     if extra:
         settings["kv_connector_extra_config"] = dict(extra)
+    return settings
+
+
+def multi_settings(connectors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings of one connector that works through several, asked in this order."""
+    return kv_transfer_settings(_MULTI, "kv_both", {"connectors": list(connectors)})
+
+
+def kv_json(settings: Mapping[str, Any]) -> str:
+    """Settings as the documents write them."""
     return _compact(settings)
 
 

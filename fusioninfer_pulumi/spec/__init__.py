@@ -27,6 +27,7 @@ from fusioninfer_pulumi.spec.inventory import (
     TaintArgs,
     TaintEffect,
 )
+from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.spec.kv_transfer import (
     KvEventsArgs,
     KvRole,
@@ -91,6 +92,7 @@ __all__ = [
     "HttpRouteArgs",
     "InferenceServiceArgs",
     "InventoryArgs",
+    "KvCacheOffloadingArgs",
     "KvEventsArgs",
     "KvRole",
     "KvTransferArgs",

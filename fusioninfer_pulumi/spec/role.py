@@ -22,6 +22,7 @@ from fusioninfer_pulumi.spec.day_two import (
     TopologySpreadArgs,
 )
 from fusioninfer_pulumi.spec.device_claims import ResourceClaimArgs
+from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
 from fusioninfer_pulumi.spec.placement import RolePlacementArgs
@@ -200,6 +201,10 @@ class RoleArgs(SpecModel):
 
     kv_events: KvEventsArgs | None = None
     """What the engine tells the endpoint picker about its KV cache; by default nothing."""
+
+    kv_cache_offloading: KvCacheOffloadingArgs | None = None
+    """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;
+    by default nowhere."""
 
     disruption_budget: DisruptionBudgetArgs | None = None
     """How many replicas evictions may take down at a time, in place of the service's; by default

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.base import MAX_COUNT
 from fusioninfer_pulumi.spec.device_claims import claim_problems
+from fusioninfer_pulumi.spec.kv_cache_offloading import offloading_problems
 from fusioninfer_pulumi.spec.kv_rules import kv_problems
 from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.model_rules import model_problems
@@ -51,6 +52,7 @@ _SERVING_ONLY = (
     "sub_group_policy",
     "kv_transfer",
     "kv_events",
+    "kv_cache_offloading",
     "disruption_budget",
     "autoscaling",
     "startup",
@@ -122,6 +124,8 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
     yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
     yield from _templates(at, role)
     yield from kv_problems(at, role)
+    if role.kv_cache_offloading is not None:
+        yield from offloading_problems((*at, "kvCacheOffloading"), role.kv_cache_offloading)
     yield from claim_problems((*at, "resourceClaims"), role.resource_claims or ())
     if role.parallelism is not None:
         stated = role.multinode.node_count if role.multinode else None

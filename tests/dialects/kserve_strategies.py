@@ -18,6 +18,7 @@ OTHERS = {
     "data": (2, 4),
     "dataLocal": (1, 2),
     "pipeline": (1, 2),
+    "evictionPolicy": ("lru", "arc"),
 }
 SCALING = {
     "minReplicas": 1,
@@ -39,6 +40,13 @@ SCALING = {
         ],
     },
 }
+OFFLOADINGS: tuple[Manifest, ...] = (
+    {"cpu": "1Gi"},
+    {"cpu": 1073741824, "evictionPolicy": "arc",
+     "secondary": [{"fileSystem": {"emptyDir": {"size": 4096}}},
+                   {"fileSystem": {"pvc": {"ref": {"name": "kv", "path": "p"}}}}]},
+    {"cpu": "2Gi", "secondary": [{"fileSystem": {"pvc": {"spec": {"storageClassName": "fast"}}}}]},
+)  # fmt: skip
 _counts = st.integers(1, 3)
 _words = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
 
@@ -84,7 +92,7 @@ def workloads() -> dict[str, st.SearchStrategy[Any]]:
         "template": pods(),
         "worker": pods(),
         "scaling": st.sampled_from((SCALING, {"maxReplicas": 3})),
-        "kvCacheOffloading": st.just({"cpu": "1Gi"}),
+        "kvCacheOffloading": st.sampled_from(OFFLOADINGS),
         "rolloutStrategy": _some({"maxUnavailable": _counts, "maxSurge": st.integers(0, 1)}),
     }
 

@@ -182,7 +182,6 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
             {"model": {"uri": "s3://b/k"}, "storageInitializer": {"enabled": False}},
             "storageInitializer.enabled",
         ),
-        ({"kvCacheOffloading": {"cpu": "1Gi"}}, "kvCacheOffloading"),
         ({"tracing": {"sampler": "always_on"}}, "tracing"),
         (
             {"tracing": {"exporterEndpoint": "http://o:1", "sampler": "always_on"}},

@@ -5,7 +5,7 @@ Pod specs and Gateway API specs are checked by our own rules.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -73,6 +73,47 @@ class Parallelism(DialectModel):
     expert: bool | None = None
 
 
+class EmptyDirTier(DialectModel):
+    """The node's disk."""
+
+    size: Quantity
+
+
+class ClaimReference(DialectModel):
+    """An existing claim."""
+
+    name: str
+    path: str | None = None
+
+
+class ClaimTier(DialectModel):
+    """A claim for each pod, or an existing one."""
+
+    spec: Raw | None = None
+    ref: ClaimReference | None = None
+
+
+class FileSystemTier(DialectModel):
+    """A folder of a volume."""
+
+    empty_dir: EmptyDirTier | None = None
+    pvc: ClaimTier | None = None
+
+
+class SecondaryTier(DialectModel):
+    """What comes behind the host memory."""
+
+    file_system: FileSystemTier | None = None
+
+
+class KvCacheOffloading(DialectModel):
+    """Where the KV cache goes beyond the accelerators' memory."""
+
+    cpu: Quantity
+    eviction_policy: Literal["lru", "arc"] | None = None
+    secondary: list[SecondaryTier] | None = None
+
+
 class Rollout(DialectModel):
     """Pace of an update."""
 
@@ -90,7 +131,7 @@ class Workload(DialectModel):
     annotations: dict[str, str] | None = None
     template: Raw | None = None
     worker: Raw | None = None
-    kv_cache_offloading: Annotated[Raw | None, Field(alias="kvCacheOffloading")] = None
+    kv_cache_offloading: KvCacheOffloading | None = None
     rollout_strategy: Rollout | None = None
 
 

@@ -6,6 +6,7 @@ from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import Path
 from fusioninfer_pulumi.dialects.kserve.container import MAIN, with_engine
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
+from fusioninfer_pulumi.dialects.kserve.offloading import carry_offloading
 from fusioninfer_pulumi.dialects.kserve.scaling import carry_scaling
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
@@ -32,13 +33,7 @@ def carry_workload(carrier: Carrier, workload: Node, name: str, component_type: 
     _templates(carrier, target, workload, pods)
     _rollout(carrier, target, workload)
     carry_scaling(carrier, target, workload)
-    offloading = workload.get("kvCacheOffloading")
-    if offloading is not None:
-        carrier.book.lost(
-            offloading.at,
-            "the engine's offloading is an argument of its own: write --kv-transfer-config with "
-            "OffloadingConnector into the container's args",
-        )
+    carry_offloading(carrier, target, workload)
 
 
 def _parallelism(carrier: Carrier, target: Path, workload: Node) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.completion.device_claims import claiming_role
+from fusioninfer_pulumi.plan.completion.kv_offloading import offloading_role
 from fusioninfer_pulumi.plan.completion.model import model_role
 from fusioninfer_pulumi.plan.completion.model_files import ModelFiles
 from fusioninfer_pulumi.plan.completion.parallelism import parallel_role
@@ -46,6 +47,9 @@ def completed(
             findings += found
             # After the model: workers without a command take their leader's words.
             built, found = parallel_role(position, built)
+            findings += found
+            # After the sizes: they say how many engines share a pod's memory.
+            built, found = offloading_role(position, built)
             findings += found
         roles.append(built)
     if all(new is old for new, old in zip(roles, args.roles, strict=True)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.facts import spelled
 from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
 from fusioninfer_pulumi.engines.kv_connectors import (
     KV_EVENTS_FLAG,
@@ -13,13 +15,21 @@ from fusioninfer_pulumi.engines.kv_connectors import (
     NIXL,
     KvSetup,
     kv_events_json,
+    kv_json,
     kv_setup,
-    kv_transfer_json,
+    kv_transfer_settings,
+    multi_settings,
     served_model,
     sglang_setup,
 )
+from fusioninfer_pulumi.engines.kv_offloading import (
+    VLLM_WITH_NIXL,
+    Offloading,
+    offloading_settings,
+)
 from fusioninfer_pulumi.engines.kv_settings import Setting
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.plan.kv_offloading import offloading_of
 from fusioninfer_pulumi.spec.kv_transfer import KvRole, KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 
@@ -58,16 +68,29 @@ def transfer(
     """
     given = args.kv_transfer
     field = join("roles", position, "kvTransfer")
+    # SGLang has a flag of its own for it, which is set already.
+    offloading = offloading_of(args) if command.engine == "vllm" else None
     setup = kv_setup(command)
     if isinstance(setup, str):
-        return Transfer(), [error(at, f"{KV_TRANSFER_FLAG} {setup}")] if needed or given else []
+        asked = needed or given or offloading
+        return Transfer(), [error(at, f"{KV_TRANSFER_FLAG} {setup}")] if asked else []
     if setup is not None:
         twice = [] if given is None else list(_twice(given, field))
+        if offloading is not None:
+            twice.append(
+                error(
+                    join("roles", position, "kvCacheOffloading"),
+                    f"the engine's arguments hold {KV_TRANSFER_FLAG} ({setup.connector}) already; "
+                    "remove one of them",
+                )
+            )
         return Transfer((), setup), twice
     if given is not None:
-        return _generated(args.component_type, given, command, field)
+        return _generated(args.component_type, given, command, field, offloading)
     if not needed:
-        return Transfer(), []
+        if offloading is None:
+            return Transfer(), []
+        return Transfer((_flag(offloading_settings(offloading)),)), []
     if command.engine is None or not command.readable:
         return Transfer(), [
             warning(
@@ -102,8 +125,16 @@ def _twice(given: KvTransferArgs, field: str) -> Iterator[Finding]:
             )
 
 
+def _flag(settings: Mapping[str, Any]) -> Setting:
+    return Setting(KV_TRANSFER_FLAG, kv_json(settings))
+
+
 def _generated(
-    component_type: ComponentType, given: KvTransferArgs, command: EngineCommand, field: str
+    component_type: ComponentType,
+    given: KvTransferArgs,
+    command: EngineCommand,
+    field: str,
+    offloading: Offloading | None,
 ) -> tuple[Transfer, list[Finding]]:
     if command.engine is None:
         return Transfer(), [
@@ -122,11 +153,33 @@ def _generated(
         flags, setup = sglang_setup(mode, given.connector)
         return Transfer(tuple(Setting(*each) for each in flags), setup), []
     connector, role = given.connector or NIXL, given.role or KvRole.BOTH
-    value = kv_transfer_json(connector, role.value, given.extra_config)
+    settings = kv_transfer_settings(connector, role.value, given.extra_config)
+    said = []
+    if offloading is not None:
+        said = list(_unfit(connector, command, field))
+        settings = multi_settings([settings, offloading_settings(offloading)])
+    flag = _flag(settings)
     # Read back, so that what is known of a connector is known of a generated one too.
-    made = kv_setup(EngineCommand("vllm", None, (), (KV_TRANSFER_FLAG, value), None, readable=True))
+    words = (flag.flag, flag.value)
+    made = kv_setup(EngineCommand("vllm", None, (), words, None, readable=True))
     assert isinstance(made, KvSetup), "what is generated can be read"
-    return Transfer((Setting(KV_TRANSFER_FLAG, value),), made), []
+    return Transfer((flag,), made), said
+
+
+def _unfit(connector: str, command: EngineCommand, field: str) -> Iterator[Finding]:
+    """What is not known to work together with offloading in one engine."""
+    if connector != NIXL:
+        yield error(
+            f"{field}.connector",
+            f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
+            f"one, or write {KV_TRANSFER_FLAG} with both into the arguments",
+        )
+    elif command.image_version is not None and command.image_version < VLLM_WITH_NIXL:
+        yield error(
+            field,
+            f"together with kvCacheOffloading needs vLLM {spelled(VLLM_WITH_NIXL)}, got "
+            f"{spelled(command.image_version)}",
+        )
 
 
 def events(

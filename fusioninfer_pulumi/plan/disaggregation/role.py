@@ -75,7 +75,8 @@ def wired(
     leader, worker = containers
     part = _PAIR.get(args.component_type)
     paired = disaggregation if part is not None else None
-    if paired is None and args.kv_transfer is None and args.kv_events is None:
+    asked = (args.kv_transfer, args.kv_events, args.kv_cache_offloading)
+    if paired is None and all(each is None for each in asked):
         return _as_meant(args, leader, worker, at)
     command = read_command(leader)
     given = args.kv_transfer or KvTransferArgs()

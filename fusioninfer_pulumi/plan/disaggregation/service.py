@@ -90,9 +90,9 @@ def agreement_findings(
         return
     first, wanted = known[0]
     for role, setup in known[1:]:
-        if (role.serving.command.engine, setup.connector) != (
+        if (role.serving.command.engine, setup.transfers) != (
             first.serving.command.engine,
-            wanted.connector,
+            wanted.transfers,
         ):
             yield say(
                 join("roles", role.position),
