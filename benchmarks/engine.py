@@ -1,8 +1,9 @@
 """Times services on the real Pulumi engine and API server: `python -m benchmarks.engine`.
 
 Needs the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. A program by hand
-registers the same Kubernetes objects and nothing else. Programs take turns, each run on a stack and
-in a namespace of its own; the fastest run counts, and only ratios mean something.
+registers the same Kubernetes objects and nothing else, or also a patch for each set that waits for
+it. Programs take turns, each run on a stack and in a namespace of its own; the fastest run counts,
+and only ratios mean something.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from e2e.engine.project import Project, missing
 from e2e.engine.services import role, service
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
+from fusioninfer_pulumi.component import waits
 
 BY_HAND = """\
 import json
@@ -34,10 +36,18 @@ for each in json.loads(Path("objects.json").read_text()):
     if each["kind"] == "Service":
         metadata["annotations"] = {"pulumi.com/skipAwait": "true"}
         kubernetes.core.v1.Service(name, metadata=metadata, spec=each["spec"])
-    else:
-        kubernetes.apiextensions.CustomResource(
-            name, api_version=each["apiVersion"], kind=each["kind"], metadata=metadata,
-            spec=each["spec"],
+        continue
+    made = kubernetes.apiextensions.CustomResource(
+        name, api_version=each["apiVersion"], kind=each["kind"], metadata=metadata,
+        spec=each["spec"],
+    )
+    if WAIT:
+        identity = {key: metadata[key] for key in ("name", "namespace")}
+        notes = {"pulumi.com/waitFor": AVAILABLE, "pulumi.com/patchForce": "true"}
+        kubernetes.apiextensions.CustomResourcePatch(
+            f"{name}-wait", api_version=each["apiVersion"], kind=each["kind"],
+            metadata={**identity, "annotations": notes},
+            opts=pulumi.ResourceOptions(depends_on=[made], deleted_with=made),
         )
 """
 
@@ -45,6 +55,12 @@ NOTHING_AWAITED: dict[str, Any] = {
     "wait": {"level": "None"},
     "rollout": {"strategy": "AllAtOnce"},
 }
+BY_HAND_ONLY: dict[str, tuple[str, bool]] = {
+    f"{layout}, {what}": (layout, awaited)
+    for layout in ("PerReplica", "PerRole")
+    for what, awaited in (("objects", False), ("objects and patches", True))
+}
+"""By hand: layout, and whether a patch waits for each set."""
 PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "no wait, no pace": ("PerReplica", NOTHING_AWAITED),
     "no wait": ("PerReplica", {"wait": {"level": "None"}}),
@@ -52,7 +68,7 @@ PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "PerRole, no wait": ("PerRole", NOTHING_AWAITED),
     "PerRole, default": ("PerRole", {}),
 }
-"""What is compared with the objects by hand: layout and settings of the service."""
+"""What is compared with them: layout and settings of the service."""
 
 PREVIEWS = 3
 """Of each stack; they are cheap."""
@@ -66,7 +82,7 @@ class Times:
     preview: list[float] = field(default_factory=list)
 
 
-def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], *, by_hand: bool) -> Times:
+def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], by_hand: str = "") -> Times:
     """Bring a service up once, preview it without a change, and clear it away."""
     namespace = cluster.new_namespace("bench")
     wanted = {**wanted, "metadata": {**wanted["metadata"], "namespace": namespace}}
@@ -75,7 +91,8 @@ def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], *, by_hand: b
         (args,) = load(wanted)
         objects = json.dumps(render(plan_service(args)))
         (stack.folder / "objects.json").write_text(objects, encoding="utf-8")
-        (stack.folder / "__main__.py").write_text(BY_HAND, encoding="utf-8")
+        program = f"WAIT, AVAILABLE = {BY_HAND_ONLY[by_hand][1]}, {waits.AVAILABLE!r}\n{BY_HAND}"
+        (stack.folder / "__main__.py").write_text(program, encoding="utf-8")
     else:
         stack.write(wanted)
     times = Times()
@@ -90,17 +107,15 @@ def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], *, by_hand: b
     return times
 
 
-def measure(cluster: Cluster, folder: Path, replicas: int, runs: int) -> dict[str, Times]:
-    """All programs in turns; those by hand are named by their layout."""
+def measure(cluster: Cluster, folder: Path, options: argparse.Namespace) -> dict[str, Times]:
+    """All programs in turns."""
     measured: dict[str, Times] = {}
-    for number in range(runs):
-        for name, (layout, settings) in [
-            *((layout, (layout, {})) for layout in ("PerReplica", "PerRole")),
-            *PROGRAMS.items(),
-        ]:
+    for number in range(options.runs):
+        for name in (*BY_HAND_ONLY, *PROGRAMS):
             print(f"run {number + 1}: {name} ...", file=sys.stderr, flush=True)
-            wanted = service("default", role(replicas=replicas), layout=layout, **settings)
-            times = run(cluster, folder, wanted, by_hand=name not in PROGRAMS)
+            layout, settings = PROGRAMS.get(name) or (BY_HAND_ONLY[name][0], {})
+            wanted = service("default", role(replicas=options.replicas), layout=layout, **settings)
+            times = run(cluster, folder, wanted, name if name in BY_HAND_ONLY else "")
             known = measured.setdefault(name, Times())
             known.up += times.up
             known.preview += times.preview
@@ -108,15 +123,17 @@ def measure(cluster: Cluster, folder: Path, replicas: int, runs: int) -> dict[st
 
 
 def table(measured: Mapping[str, Times]) -> Iterator[str]:
-    """The ratios in Markdown."""
-    yield "| Service | `up` / by hand | no-op `preview` / by hand |"
-    yield "|---|---:|---:|"
+    """The ratios in Markdown, to the objects by hand and to the objects with their patches."""
+    others = ("objects", "objects and patches")
+    yield "| Service | " + " | ".join(f"{run} / {n}" for run in ("up", "preview") for n in others)
+    yield "|---|" + "---:|" * 4
     for name, (layout, _) in PROGRAMS.items():
-        ours, theirs = measured[name], measured[layout]
-        cells = [
-            f"{min(mine) / min(other):.2f} ({min(mine):.1f} s / {min(other):.1f} s)"
-            for mine, other in ((ours.up, theirs.up), (ours.preview, theirs.preview))
-        ]
+        cells = []
+        for kind in ("up", "preview"):
+            for other in others:
+                ours = min(getattr(measured[name], kind))
+                theirs = min(getattr(measured[f"{layout}, {other}"], kind))
+                cells.append(f"{ours / theirs:.2f} ({ours:.1f} s / {theirs:.1f} s)")
         yield f"| {name} | {' | '.join(cells)} |"
 
 
@@ -131,8 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         cluster.add_nodes(4)
-        run(cluster, Path(folder), service("default", role(replicas=1)), by_hand=False)
-        measured = measure(cluster, Path(folder), options.replicas, options.runs)
+        run(cluster, Path(folder), service("default", role(replicas=1)))
+        measured = measure(cluster, Path(folder), options)
     print("\n".join(table(measured)))
     return 0
 

@@ -11,6 +11,7 @@ import pulumi
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component import routing_waits, waits
 from fusioninfer_pulumi.component.live import Looks, live, together
+from fusioninfer_pulumi.component.recorded import existing_sets
 from fusioninfer_pulumi.component.render_mode import rendering
 from fusioninfer_pulumi.component.resources import (
     Gateway,
@@ -90,7 +91,8 @@ class Children:
         self._plan = plan
         self._given = given
         self._files = rendering(component)
-        self._rollout = rollout_plan(plan, pulumi.runtime.settings.SETTINGS.parallel or None)
+        workers = pulumi.runtime.settings.SETTINGS.parallel or None
+        self._rollout = rollout_plan(plan, workers, existing_sets(name, plan))
         self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
 
     def add_all(self, manifests: Sequence[Manifest]) -> None:

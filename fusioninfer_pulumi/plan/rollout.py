@@ -9,7 +9,8 @@ live set what makes every later update of it wait. From then on the chain of set
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.rollout_groups import group_steps
@@ -54,48 +55,84 @@ class Rollout:
         return self.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
 
 
-def rollout_plan(plan: ServicePlan, workers: int | None = None) -> Rollout:
+def rollout_plan(
+    plan: ServicePlan, workers: int | None = None, existing: Collection[str] | None = None
+) -> Rollout:
     """Orders the sets of a service.
 
     Args:
         plan: The service.
         workers: Operations that the engine runs at a time, None where nobody knows. A set that
             waits occupies one: one is always left for new sets, which the waiting pods may need.
+        existing: Names of the sets that the engine made before, None where nobody knows: then any
+            of them may be one that changes.
 
     Returns:
         The order. At most `max_unavailable` required replicas of a role change at a time, the
         highest ordinal first; optional ones, which may wait for room for ever and so are not
         waited for, change after them. With `level: Group` all sets of a group change together, and
-        at most `max_unavailable` groups.
+        at most `max_unavailable` groups. Sets that are new take nothing down and are not waited for
+        when they are made: required ones come before all updates, whose pods may need them, and
+        optional ones, which may take the room of a pod that restarts, after all.
     """
+    every = _ordered(plan, workers, None)
+    if existing is None:
+        return _rollout(plan, every)
+    new = [step for step in every if step.name not in existing]
+    first = _side_by_side([step for step in new if step.required], ())
+    changing = [
+        step if step.after else replace(step, after=_ends(first))
+        for step in _ordered(plan, workers, existing)
+    ]
+    before = _ends([*first, *changing])
+    last = _side_by_side([step for step in new if not step.required], before)
+    return _rollout(plan, [*first, *changing, *last])
+
+
+def _ordered(plan: ServicePlan, workers: int | None, only: Collection[str] | None) -> list[SetStep]:
+    """The sets as they change, or only those of some names."""
     if plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None:
-        return _rollout(plan, *group_steps(plan, workers))
+        return group_steps(plan, workers, only)
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     roles = [role for role in plan.roles if role.replicas]
     side_by_side = 1 if sequential else max(len(roles), 1)
     free = MAX_LANES if workers is None else max(1, (workers - 1) // side_by_side)
     free = min(free, MAX_LANES)
     steps: list[SetStep] = []
-    barrier: list[str] = []
     before: Names = ()
     for role in roles:
-        chain, ends = _chain(plan, role, free, before)
+        chain, ends = _chain(plan, role, free, before, only)
         steps += chain
         if sequential:
-            before, barrier = ends, list(ends)
-        else:
-            barrier += ends
-    return _rollout(plan, steps, tuple(barrier))
+            before = ends
+    return steps
 
 
-def _rollout(plan: ServicePlan, steps: list[SetStep], barrier: Names) -> Rollout:
+def _side_by_side(steps: Sequence[SetStep], before: Names) -> list[SetStep]:
+    """As many lanes as a graph may have, so that the engine always has something to make."""
+    names = [step.name for step in steps]
+    return [
+        replace(step, after=before if at < MAX_LANES else (names[at - MAX_LANES],))
+        for at, step in enumerate(steps)
+    ]
+
+
+def _ends(steps: Sequence[SetStep]) -> Names:
+    """The sets that no other one comes after."""
+    followed = {name for step in steps for name in step.after}
+    return tuple(step.name for step in steps if step.name not in followed)
+
+
+def _rollout(plan: ServicePlan, steps: list[SetStep]) -> Rollout:
     awaited = plan.wait.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
     patched = {step.name for step in steps if step.paced or (step.required and awaited)}
-    return Rollout(tuple(steps), barrier, frozenset(patched), plan.wait.level, plan.wait.timeout)
+    return Rollout(
+        tuple(steps), _ends(steps), frozenset(patched), plan.wait.level, plan.wait.timeout
+    )
 
 
 def _chain(
-    plan: ServicePlan, role: RolePlan, free: int, before: Names
+    plan: ServicePlan, role: RolePlan, free: int, before: Names, only: Collection[str] | None
 ) -> tuple[list[SetStep], Names]:
     """The sets of one role, and those after which all of them have been made."""
     rollout = role_rollout(plan.rollout, role)
@@ -103,16 +140,17 @@ def _chain(
     rolling = rollout.strategy is RolloutStrategy.ROLLING
     limit = min(rollout.max_unavailable if rolling else MAX_LANES, free)
     steps: list[SetStep] = []
+    sets = [each for each in reversed(role.sets) if only is None or each.name in only]
     if plan.layout is Layout.PER_ROLE:
         # LeaderWorkerSet paces the replicas of a set; here the sets of serving groups take turns.
-        for each in reversed(role.sets):
+        for each in sets:
             steps.append(whole_role(role, each, rollout, required, before))
             before = (each.name,)
         return steps, before
     # The highest group and ordinal first. An optional replica goes down when all required ones are
     # back.
-    needed = [each for each in reversed(role.sets) if each.replicas[0].index < required]
-    others = [each for each in reversed(role.sets) if each.replicas[0].index >= required]
+    needed = [each for each in sets if each.replicas[0].index < required]
+    others = [each for each in sets if each.replicas[0].index >= required]
     for part in (needed, others):
         names = [each.name for each in part]
         for position, each in enumerate(part):

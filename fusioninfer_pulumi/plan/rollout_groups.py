@@ -7,7 +7,7 @@ at creation holds here too: different groups are different gangs, and no set wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
@@ -45,15 +45,18 @@ def group_rollout(plan: ServicePlan) -> GroupRollout:
     )
 
 
-def group_steps(plan: ServicePlan, workers: int | None) -> tuple[list[SetStep], Names]:
+def group_steps(
+    plan: ServicePlan, workers: int | None, only: Collection[str] | None = None
+) -> list[SetStep]:
     """Orders the sets of a service group by group, the highest first.
 
     Args:
         plan: A service with groups.
         workers: Operations that the engine runs at a time, None where nobody knows.
+        only: Names of the sets that are meant, None for all.
 
     Returns:
-        The sets, and those after which all of them have been made.
+        The sets.
     """
     free = MAX_LANES if workers is None else min(max(1, workers - 1), MAX_LANES)
     rolling = (plan.rollout.strategy or RolloutStrategy.ROLLING) is RolloutStrategy.ROLLING
@@ -65,15 +68,19 @@ def group_steps(plan: ServicePlan, workers: int | None) -> tuple[list[SetStep], 
     done: list[tuple[Names, Names]] = []
     for position, group in enumerate(reversed(range(plan.groups or 0))):
         before = done[position - lanes] if position >= lanes else ((), ())
-        own, ends = _group(plan, group, before, width)
+        own, ends = _group(plan, group, before, width, only)
         frozen = group < rollout.partition
         steps += [replace(step, frozen=frozen) for step in own]
         done.append(ends)
-    return steps, tuple(name for ends in done[-lanes:] for names in ends for name in names)
+    return steps
 
 
 def _group(
-    plan: ServicePlan, group: int, before: tuple[Names, Names], width: int
+    plan: ServicePlan,
+    group: int,
+    before: tuple[Names, Names],
+    width: int,
+    only: Collection[str] | None,
 ) -> tuple[list[SetStep], tuple[Names, Names]]:
     """The sets of one group, and the last of its required and of its optional ones."""
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
@@ -81,7 +88,7 @@ def _group(
     needed, optional = before
     steps: list[SetStep] = []
     for stage in stages:
-        required, others = _sets(plan, group, stage)
+        required, others = _sets(plan, group, stage, only)
         first, needed_ends = _rows(plan, required, needed, width)
         # Optional sets may lack room for ever, and nothing waits for them but one another.
         last, optional = _rows(plan, others, (*needed, *optional), width, or_else=optional)
@@ -91,13 +98,13 @@ def _group(
 
 
 def _sets(
-    plan: ServicePlan, group: int, roles: Sequence[RolePlan]
+    plan: ServicePlan, group: int, roles: Sequence[RolePlan], only: Collection[str] | None
 ) -> tuple[list[tuple[RolePlan, SetPlan]], list[tuple[RolePlan, SetPlan]]]:
     required: list[tuple[RolePlan, SetPlan]] = []
     others: list[tuple[RolePlan, SetPlan]] = []
     for role in roles:
         for each in reversed(role.sets):
-            if each.group == group:
+            if each.group == group and (only is None or each.name in only):
                 needed = each.replicas[0].index < required_ordinals(plan, role)
                 (required if needed else others).append((role, each))
     return required, others

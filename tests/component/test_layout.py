@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
@@ -14,7 +15,6 @@ from fusioninfer_pulumi.component.waits import set_options
 from fusioninfer_pulumi.plan.rollout import rollout_plan
 
 PER_ROLE = {"layout": "PerRole"}
-LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 WAIT = "pulumi.com/waitFor"
 
 
@@ -97,17 +97,6 @@ def test_the_status_counts_the_replicas_of_one_set(
     assert (found["desiredReplicas"], found["readyReplicas"]) == (4, ready)
     assert (found["totalPods"], found["readyPods"], found["phase"]) == (8, 2 * ready, phase)
     assert status["conditions"][1]["reason"] == active
-
-
-def urn(logical: str, kind: str = LWS) -> str:
-    return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService${kind}::{logical}"
-
-
-def recorded(name: str, *, index: str | None = None, owner: str = "svc") -> dict[str, Any]:
-    own = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
-    if index is not None:
-        own["fusioninfer.io/replica-index"] = index
-    return {"type": LWS, "outputs": {"metadata": {"name": name, "labels": own}}}
 
 
 PER_REPLICA_STATE = {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rollouts import WORKERS, ancestors, grouped_plans
 from samples import Manifest, nodes, plan_of, problems, role, said, service, warnings
 
 from fusioninfer_pulumi.findings import Severity
@@ -20,39 +21,8 @@ Drawn = tuple[ServicePlan, Rollout]
 
 @st.composite
 def rollouts(draw: st.DrawFn) -> Drawn:
-    """Services of several groups, with and without optional replicas, in both layouts."""
-    roles, minima = [], {}
-    for index in range(draw(st.integers(1, 3))):
-        name, replicas = f"role{index}", draw(st.integers(0, 9))
-        own: dict[str, Any] = {"multinode": nodes(2, launcher="none")} if index == 0 else {}
-        if draw(st.booleans()):
-            minima[name] = draw(st.integers(0, replicas))
-        roles.append(role(name, replicas=replicas, **own))
-    scheduling = {"gangPolicy": {"minRoleReplicas": minima}} if minima else {}
-    rollout = {
-        "level": "Group",
-        "strategy": draw(st.sampled_from(("Rolling", "Rolling", "AllAtOnce", "Recreate"))),
-        "maxUnavailable": draw(st.integers(1, 4) | st.integers(1, 100).map("{}%".format)),
-        "partition": draw(st.integers(0, 7)),
-        "roleOrder": draw(st.sampled_from(("Together", "Sequential"))),
-    }
-    plan = plan_of(
-        service(
-            *roles,
-            groups=draw(st.integers(0, 7)),
-            layout=draw(st.sampled_from(("PerReplica", "PerRole"))),
-            schedulingStrategy=scheduling,
-            rollout=rollout,
-        )
-    )
-    return plan, rollout_plan(plan, draw(st.none() | st.integers(1, 40)))
-
-
-def ancestors(rollout: Rollout) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for step in rollout.steps:
-        found[step.name] = set(step.after).union(*(found[name] for name in step.after))
-    return found
+    plan = draw(grouped_plans())
+    return plan, rollout_plan(plan, draw(WORKERS))
 
 
 def groups_of(plan: ServicePlan) -> dict[str, int]:

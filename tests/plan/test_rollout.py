@@ -7,61 +7,26 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import nodes, plan_of, prefill_decode, role, said, service
+from rollouts import WORKERS, ancestors, plans
+from samples import plan_of, prefill_decode, role, said, service
 
 from fusioninfer_pulumi.plan import ServicePlan
 from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
 from fusioninfer_pulumi.plan.rollout_steps import MAX_LANES, replicas_of, required_ordinals
 from fusioninfer_pulumi.spec.rollout import Layout
 
-STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")
-LEVELS = ("None", "Scheduled", "Available", "Serving")
+Drawn = tuple[ServicePlan, Rollout]
 
 
 @st.composite
-def rollouts(draw: st.DrawFn) -> tuple[ServicePlan, Rollout]:
-    """Services of up to three roles, with and without a gang that may run in part."""
-    roles, minima = [], {}
-    for index in range(draw(st.integers(1, 3))):
-        name, replicas = f"role{index}", draw(st.integers(0, 12))
-        own: dict[str, Any] = {}
-        if draw(st.booleans()):
-            limit = st.integers(1, 6) | st.integers(1, 100).map("{}%".format)
-            own["rollout"] = {
-                "strategy": draw(st.sampled_from(STRATEGIES)),
-                "maxUnavailable": draw(limit),
-                "partition": draw(st.integers(0, 13)),
-            }
-        if draw(st.booleans()):
-            own["multinode"] = nodes(2, launcher="none")
-        if draw(st.booleans()):
-            minima[name] = draw(st.integers(0, replicas))
-        roles.append(role(name, replicas=replicas, **own))
-    scheduling = {"gangPolicy": {"minRoleReplicas": minima}} if minima else {}
-    plan = plan_of(
-        service(
-            *roles,
-            schedulingStrategy=scheduling,
-            layout=draw(st.sampled_from(("PerReplica", "PerReplica", "PerRole"))),
-            rollout={"roleOrder": draw(st.sampled_from(("Together", "Sequential")))},
-            wait={"level": draw(st.sampled_from(LEVELS))},
-        )
-    )
-    workers = draw(st.none() | st.integers(1, 40))
-    return plan, rollout_plan(plan, workers)
-
-
-def ancestors(rollout: Rollout) -> dict[str, set[str]]:
-    """Every set that has to be done before a set; fails where the order is not one."""
-    found: dict[str, set[str]] = {}
-    for step in rollout.steps:
-        found[step.name] = set(step.after).union(*(found[name] for name in step.after))
-    return found
+def rollouts(draw: st.DrawFn) -> Drawn:
+    plan = draw(plans())
+    return plan, rollout_plan(plan, draw(WORKERS))
 
 
 @given(rollouts())
 def test_every_set_stands_once_and_after_what_it_depends_on(
-    drawn: tuple[ServicePlan, Rollout],
+    drawn: Drawn,
 ) -> None:
     plan, rollout = drawn
     names = [step.name for step in rollout.steps]
@@ -70,7 +35,7 @@ def test_every_set_stands_once_and_after_what_it_depends_on(
 
 
 @given(rollouts())
-def test_what_waits_comes_after_every_set(drawn: tuple[ServicePlan, Rollout]) -> None:
+def test_what_waits_comes_after_every_set(drawn: Drawn) -> None:
     # So no member of a gang waits for another at creation: nothing waits before all are made.
     _, rollout = drawn
     before = ancestors(rollout)
@@ -79,7 +44,7 @@ def test_what_waits_comes_after_every_set(drawn: tuple[ServicePlan, Rollout]) ->
 
 
 @given(rollouts())
-def test_the_graph_stays_small(drawn: tuple[ServicePlan, Rollout]) -> None:
+def test_the_graph_stays_small(drawn: Drawn) -> None:
     _, rollout = drawn
     assert all(len(step.after) <= MAX_LANES for step in rollout.steps)
     assert len(rollout.barrier) <= 3 * MAX_LANES
@@ -87,7 +52,7 @@ def test_the_graph_stays_small(drawn: tuple[ServicePlan, Rollout]) -> None:
 
 @given(rollouts())
 def test_at_most_max_unavailable_required_sets_of_a_role_change_at_once(
-    drawn: tuple[ServicePlan, Rollout],
+    drawn: Drawn,
 ) -> None:
     # Those that may change at once are an antichain; the sets of a role lie on `limit` chains.
     plan, rollout = drawn
@@ -109,7 +74,7 @@ def test_at_most_max_unavailable_required_sets_of_a_role_change_at_once(
 
 
 @given(rollouts())
-def test_waiting_sets_leave_a_worker_for_the_others(drawn: tuple[ServicePlan, Rollout]) -> None:
+def test_waiting_sets_leave_a_worker_for_the_others(drawn: Drawn) -> None:
     plan, _ = drawn
     for workers in (2, 8, 16):
         rollout = rollout_plan(plan, workers)
@@ -120,7 +85,7 @@ def test_waiting_sets_leave_a_worker_for_the_others(drawn: tuple[ServicePlan, Ro
 
 
 @given(rollouts())
-def test_required_sets_are_patched_and_no_others(drawn: tuple[ServicePlan, Rollout]) -> None:
+def test_required_sets_are_patched_and_no_others(drawn: Drawn) -> None:
     plan, rollout = drawn
     # One set for a role is required as soon as one of its replicas is.
     required = {
@@ -134,7 +99,7 @@ def test_required_sets_are_patched_and_no_others(drawn: tuple[ServicePlan, Rollo
 
 @given(rollouts())
 def test_optional_sets_go_down_when_the_required_ones_are_back(
-    drawn: tuple[ServicePlan, Rollout],
+    drawn: Drawn,
 ) -> None:
     _, rollout = drawn
     before = ancestors(rollout)
@@ -145,7 +110,7 @@ def test_optional_sets_go_down_when_the_required_ones_are_back(
 
 
 @given(rollouts())
-def test_frozen_are_the_ordinals_below_the_partition(drawn: tuple[ServicePlan, Rollout]) -> None:
+def test_frozen_are_the_ordinals_below_the_partition(drawn: Drawn) -> None:
     plan, rollout = drawn
     for step in rollout.steps:
         if plan.layout is Layout.PER_ROLE:

@@ -1,0 +1,83 @@
+"""Services to order, and what an order means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from samples import nodes, plan_of, role, service
+
+from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.plan.rollout import Rollout
+
+WORKERS = st.none() | st.integers(1, 40)
+STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")
+LEVELS = ("None", "Scheduled", "Available", "Serving")
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> ServicePlan:
+    """Services of up to three roles, with and without a gang that may run in part."""
+    roles, minima = [], {}
+    for index in range(draw(st.integers(1, 3))):
+        name, replicas = f"role{index}", draw(st.integers(0, 12))
+        own: dict[str, Any] = {}
+        if draw(st.booleans()):
+            limit = st.integers(1, 6) | st.integers(1, 100).map("{}%".format)
+            own["rollout"] = {
+                "strategy": draw(st.sampled_from(STRATEGIES)),
+                "maxUnavailable": draw(limit),
+                "partition": draw(st.integers(0, 13)),
+            }
+        if draw(st.booleans()):
+            own["multinode"] = nodes(2, launcher="none")
+        if draw(st.booleans()):
+            minima[name] = draw(st.integers(0, replicas))
+        roles.append(role(name, replicas=replicas, **own))
+    scheduling = {"gangPolicy": {"minRoleReplicas": minima}} if minima else {}
+    return plan_of(
+        service(
+            *roles,
+            schedulingStrategy=scheduling,
+            layout=draw(st.sampled_from(("PerReplica", "PerReplica", "PerRole"))),
+            rollout={"roleOrder": draw(st.sampled_from(("Together", "Sequential")))},
+            wait={"level": draw(st.sampled_from(LEVELS))},
+        )
+    )
+
+
+@st.composite
+def grouped_plans(draw: st.DrawFn) -> ServicePlan:
+    """Services of several groups, with and without optional replicas, in both layouts."""
+    roles, minima = [], {}
+    for index in range(draw(st.integers(1, 3))):
+        name, replicas = f"role{index}", draw(st.integers(0, 9))
+        own: dict[str, Any] = {"multinode": nodes(2, launcher="none")} if index == 0 else {}
+        if draw(st.booleans()):
+            minima[name] = draw(st.integers(0, replicas))
+        roles.append(role(name, replicas=replicas, **own))
+    scheduling = {"gangPolicy": {"minRoleReplicas": minima}} if minima else {}
+    rollout = {
+        "level": "Group",
+        "strategy": draw(st.sampled_from(("Rolling", "Rolling", "AllAtOnce", "Recreate"))),
+        "maxUnavailable": draw(st.integers(1, 4) | st.integers(1, 100).map("{}%".format)),
+        "partition": draw(st.integers(0, 7)),
+        "roleOrder": draw(st.sampled_from(("Together", "Sequential"))),
+    }
+    return plan_of(
+        service(
+            *roles,
+            groups=draw(st.integers(0, 7)),
+            layout=draw(st.sampled_from(("PerReplica", "PerRole"))),
+            schedulingStrategy=scheduling,
+            rollout=rollout,
+        )
+    )
+
+
+def ancestors(rollout: Rollout) -> dict[str, set[str]]:
+    """Every set that has to be done before a set; fails where the order is not one."""
+    found: dict[str, set[str]] = {}
+    for step in rollout.steps:
+        found[step.name] = set(step.after).union(*(found[name] for name in step.after))
+    return found
