@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.plan.capacity import NodePool
 
 _MOST = 10**9
-_SOURCE = "a manifest file, `-` for standard input, or the folder of a Pulumi project"
+_SOURCE = (
+    "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     convert = _command(
         commands, "convert", "write the services of another system's manifests as ours"
     )
-    convert.add_argument("source", metavar="SOURCE", help="a manifest file, or `-`")
+    convert.add_argument(
+        "sources", metavar="SOURCE", nargs="+", help="a manifest file, a folder of them, or `-`"
+    )
     convert.add_argument("--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
 
     diff = _command(commands, "diff", "show what changes between two sources, and what restarts")

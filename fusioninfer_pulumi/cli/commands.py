@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.cli.source import Source, read_source, read_sources
+from fusioninfer_pulumi.cli.source import Source, read_apart, read_sources
 from fusioninfer_pulumi.findings import Severity, error, errors
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
@@ -70,8 +70,8 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Prints the services of a source as manifests of ours."""
-    source = _read(options, options.source)
+    """Prints the services of the sources as manifests of ours."""
+    source = _read_all(options)
     if source.manifests is None and not source.has(Severity.ERROR):
         source.add(source.label, [error("", "is a Pulumi project: there is nothing to convert")])
     # What cannot be built is no service of ours either.
@@ -91,8 +91,13 @@ def convert(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
-        # Each by itself: files of several stacks are checked in one call.
-        return 2 if _refused(options, [_read(options, name) for name in options.sources]) else 0
+        sources = read_apart(
+            options.sources,
+            options.stack,
+            show_secrets=options.show_secrets,
+            allow_lossy=options.allow_lossy,
+        )
+        return 2 if _refused(options, sources) else 0
     source = _read_all(options)
     _place(options, source)
     return 2 if _refused(options, [source]) else 0
@@ -141,8 +146,8 @@ def _compared(options: argparse.Namespace) -> list[Source]:
 
 
 def _read(options: argparse.Namespace, name: str, *, rendered: bool = False) -> Source:
-    return read_source(
-        name,
+    return read_sources(
+        [name],
         options.stack,
         show_secrets=options.show_secrets,
         rendered=rendered,

@@ -1,26 +1,22 @@
-"""What a command reads: a manifest, standard input, rendered objects or a Pulumi project."""
+"""What a command reads: manifests, standard input, rendered objects or a Pulumi project."""
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.cli.given import Given, read_given
 from fusioninfer_pulumi.findings import Finding, Severity, error, errors, warning
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan.build import with_collisions
 from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.reading.dispatch import is_read
-from fusioninfer_pulumi.reading.read import read_text
+from fusioninfer_pulumi.reading.file_set import Text, parse, read_set
 from fusioninfer_pulumi.reading.reading import Reading
-from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
-
-STDIN = "<stdin>"
+from fusioninfer_pulumi.spec.yaml_text import UnreadableError, documents
 
 
 @dataclass
@@ -70,99 +66,90 @@ class Source:
         return self.objects
 
 
-def read_source(
-    name: str,
+def read_sources(
+    names: Sequence[str],
     stack: str | None,
     *,
     show_secrets: bool,
     rendered: bool = False,
     allow_lossy: bool = False,
 ) -> Source:
-    """Reads one input.
+    """Reads one input, or several manifests as if they were one.
 
     Args:
-        name: Path of a file or of a Pulumi project folder; `-` is standard input.
+        names: Paths of files and of folders of manifests; a Pulumi project stands alone. `-` is
+            standard input.
         stack: Stack whose config a project's program reads, None for the only one.
         show_secrets: Whether secrets of a program are shown.
-        rendered: Whether a file may hold Kubernetes objects in place of services.
+        rendered: Whether the input may hold Kubernetes objects in place of services.
         allow_lossy: Whether what cannot be carried over from another system's manifest is a
             warning in place of an error.
 
     Returns:
         The input; whatever is wrong with it is among its findings.
     """
-    label = STDIN if name == "-" else name
-    try:
-        data = _bytes(name)
-    except IsADirectoryError:
-        return _project(name, Path(name), stack, show_secrets=show_secrets)
-    except OSError as problem:
-        source = Source(label)
-        source.add(label, [error("", f"cannot be read: {problem.strerror or problem}")])
-        return source
-    return _text(label, data, rendered=rendered, allow_lossy=allow_lossy)
+    given = [read_given(name) for name in names]
+    if len(given) == 1 and given[0].project:
+        return _project(names[0], Path(names[0]), stack, show_secrets=show_secrets)
+    source = Source(", ".join(each.label for each in given))
+    _problems(source, given)
+    texts = [text for each in given for text in each.texts]
+    if rendered and not source.findings:
+        source.objects = _objects(texts)
+        if source.objects is not None:
+            return source
+    if texts:
+        plan_all(source, read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
+    return source
 
 
-def read_sources(
+def read_apart(
     names: Sequence[str], stack: str | None, *, show_secrets: bool, allow_lossy: bool = False
-) -> Source:
-    """Reads one input, or several manifests as if they were one.
+) -> list[Source]:
+    """Reads several inputs whose services may be of several stacks.
+
+    Their documents may refer to each other, unless two of them are of one kind and name: then each
+    input is read by itself.
 
     Args:
-        names: Paths; a Pulumi project stands alone.
-        stack: Stack whose config a project's program reads, None for the only one.
-        show_secrets: Whether secrets of a program are shown.
-        allow_lossy: Whether what cannot be carried over from another system's manifest is a
-            warning in place of an error.
+        names: As for `read_sources`, Pulumi projects included.
+        stack: As for `read_sources`.
+        show_secrets: As for `read_sources`.
+        allow_lossy: As for `read_sources`.
+
+    Returns:
+        One source for each name; services are held only against those of the same one.
     """
-    read = [
-        read_source(name, stack, show_secrets=show_secrets, allow_lossy=allow_lossy)
-        for name in names
-    ]
-    if len(read) == 1:
-        return read[0]
-    merged = Source(", ".join(each.label for each in read))
-    for each in read:
-        if each.readings is None:
-            merged.findings += each.findings
-            if not each.has(Severity.ERROR):
-                merged.add(each.label, [error("", "is a Pulumi project: give it alone")])
-    plan_all(merged, [one for each in read for one in each.readings or ()])
-    return merged
+    given = [read_given(name) for name in names]
+    parsed = [[parse(text) for text in each.texts] for each in given]
+    identities = [one for its in parsed for each in its for one in each.identities]
+    together: list[Reading] | None = None
+    if len(identities) == len(set(identities)) and len(set(names)) == len(names):
+        everything = [each for its in parsed for each in its]
+        together = read_set(everything, allow_lossy=allow_lossy)
+    sources = []
+    for each, its in zip(given, parsed, strict=True):
+        if each.project:
+            folder = Path(each.name)
+            sources.append(_project(each.name, folder, stack, show_secrets=show_secrets))
+            continue
+        source = Source(each.label)
+        _problems(source, [each])
+        if together is not None:
+            own = {each.label, *(label for one in its for label in one.labels)}
+            plan_all(source, [one for one in together if one.label in own])
+        elif its:
+            plan_all(source, read_set(its, allow_lossy=allow_lossy))
+        sources.append(source)
+    return sources
 
 
-def _bytes(name: str) -> bytes:
-    """At most one byte more than a manifest may have: the input may be a device without an end."""
-    if name == "-":
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "standard input is closed")
-        data: bytes = sys.stdin.buffer.read(MAX_BYTES + 1)
-        return data
-    if not name or "\0" in name:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    if Path(name).is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    with Path(name).open("rb") as stream:
-        return stream.read(MAX_BYTES + 1)
-
-
-def _text(label: str, data: bytes, *, rendered: bool, allow_lossy: bool) -> Source:
-    source = Source(label)
-    if len(data) > MAX_BYTES:
-        source.add(label, [error("", TOO_LARGE)])
-        return source
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        source.add(label, [error("", "not YAML: not UTF-8 text")])
-        return source
-    if rendered:
-        objects = _objects(text)
-        if objects is not None:
-            source.objects = objects
-            return source
-    plan_all(source, read_text(text, label, allow_lossy=allow_lossy))
-    return source
+def _problems(source: Source, given: Sequence[Given]) -> None:
+    for each in given:
+        if each.project:
+            source.add(each.label, [error("", "is a Pulumi project: give it alone")])
+        for label, problem in each.problems:
+            source.add(label, [error("", problem)])
 
 
 def plan_all(source: Source, read: Sequence[Reading]) -> None:
@@ -193,19 +180,22 @@ def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:
     return replace(plan, findings=tuple(told))
 
 
-def _objects(text: str) -> list[dict[str, Any]] | None:
-    """Kubernetes objects of a text, None when it holds anything else."""
-    try:
-        read = list(documents(text))
-    except UnreadableError:
-        return None
+def _objects(texts: Sequence[Text]) -> list[dict[str, Any]] | None:
+    """Kubernetes objects of texts, None when they hold anything else."""
     found: list[dict[str, Any]] = []
-    for item in read:
-        listed = isinstance(item, Mapping) and item.get("kind") == "List"
-        items = item.get("items") if listed else [item]
-        if not isinstance(items, list):
+    for text in texts:
+        try:
+            read = list(documents(text.content))
+        except UnreadableError:
             return None
-        found += items
+        for item in read:
+            listed = isinstance(item, Mapping) and item.get("kind") == "List"
+            items = item.get("items") if listed else [item]
+            if not isinstance(items, list):
+                return None
+            found += items
+        if not read and text.folder is None:
+            return None
     complete = all(
         isinstance(item, Mapping)
         and isinstance(item.get("apiVersion"), str)
@@ -214,7 +204,7 @@ def _objects(text: str) -> list[dict[str, Any]] | None:
         and not is_read(item)
         for item in found
     )
-    return found if complete and read else None
+    return found if complete and found else None
 
 
 def _project(label: str, folder: Path, stack: str | None, *, show_secrets: bool) -> Source:

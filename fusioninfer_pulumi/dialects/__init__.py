@@ -4,6 +4,6 @@ One folder per system. `DIALECTS` is all that the reader knows of them; a system
 imported when a manifest of its kinds is met. How to add one: docs/architecture.md.
 """
 
-from fusioninfer_pulumi.dialects.table import DIALECTS, Dialect, dialect_of
+from fusioninfer_pulumi.dialects.table import DIALECTS, Dialect, dialect_of, platform_of
 
-__all__ = ["DIALECTS", "Dialect", "dialect_of"]
+__all__ = ["DIALECTS", "Dialect", "dialect_of", "platform_of"]

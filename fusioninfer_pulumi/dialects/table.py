@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi.dialects.conversion import Conversion
@@ -20,12 +20,14 @@ class Dialect:
         module: Module with `convert(documents, allow_lossy=...) -> Conversion`.
         services: Kinds that become a service, each with the API versions that are read.
         companions: Kinds that say more about a service of the same input.
+        platform: Kinds that say nothing about a service: what it runs on.
     """
 
     name: str
     module: str
     services: Mapping[str, tuple[str, ...]]
     companions: Mapping[str, tuple[str, ...]]
+    platform: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def kinds(self) -> dict[str, tuple[str, ...]]:
@@ -56,6 +58,7 @@ DIALECTS = (
         "modelplane.convert",
         {"ModelDeployment": _MODELPLANE},
         {"ModelCache": _MODELPLANE, "ModelService": _MODELPLANE},
+        dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
     ),
     Dialect(
         "KServe",
@@ -74,3 +77,14 @@ def dialect_of(raw: Any) -> Dialect | None:
     if not isinstance(kind, str) or not isinstance(version, str):
         return None
     return next((each for each in DIALECTS if version in each.kinds.get(kind, ())), None)
+
+
+def platform_of(raw: Any) -> Dialect | None:
+    """The dialect whose platform a document describes, None for any other document."""
+    if not isinstance(raw, Mapping):
+        return None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    for each in DIALECTS:
+        if isinstance(kind, str) and version in each.platform.get(kind, ()):
+            return each
+    return None

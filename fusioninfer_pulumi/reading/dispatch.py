@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of
+from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of, platform_of
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.reading.reading import Located, Reading
@@ -13,12 +13,19 @@ from fusioninfer_pulumi.spec.document import Document, examine
 from fusioninfer_pulumi.spec.service import KIND
 
 
-def read_all(given: Sequence[tuple[str, Any]], *, allow_lossy: bool = False) -> list[Reading]:
+def read_all(
+    given: Sequence[tuple[str, Any]],
+    *,
+    allow_lossy: bool = False,
+    beside: Collection[str] = frozenset(),
+) -> list[Reading]:
     """Reads the documents of one input, which may refer to each other.
 
     Args:
         given: Label and parsed content of each document.
         allow_lossy: Whether what cannot be carried over is a warning in place of an error.
+        beside: Labels of documents that nobody named one by one: other objects among them are
+            left out, with a warning.
 
     Returns:
         The services in the order of their documents, and what no service was made of.
@@ -27,7 +34,7 @@ def read_all(given: Sequence[tuple[str, Any]], *, allow_lossy: bool = False) -> 
     order = {label: position for position, (label, _) in enumerate(given)}
     some = any(dialects) or any(_is_ours(raw) for _, raw in given)
     read = [
-        _ours(label, raw, beside=some and allow_lossy)
+        _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
         for (label, raw), dialect in zip(given, dialects, strict=True)
         if dialect is None
     ]
@@ -66,11 +73,15 @@ def _converted(dialect: Dialect, mine: Sequence[Given], *, allow_lossy: bool) ->
     return read
 
 
-def _ours(label: str, raw: Any, *, beside: bool) -> Reading:
-    if beside and _is_other_object(raw):
-        told = warning("kind", f"{raw['kind']} is no service: left out; apply it beside the others")
-        return Reading(label, remarks=((label, told),))
+def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
     hint = _near(raw)
+    platform = platform_of(raw)
+    if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
+        why = "is no service: left out; apply it beside the others"
+        if platform is not None:
+            why = f"describes clusters of {platform.name}, which a service of ours is in: left out"
+        told = warning("kind", f"{raw['kind']} {why}")
+        return Reading(label, remarks=((label, told),))
     if hint is not None:
         return Reading(label, Document(label, None, (hint,)))
     return Reading(label, examine(raw, label), raw)

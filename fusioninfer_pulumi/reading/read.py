@@ -5,29 +5,35 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
 from fusioninfer_pulumi.reading.dispatch import read_all
+from fusioninfer_pulumi.reading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
 from fusioninfer_pulumi.reading.reading import Reading
-from fusioninfer_pulumi.spec.document import Document
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
-from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE
 
 
 def load(
-    source: str | os.PathLike[str] | Mapping[str, Any], *, allow_lossy: bool = False
+    source: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str | os.PathLike[str]],
+    *,
+    allow_lossy: bool = False,
 ) -> list[InferenceServiceArgs]:
-    """Reads the services of a manifest file, or of a manifest that is a mapping already.
+    """Reads the services of manifest files, or of a manifest that is a mapping already.
 
-    Besides InferenceServices it takes Kthena's ModelServings and Modelplane's ModelDeployments,
-    together with what stands beside them in the same file: docs/systems.md.
+    Besides InferenceServices it takes Kthena's ModelServings, Modelplane's ModelDeployments and
+    KServe's LLMInferenceServices, together with what stands beside them in the same input:
+    docs/systems.md.
 
     Args:
-        source: Path of a YAML or JSON file of one or several documents, or one document. A
-            string is always a path, never YAML text: see `loads`.
+        source: Path of a YAML or JSON file of one or several documents, or of a folder, whose
+            files (`*.yaml`, `*.yml`, `*.json`; not those of folders in it) are read together; or
+            several such paths, which are read together, too; or one document. A string is always a
+            path, never YAML text: see `loads`. Other objects in a folder, such as a Namespace, are
+            left out with a `UserWarning`.
         allow_lossy: Leaves out what cannot be carried over from another system's manifest, with a
             `UserWarning` for each such field, in place of refusing it.
 
@@ -41,8 +47,9 @@ def load(
     """
     if isinstance(source, Mapping):
         return _accepted(read_all([("", source)], allow_lossy=allow_lossy))
-    file = Path(source)
-    return _accepted(read_text(file_text(file), str(file), allow_lossy=allow_lossy))
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    texts = [text for path in paths for text in _texts(Path(path))]
+    return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
 
 
 def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
@@ -72,19 +79,16 @@ def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[Readi
     Returns:
         At least one reading: an input without any document is refused as empty.
     """
-    given: list[tuple[str, Any]] = []
-    refused: list[Reading] = []
-    try:
-        for number, raw in enumerate(documents(text), start=1):
-            given.append((label if number == 1 else f"{label}#{number}", raw))
-    except UnreadableError as problem:
-        refused.append(_refused(label, str(problem)))
-    read = read_all(given, allow_lossy=allow_lossy) + refused
-    return read or [_refused(label, "is empty: no InferenceService in it")]
+    return read_set([parse(Text(label, text))], allow_lossy=allow_lossy)
 
 
-def _refused(label: str, why: str) -> Reading:
-    return Reading(label, Document(label, None, (error("", why),)))
+def _texts(path: Path) -> list[Text]:
+    if "\0" in str(path) or not path.is_dir():
+        return [Text(str(path), file_text(path))]
+    files = manifest_files(path)
+    if not files:
+        raise InvalidServiceError([error("", NO_MANIFESTS)], str(path))
+    return [Text(str(file), file_text(file), str(path)) for file in files]
 
 
 def file_text(file: Path) -> str:

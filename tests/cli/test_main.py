@@ -39,7 +39,7 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
         (["render"], "the following arguments are required: SOURCE"),
         (["check"], "the following arguments are required: SOURCE"),
         (["diff"], "the following arguments are required: OLD"),
-        (["convert", STORY_1, STORY_4], "unrecognized arguments"),
+        (["convert"], "the following arguments are required: SOURCE"),
         (["render", STORY_1, "--output", "toml"], "invalid choice: 'toml'"),
         (["plan", STORY_1, "--output", "yaml"], "invalid choice: 'yaml'"),
         (["plan", STORY_1, "--gpus", "x"], "wanted numbers such as 80,64,48, got 'x'"),

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.reading.file_set import NO_MANIFESTS
 
 GOOD: dict[str, Any] = {
     "apiVersion": "fusioninfer.io/v1alpha1",
@@ -239,8 +240,8 @@ def test_sources_that_cannot_be_read(refused: Callable[..., list[str]], tmp_path
         "a\0b": "a\0b: cannot be read: No such file or directory",
         "loop": "loop: cannot be read: Too many levels of symbolic links",
         long: f"{long}: cannot be read: File name too long",
-        "folder": "folder: no Pulumi.yaml in this directory",
-        str(tmp_path): f"{tmp_path}: no Pulumi.yaml in this directory",
+        "folder": f"folder: no Pulumi.yaml and {NO_MANIFESTS}",
+        str(tmp_path): f"{tmp_path}: no Pulumi.yaml and {NO_MANIFESTS}",
     }.items():
         assert refused(None, "check", name) == [told]
 

@@ -161,8 +161,8 @@ def test_a_path_that_does_not_exist_is_an_error_and_never_text(path: str) -> Non
         load(path)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
+def test_a_folder_without_manifests_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidServiceError, match=r"no manifest .* in this directory"):
         load(tmp_path)
 
 
