@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from e2e.harness import Object
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_services
@@ -32,6 +34,11 @@ def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
 def objects_of(plan: ServicePlan) -> list[Object]:
     """Every object of a service, in apply order; InvalidServiceError if its plan holds errors."""
     return list(render(plan))
+
+
+def text(*documents: Object) -> str:
+    """Documents as one YAML text."""
+    return str(yaml.safe_dump_all(documents))
 
 
 def with_namespace(objects: list[Object], namespace: str) -> list[Object]:

@@ -51,7 +51,13 @@ DIALECTS = (
         "Kthena",
         "kthena.convert",
         {"ModelServing": _KTHENA_WORKLOAD},
-        {"ModelServer": _KTHENA_NETWORKING, "ModelRoute": _KTHENA_NETWORKING},
+        {
+            "ModelServer": _KTHENA_NETWORKING,
+            "ModelRoute": _KTHENA_NETWORKING,
+            "AutoscalingPolicy": _KTHENA_WORKLOAD,
+            "AutoscalingPolicyBinding": _KTHENA_WORKLOAD,
+            "ModelBooster": _KTHENA_WORKLOAD,
+        },
     ),
     Dialect(
         "Modelplane",

@@ -71,3 +71,33 @@ def route(*rules: Manifest, name: str = "route", **spec: Any) -> Manifest:
         "metadata": {"name": name},
         "spec": {key: value for key, value in built.items() if value is not None},
     }
+
+
+def policy(name: str = "policy", **spec: Any) -> Manifest:
+    """An AutoscalingPolicy of the role `server` by a metric of pods; None leaves a field out."""
+    built = {
+        "metrics": [{"name": "waiting", "targetValue": 5}],
+        "disaggregatedTarget": scaled({"server": {"minReplicas": 1, "maxReplicas": 4}}),
+        **spec,
+    }
+    return {
+        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
+        "kind": "AutoscalingPolicy",
+        "metadata": {"name": name},
+        "spec": {key: value for key, value in built.items() if value is not None},
+    }
+
+
+def scaled(roles: Manifest, name: str = "ms", **more: Any) -> Manifest:
+    """A disaggregatedTarget."""
+    return {"targetRef": {"kind": "ModelServing", "name": name}, "roles": roles, **more}
+
+
+def binding(policy: str = "policy", **spec: Any) -> Manifest:
+    """An AutoscalingPolicyBinding."""
+    return {
+        "apiVersion": "workload.serving.volcano.sh/v1alpha1",
+        "kind": "AutoscalingPolicyBinding",
+        "metadata": {"name": "binding"},
+        "spec": {"policyRef": {"name": policy}, **spec},
+    }

@@ -205,3 +205,84 @@ def model_routes(draw: st.DrawFn) -> Manifest:
         "metadata": {"name": "route"},
         "spec": {"modelName": "m", "rules": draw(st.lists(rules, max_size=2)), **more},
     }
+
+
+def _stable() -> st.SearchStrategy[Manifest]:
+    return _some(
+        {
+            "instances": _counts,
+            "percent": _counts,
+            "period": st.sampled_from(("15s", "1m")),
+            "selectPolicy": st.sampled_from(("Or", "And")),
+            "stabilizationWindow": st.sampled_from(("0s", "5m", "2h")),
+        }
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> list[Manifest]:
+    """An AutoscalingPolicy of roles of `ms`, or one and a binding of it."""
+    names = ("a", "b")
+    metric = st.fixed_dictionaries(
+        {draw(st.sampled_from(("name", "metricName"))): st.sampled_from(names),
+         "targetValue": st.sampled_from((1, "500m"))}
+    )  # fmt: skip
+    metrics = st.lists(metric, min_size=1, max_size=2)
+    labels = st.sampled_from(({"modelserving.volcano.sh/name": "ms"}, {"zone": "a"}))
+    pod = _some(
+        {
+            "name": _words,
+            "uri": st.just("/metrics"),
+            "port": st.just(8000),
+            "labelSelector": st.fixed_dictionaries({"matchLabels": labels}),
+        }
+    )
+    prometheus = st.fixed_dictionaries(
+        {"serverURL": st.just("http://p:9090"), "query": _words}, optional={"auth": st.just({})}
+    )
+    source = st.fixed_dictionaries({"pod": pod}) | st.fixed_dictionaries({"prometheus": prometheus})
+    sources = st.dictionaries(st.sampled_from(names), source, max_size=2)
+    bounds = {"minReplicas": st.integers(0, 2), "maxReplicas": st.integers(1, 3)}
+    ref = st.fixed_dictionaries(
+        {"name": st.sampled_from(("ms", "ms", "else"))}, optional={"kind": st.just("ModelServing")}
+    )
+    roles = st.dictionaries(
+        st.sampled_from(("prefill", "decode", "server")),
+        st.fixed_dictionaries(bounds, optional={"metrics": metrics, "metricSources": sources}),
+        min_size=1,
+        max_size=2,
+    )
+    part = st.fixed_dictionaries({"kind": st.just("Role"), "name": st.just("server")})
+    target = st.fixed_dictionaries(
+        {"targetRef": ref},
+        optional={"subTargets": part, "metricSources": sources, "metricEndpoint": pod},
+    )
+    one = st.fixed_dictionaries({"target": target, **bounds})
+    up = _some({"stablePolicy": _stable(), "panicPolicy": _some({"percent": _counts})})
+    spec = draw(
+        _some(
+            {
+                "tolerancePercent": st.integers(5, 15),
+                "metrics": metrics,
+                "behavior": _some({"scaleUp": up, "scaleDown": _stable()}),
+            }
+        )
+    )
+    head = {"apiVersion": "workload.serving.volcano.sh/v1alpha1"}
+    kind = draw(st.sampled_from(("roles", "one", "binding", "several")))
+    if kind == "roles":
+        ratio = {"numeratorRole": "prefill", "denominatorRole": "decode", "minRatio": "500m",
+                 "maxRatio": 2}  # fmt: skip
+        more = draw(_some({"ratioConstraint": st.just(ratio)}))
+        spec["disaggregatedTarget"] = {"targetRef": draw(ref), "roles": draw(roles), **more}
+    elif kind == "one":
+        spec["homogeneousTarget"] = draw(one)
+    elif kind == "several":
+        spec["heterogeneousTarget"] = {"params": [{"cost": 1}]}
+    made = [{**head, "kind": "AutoscalingPolicy", "metadata": {"name": "p"}, "spec": spec}]
+    if kind == "binding":
+        bound = {"policyRef": {"name": "p"}, "homogeneousTarget": draw(one)}
+        made.append(
+            {**head, "kind": "AutoscalingPolicyBinding", "metadata": {"name": "b"}, "spec": bound}
+        )
+    return made

@@ -69,3 +69,12 @@ def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
     other = [kthena_samples.serving(name="two"), kthena_samples.server("other", {name: "two"})]
     beside = [serving, *(other if known else ())]
     assert silent([server, route], kthena_strategies.OTHERS, beside) == []
+
+
+@quickly
+@given(kthena_strategies.model_servings(), kthena_strategies.policies())
+def test_every_leaf_of_kthenas_autoscaling_is_in_a_service_or_named(
+    serving: Manifest, policies: list[Manifest]
+) -> None:
+    serving["metadata"].pop("namespace", None)
+    assert silent(policies, kthena_strategies.OTHERS, [serving]) == []

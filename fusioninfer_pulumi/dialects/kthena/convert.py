@@ -11,22 +11,36 @@ from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.kthena.models import ModelServing
 from fusioninfer_pulumi.dialects.kthena.routes import Shared, carry_route, carry_shared
 from fusioninfer_pulumi.dialects.kthena.routing_models import ModelRoute, ModelServer
+from fusioninfer_pulumi.dialects.kthena.scaling import Policy, carry_policies
+from fusioninfer_pulumi.dialects.kthena.scaling_models import (
+    AutoscalingPolicy,
+    AutoscalingPolicyBinding,
+)
 from fusioninfer_pulumi.dialects.kthena.servers import Server, Serving, carry_server
 from fusioninfer_pulumi.dialects.kthena.serving import carry_serving
 from fusioninfer_pulumi.dialects.kthena.traffic import say_traffic
 from fusioninfer_pulumi.dialects.metadata import companion
 from fusioninfer_pulumi.dialects.model import read
 
+_BOOSTER = (
+    "Kthena's controller makes a ModelServing, a ModelServer and a ModelRoute of it, with programs "
+    "of its own in the pods; read those, as they are in the cluster: kubectl get "
+    "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
+    "modelroutes.networking.serving.volcano.sh "
+    "-l workload.serving.volcano.sh/model-name={name} -o yaml"
+)
+
 
 def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
     """Converts the Kthena documents of one input.
 
     Args:
-        documents: ModelServings, and the ModelServers and ModelRoutes beside them.
+        documents: ModelServings, and whatever says more about them.
         allow_lossy: Whether what cannot be carried over is a warning in place of an error.
 
     Returns:
-        One service for each ModelServing; one that a ModelServer selects has a router.
+        One service for each ModelServing; one that a ModelServer selects has a router, roles that
+        an AutoscalingPolicy scales have an autoscaler.
     """
     book = Book(documents, allow_lossy=allow_lossy)
     servings: list[Serving] = []
@@ -54,7 +68,26 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
     carry_shared(shared)
     for server in servers.values():
         say_traffic(server)
+    _scaling(book, documents, servings)
+    for document in _of(documents, "ModelBooster"):
+        book.lost(document.at(), _BOOSTER.format(name=document.name))
     return book.conversion()
+
+
+def _scaling(book: Book, documents: Sequence[Given], servings: Sequence[Serving]) -> None:
+    policies: list[Policy] = []
+    for document in _of(documents, "AutoscalingPolicy"):
+        policy = read(book, document, AutoscalingPolicy)
+        if policy is not None:
+            companion(book, document)
+            policies.append(Policy(document, policy.spec))
+    bindings = []
+    for document in _of(documents, "AutoscalingPolicyBinding"):
+        binding = read(book, document, AutoscalingPolicyBinding)
+        if binding is not None:
+            companion(book, document)
+            bindings.append((document, binding.spec))
+    carry_policies(book, policies, bindings, servings)
 
 
 def _of(documents: Sequence[Given], kind: str) -> list[Given]:

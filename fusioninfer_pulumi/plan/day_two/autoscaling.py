@@ -50,7 +50,7 @@ def autoscalers(
         if gang_scheduled:
             found += _gang(role, given, minima, at)
         found += _metrics(given, at)
-        if args.groups is not None:
+        if (args.groups or 1) > 1:
             found += _groups(given, at)
         planned += [AutoscalerPlan(role.name, each.name, given) for each in role.sets]
     return tuple(planned), found
