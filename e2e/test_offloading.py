@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from e2e import inputs
@@ -81,7 +83,11 @@ def test_disks_are_counted(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1, 8)  # with a disk of 10Ti
     disk = {"fileSystem": {"emptyDir": {"size": "6Ti"}}}
     given = {"cpu": "16Gi", "secondary": [disk]}
-    form = {"kvCacheOffloading": given, "parallelism": {"tensor": 4}, "replicas": 2}
+    form: dict[str, Any] = {
+        "kvCacheOffloading": given,
+        "parallelism": {"tensor": 4},
+        "replicas": 2,
+    }
     plan = inputs.plan_of(inputs.service("svc", role(**form)))
     cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     cluster.wait(lambda: len(cluster.bound(namespace)) == 1, 60)
