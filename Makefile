@@ -9,11 +9,11 @@ STAMP := $(VENV)/.installed
 
 .PHONY: help
 help:  ## List the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,e2e]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,e2e]'
 	@touch $@
 
 .PHONY: setup
@@ -26,8 +26,12 @@ demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes: plan, capacity, ob
 	$(BIN)/fusioninfer-pulumi render examples/deepseek-disagg
 
 .PHONY: test
-test: $(STAMP)  ## Run the fast tests, with coverage of branches
-	$(BIN)/python -m pytest --cov --cov-report=term
+test: $(STAMP)  ## Run the fast tests
+	$(BIN)/python -m pytest -q
+
+.PHONY: coverage
+coverage: $(STAMP)  ## The same, and list the lines and branches that they do not reach
+	$(BIN)/python -m pytest -q --cov --cov-report=term
 
 .PHONY: lint
 lint: $(STAMP)  ## Check style and types
@@ -40,8 +44,8 @@ test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 
 	$(BIN)/python tools/test_pythons.py
 
 .PHONY: test-other-pythons
-test-other-pythons: $(STAMP)  ## The same without the version of .venv, which `test` runs
-	$(BIN)/python tools/test_pythons.py --others
+test-other-pythons: $(STAMP)  ## The same without the version of .venv; a part of them between the oldest and newest
+	$(BIN)/python tools/test_pythons.py --others --brief
 
 .PHONY: check
 check: lint test test-other-pythons  ## Everything that needs no Go: lint, types, tests on all Pythons

@@ -87,6 +87,8 @@ def build(wanted: Tool, progress: str) -> None:
                 ldflags = f"-s -w {wanted.ldflags.format(version=wanted.version)}".strip()
                 target = str(result / "bin" / name)
                 command = ["build", "-trimpath", "-mod=readonly", "-buildvcs=false"]
+                # The linker drops it anyway: not to make it saves a tenth of the compiler's time.
+                command.append("-gcflags=all=-dwarf=false")
                 _go(wanted, [*command, "-ldflags", ldflags, "-o", target, package], label)
             if wanted.manifests:
                 _copy_manifests(wanted, result, f"{progress} manifests of {wanted.name}")
