@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from e2e.harness import Cluster
 from e2e.harness.stages import BEHAVIOUR, DELAY
 from fusioninfer_pulumi import load, plan_service, render
+
+Seen = TypeVar("Seen")
 
 SETS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
 GROUPS = "scheduling.volcano.sh/v1beta1/PodGroup"
@@ -117,26 +119,50 @@ def lowest(
     namespaces too, which are looked at after the first: for replicas that move there.
     """
     least: dict[str, int] = {}
+
+    def look() -> None:
+        seen = ready(cluster, namespace)
+        total = sum(seen.values())
+        total += sum(sum(ready(cluster, other).values()) for other in then)
+        for name, count in {**seen, "total": total}.items():
+            least[name] = min(count, least.get(name, count))
+        least["samples"] = least.get("samples", 0) + 1
+
+    with watched(look, every):
+        yield least
+
+
+@contextmanager
+def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]]:
+    """Looks again and again until the context ends; holds all that was seen.
+
+    Args:
+        look: Looks once. What it raises is raised at the end of the context.
+        every: Seconds from one look to the next.
+    """
+    found: list[Seen] = []
+    wrong: list[Exception] = []
     stop = threading.Event()
 
     def watch() -> None:
         while not stop.is_set():
             started = time.monotonic()
-            seen = ready(cluster, namespace)
-            total = sum(seen.values())
-            total += sum(sum(ready(cluster, other).values()) for other in then)
-            for name, count in {**seen, "total": total}.items():
-                least[name] = min(count, least.get(name, count))
-            least["samples"] = least.get("samples", 0) + 1
+            try:
+                found.append(look())
+            except Exception as error:  # noqa: BLE001 - raised below: half a watch proves nothing
+                wrong.append(error)
+                return
             stop.wait(max(0.0, every - (time.monotonic() - started)))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield least
+        yield found
     finally:
         stop.set()
         thread.join()
+    if wrong:
+        raise wrong[0]
 
 
 def sets(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
