@@ -31,16 +31,16 @@ def grouped(
     return service(namespace, *roles, groups=groups, rollout=pace, metadata=metadata)
 
 
-def state(cluster: Cluster, namespace: str) -> dict[int, tuple[int, frozenset[str]]]:
+def state(cluster: Cluster, namespace: str) -> dict[int, tuple[int, set[str]]]:
     """Of each group: its ready pods, and the images of its pods."""
-    found: dict[int, tuple[int, frozenset[str]]] = {}
+    found: dict[int, tuple[int, set[str]]] = {}
     for pod in cluster.pods(namespace):
         group = int(pod["metadata"]["labels"][f"{PREFIX}group-index"])
         conditions = pod.get("status", {}).get("conditions") or ()
         up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
         up = up and "deletionTimestamp" not in pod["metadata"]
         tag = pod["spec"]["containers"][0]["image"].rpartition(":")[2]
-        ready, tags = found.get(group, (0, frozenset()))
+        ready, tags = found.get(group, (0, set()))
         found[group] = (ready + up, tags | {tag})
     return found
 
@@ -66,7 +66,7 @@ def test_whole_groups_change(cluster: Cluster, namespace: str, project: Make) ->
     stack.up().assert_fine()
     assert state(cluster, namespace) == dict.fromkeys(range(3), (PODS, {"1"}))
     first = pods(cluster, namespace)
-    held = {"partition": 1, "maxUnavailable": 1}
+    held: dict[str, Any] = {"partition": 1, "maxUnavailable": 1}
     stack.write(grouped(namespace, 3, "2", **held))
     with watched(lambda: state(cluster, namespace)) as seen:
         stack.up().assert_fine()
