@@ -56,7 +56,7 @@ def plan(options: argparse.Namespace) -> int:
     elif options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid  # noqa: PLC0415  # start-up time
 
-        sys.stdout.write("\n".join(mermaid(item) for item, _, _ in rows))
+        sys.stdout.write(mermaid(*(item for item, _, _ in rows)))
     else:
         from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools  # noqa: PLC0415
 

@@ -13,71 +13,77 @@ from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 _DRAWN = 4
 
 
-def mermaid(plan: ServicePlan) -> str:
-    """Draws one service.
+def mermaid(*plans: ServicePlan) -> str:
+    """Draws services.
 
     Args:
-        plan: The service.
+        plans: The services.
 
     Returns:
-        A Mermaid flowchart, without the markdown fence.
+        One Mermaid flowchart of all of them, without the markdown fence.
     """
-    return "\n".join(["flowchart LR", *(f"  {line}" for line in _lines(plan))]) + "\n"
+    # A chart has one namespace of boxes, and what is drawn twice is one box.
+    marks = [f"s{number}_" for number in range(len(plans))] if len(plans) > 1 else [""]
+    drawn = [line for plan, at in zip(plans, marks, strict=False) for line in _lines(plan, at)]
+    return "\n".join(["flowchart LR", *(f"  {line}" for line in drawn)]) + "\n"
 
 
-def _lines(plan: ServicePlan) -> Iterator[str]:
-    yield 'client(["clients"])'
-    entry = yield from _entry(plan)
+def _lines(plan: ServicePlan, at: str) -> Iterator[str]:
+    yield f'{at}client(["clients"])'
+    entry = yield from _entry(plan, at)
     title = f"{plan.service} in {plain(plan.namespace)}: "
+    if plan.groups is not None:
+        title += f"{_count(plan.groups, 'group')}, "
     size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
-    yield f'subgraph service["{_text(title)}{size}"]'
+    yield f'subgraph {at}service["{_text(title)}{size}"]'
     for number, role in enumerate(plan.roles):
-        yield from _role(number, role)
+        yield from _role(f"{at}role{number}", f"{at}r{number}", role)
     yield "end"
     for number, role in enumerate(plan.roles):
         if role.name in entry and role.replicas:
-            yield f"entry --> role{number}"
+            yield f"{at}entry --> {at}role{number}"
     if plan.gang is not None:
         pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators
         minimum = f"{_count(pods, 'pod')}, {_count(accelerators, 'GPU')} start together"
         kind, name = "PodGroup", plan.gang.pod_group
         if len(plan.gangs) > 1:
             kind, name = "PodGroups", f"{name} … {plan.gangs[-1].pod_group}"
-            minimum = f"in each, {minimum}"
-        yield f'gang{{{{"{kind}<br/>{_text(name)}<br/>{minimum}"}}}} -.- service'
+            minimum = f"each: {minimum}"
+        yield f'{at}gang{{{{"{kind}<br/>{_text(name)}<br/>{minimum}"}}}} -.- {at}service'
 
 
-def _entry(plan: ServicePlan) -> Generator[str, None, set[str]]:
+def _entry(plan: ServicePlan, at: str) -> Generator[str, None, set[str]]:
     """Yields what stands between clients and pods, and returns the roles that are reached."""
     router = plan.router
     if router is None:
         reached = entry_roles(plan)
         port = reached[0].serving.port if reached else ""
         service = f"Service<br/>{names.serving_service(plan.service)}<br/>port {port}"
-        yield f'client --> entry["{service}"]'
+        yield f'{at}client --> {at}entry["{service}"]'
         return {role.name for role in reached}
     pool = f"InferencePool<br/>{router.pool.name}<br/>port {router.pool.port}"
     if router.route is not None:
-        yield f'client --> route["HTTPRoute<br/>{_text(router.route.name)}"] --> entry["{pool}"]'
+        route = f'{at}route["HTTPRoute<br/>{_text(router.route.name)}"]'
+        yield f'{at}client --> {route} --> {at}entry["{pool}"]'
     else:
-        yield f'client --> entry["{pool}"]'
+        yield f'{at}client --> {at}entry["{pool}"]'
     picker = f"endpoint picker<br/>{router.picker.name}<br/>{_text(router.picker.words)}"
-    yield f'entry -. asks .-> picker["{picker}"]'
+    yield f'{at}entry -. asks .-> {at}picker["{picker}"]'
     return set(router.pool.roles)
 
 
-def _role(number: int, role: RolePlan) -> Iterator[str]:
+def _role(box: str, replicas: str, role: RolePlan) -> Iterator[str]:
     count = _count(len(role.replicas), "replica") if role.replicas else "parked"
     where = "".join(f" in {each.name}" for each in role.sets if each.ordinal is None)
-    yield f'subgraph role{number}["{role.name} ({role.component_type.value}): {count}{where}"]'
+    yield f'subgraph {box}["{role.name} ({role.component_type.value}): {count}{where}"]'
     size = f"{_count(role.nodes, 'pod')} x {_count(role.accelerators_per_pod, 'GPU')}"
     if len(role.replicas) <= _DRAWN:
         for replica in role.replicas:
             group = "" if replica.group is None else f"{replica.group}_"
-            yield f'r{number}_{group}{replica.index}["{replica.name}<br/>{size}"]'
+            yield f'{replicas}_{group}{replica.index}["{replica.name}<br/>{size}"]'
     else:
         first, last = role.replicas[0], role.replicas[-1]
-        yield f'r{number}_all["{first.name} … {last.name}<br/>each {size}"]'
+        yield f'{replicas}_all["{first.name} … {last.name}<br/>each {size}"]'
     yield "end"
 
 

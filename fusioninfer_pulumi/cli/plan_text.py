@@ -172,7 +172,8 @@ def _gang(plan: ServicePlan) -> str:
     form = "all-or-nothing"
     if gang.partial and gang.sub_groups:
         minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
-        form = f"starts with {minimum}"
+        lowest = any(group.lowest for group in gang.sub_groups)
+        form = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
     needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
     return f"{named}, {form}: {size} (scheduler {plan.scheduler_name}{needs})"
 

@@ -144,3 +144,8 @@ def test_serving_groups_take_turns() -> None:
     (effect,) = order(found)
     names = ["1-decode-1", "1-decode-0", "0-decode-1", "0-decode-0"]
     assert effect["order"] == [{"replicas": names, "atATime": 2}]
+    told = "1-decode-1, 1-decode-0, 0-decode-1, 0-decode-0, 1 group at a time"
+    assert f"| {told} |" in to_markdown(found)
+    everything = {"level": "Group", "maxUnavailable": 2}
+    found = changed("decode", role_fields={"replicas": 2}, groups=2, rollout=everything)
+    assert "0-decode-1, 0-decode-0 together |" in to_markdown(found)

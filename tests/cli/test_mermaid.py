@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.plan import plan_service
 from fusioninfer_pulumi.spec import InferenceServiceArgs
@@ -59,3 +61,21 @@ def test_one_is_not_many() -> None:
     drawn = service(replicas=1)
     assert '"serve (worker): 1 replica"' in drawn
     assert '"chat in default: 1 pod, 8 GPUs"' in drawn
+
+
+def test_several_services_are_one_chart() -> None:
+    template = {"spec": {"containers": [{"name": "e", "image": "i", "command": ["x"]}]}}
+    roles = [{"name": "serve", "componentType": "worker", "template": template}]
+    plans = [
+        plan_service(InferenceServiceArgs.model_validate({"name": name, "roles": roles}))
+        for name in ("chat", "embed")
+    ]
+    drawn = mermaid(*plans)
+    assert drawn.count("flowchart LR") == 1
+    for number, plan in enumerate(plans):
+        alone = mermaid(plan).splitlines()[1:]
+        marked = [
+            re.sub(r"\b(client|entry|service|role0|r0_0)(?=[\[( ]|$)", rf"s{number}_\1", line)
+            for line in alone
+        ]
+        assert "\n".join(marked) in drawn

@@ -193,6 +193,7 @@ def _restart(
             tuple(reversed(names)),
             None if edit.refused else pace,
             turn is not None and turn.optional and not several,
+            turn.groups if turn else None,
         )
     )
     role.behind = turn.after if turn else ()

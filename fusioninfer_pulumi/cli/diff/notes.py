@@ -11,6 +11,7 @@ from fusioninfer_pulumi.cli.diff.layouts import layout_notes, pace_notes
 from fusioninfer_pulumi.cli.diff.plain import at
 from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below
 from fusioninfer_pulumi.cli.diff.records import RoleEffect
+from fusioninfer_pulumi.cli.diff.serving_groups import group_notes, group_of, whole_groups
 from fusioninfer_pulumi.cli.diff.spans import compressed
 from fusioninfer_pulumi.cli.diff.workloads import (
     is_apps_workload,
@@ -108,6 +109,7 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
     yield from pace_notes(edits)
     yield from _apps_restarts(edits)
     quiet = not any(edit.restarts for edit in edits)
+    yield from group_notes(edits, quiet=quiet)
     for effect in roles:
         yield from _scale(effect, edits, quiet=quiet)
     for edit in edits:
@@ -161,7 +163,11 @@ def _apps_restarts(edits: Sequence[Edit]) -> Iterator[str]:
 
 def _scale(effect: RoleEffect, edits: Sequence[Edit], *, quiet: bool) -> Iterator[str]:
     before, after = effect.replicas_before, effect.replicas_after
-    own = [edit for edit in edits if is_set(edit.key) and _has_role(edit, effect.role)]
+    whole = whole_groups(edits)
+    every = [edit for edit in edits if is_set(edit.key) and _has_role(edit, effect.role)]
+    own = [each for each in every if group_of(each) not in whole.get(each.change.action, ())]
+    if len(own) < len(every) and not any(each.change.action != "changed" for each in own):
+        return  # it has no other replicas, but in more or fewer groups
     added = sum(edit.change.action == "added" for edit in own)
     removed = sum(edit.change.action == "removed" for edit in own)
     done = [
@@ -173,7 +179,9 @@ def _scale(effect: RoleEffect, edits: Sequence[Edit], *, quiet: bool) -> Iterato
         yield f"role {effect.role} {effect.reason.removeprefix('role ')}: {', '.join(done)}"
     elif before != after:
         done += [
-            f"PodGroup {_PAST[edit.change.action]}" for edit in edits if is_pod_group(edit.key)
+            f"PodGroup {_PAST[edit.change.action]}"
+            for edit in edits
+            if is_pod_group(edit.key) and group_of(edit) not in whole.get(edit.change.action, ())
         ]
         done += ["nothing restarts"] if quiet else []
         yield f"{effect.role} {scaling(before, after)}: {', '.join(done)}"

@@ -27,6 +27,7 @@ class Turn:
         optional: Whether it changes after those that the service needs.
         after: Roles that change before its own.
         held: Whether it keeps the pod template that it has.
+        groups: Whole serving groups that change side by side, None where groups do not count.
     """
 
     position: int
@@ -34,6 +35,7 @@ class Turn:
     optional: bool
     after: tuple[str, ...]
     held: bool
+    groups: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,14 @@ class Move:
         names: The replicas.
         at_a_time: How many of them side by side, None for all.
         optional: Whether they restart after the others.
+        groups: Whole serving groups that restart side by side, None where groups do not count.
     """
 
     position: int
     names: tuple[str, ...]
     at_a_time: int | None
     optional: bool = False
+    groups: int | None = None
 
 
 #: By namespace, empty where only the engine knows it, and name of the set.
@@ -63,6 +67,8 @@ def turns(plans: Iterable[ServicePlan]) -> dict[tuple[str, str], Turn]:
     for plan in plans:
         namespace = plan.namespace if isinstance(plan.namespace, str) else ""
         sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL and not _by_group(plan)
+        rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
+        groups = group_rollout(plan).max_unavailable if _by_group(plan) and rolling else None
         before: list[str] = []
         for position, step in enumerate(rollout_plan(plan).steps):
             if not before or before[-1] != step.role:
@@ -73,6 +79,7 @@ def turns(plans: Iterable[ServicePlan]) -> dict[tuple[str, str], Turn]:
                 not step.required,
                 tuple(before[:-1]) if sequential else (),
                 step.frozen,
+                groups,
             )
     return found
 
@@ -122,5 +129,6 @@ def stages(moves: Sequence[Move]) -> tuple[RestartStage, ...]:
             limits = [move.at_a_time for move in part]
             known = [limit for limit in limits if limit is not None]
             at_a_time = max(known) if len(known) == len(limits) else size(names)
-            found.append(RestartStage(names, min(at_a_time, size(names))))
+            groups = part[0].groups if at_a_time < size(names) else None
+            found.append(RestartStage(names, min(at_a_time, size(names)), groups))
     return tuple(found)

@@ -56,10 +56,12 @@ class RestartStage:
     Attributes:
         replicas: The replicas, in the order in which they restart.
         at_a_time: How many of them restart side by side.
+        groups: How many whole serving groups that is, None where groups do not count.
     """
 
     replicas: tuple[str, ...]
     at_a_time: int
+    groups: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusioninfer_pulumi.cli.diff.effects import scaling
 from fusioninfer_pulumi.cli.diff.records import Difference, RoleEffect, ServiceTotals
 from fusioninfer_pulumi.cli.diff.spans import compressed, in_order, size
 
@@ -11,18 +12,18 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
 
     Returns:
         The names of the columns and the rows. A column that says nothing is left out: that of the
-        service where there is one, or of added replicas where none is added.
+        service where there is one, or of added replicas where none is added. Replicas that restart
+        stand in their order where it is known.
     """
     effects = difference.effects
     columns: dict[str, list[str]] = {
         "service": _services(difference),
         "role": [effect.role for effect in effects],
         "replicas": [_replicas(effect) for effect in effects],
-        "restarts": [compressed(effect.restarts) for effect in effects],
-        "order": [_order(effect) for effect in effects],
+        "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
-        "why": [effect.reason or "untouched" for effect in effects],
+        "why": [_why(effect) for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "-" for cell in cells] for cells in zip(*columns.values(), strict=True)]
@@ -88,6 +89,9 @@ def _order(effect: RoleEffect) -> str:
         count = size(stage.replicas)
         if count == 1:
             parts.append(in_order(stage.replicas))
+        elif stage.groups is not None:
+            groups = "group" if stage.groups == 1 else "groups"
+            parts.append(f"{in_order(stage.replicas)}, {stage.groups} {groups} at a time")
         elif stage.at_a_time >= count:
             parts.append(f"{in_order(stage.replicas)} together")
         else:
@@ -96,6 +100,12 @@ def _order(effect: RoleEffect) -> str:
     if effect.after:
         return f"after {', '.join(effect.after)}: {told}"
     return told if size(effect.restarts) > 1 else ""
+
+
+def _why(effect: RoleEffect) -> str:
+    """What else than their number changes the replicas, which has a column of its own."""
+    scaled = scaling(effect.replicas_before, effect.replicas_after)
+    return effect.reason.removesuffix(f", {scaled}") or "untouched"
 
 
 def _services(difference: Difference) -> list[str]:
