@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,33 @@ class KubernetesApi:
             after = (page.get("metadata") or {}).get("continue") if isinstance(page, dict) else None
             if not after:
                 return
+
+    def changes(
+        self, call: Callable[..., Any], *given: Any, seconds: float, **more: Any
+    ) -> Generator[tuple[str, dict[str, Any]], None, None]:
+        """Yields what a list holds, and then every change of it.
+
+        Args:
+            call: The client's function for the list.
+            given: What the function is given.
+            seconds: How long to watch.
+            more: What the function is given, by name.
+
+        Yields:
+            The kind of each change (`ADDED`, `MODIFIED`, `DELETED`) and the object. It ends early
+            where the server refuses or goes away.
+        """
+        http: Any = importlib.import_module("urllib3.exceptions")
+        watching = importlib.import_module("kubernetes.watch").Watch()
+        # The server counts whole seconds, and ends the watch itself.
+        limit = {"timeout_seconds": math.ceil(seconds), "_request_timeout": (5, seconds + 5)}
+        try:
+            for each in watching.stream(call, *given, **limit, **more):
+                yield each["type"], each["raw_object"]
+        except (self.client.ApiException, http.HTTPError):
+            return
+        finally:
+            watching.stop()
 
 
 def items(listed: Any) -> list[Any]:

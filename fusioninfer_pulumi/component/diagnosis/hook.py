@@ -7,6 +7,7 @@ a message; it changes nothing, retries nothing and waits for nothing but the clu
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import importlib.util
 import time
@@ -20,15 +21,14 @@ from pulumi.runtime import settings
 from pulumi.runtime.mocks import MockMonitor
 
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
-from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
 from fusioninfer_pulumi.component.diagnosis.seen import Seen
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.kubernetes_api import UnreadableError
 
 _FRESH_SECONDS = 5.0
-#: Looks at pods that come and go, a moment apart.
-_MORE_LOOKS = 8
-_PAUSE_SECONDS = 0.3
+#: How long the pods of a service are watched in all, for what shows a moment only.
+_WATCH_SECONDS = 20.0
 #: How long a failure may be held up by reading.
 _READ_SECONDS = 40.0
 _WAITS = "LeaderWorkerSet", "PodGroup"
@@ -47,6 +47,7 @@ class Diagnosis:
         service: str,
         namespace: pulumi.Input[str],
         read: Callable[[str | None, str | None, str, str], Seen] = read_service,
+        watch: Callable[..., Seen] = watch_service,
     ) -> None:
         """Nothing is read yet.
 
@@ -55,11 +56,14 @@ class Diagnosis:
             service: Name of the service.
             namespace: Its namespace.
             read: Reads the cluster.
+            watch: Watches it.
         """
         self._component = component
         self._service = service
         self._namespace = pulumi.Output.from_input(namespace)
         self._read = read
+        self._watch = watch
+        self._patience = _WATCH_SECONDS
         self._lock = asyncio.Lock()
         self._seen: tuple[float, Seen] | None = None
         self._told: set[str] = set()
@@ -96,27 +100,26 @@ class Diagnosis:
             pulumi.log.error(line, self._component)
 
     async def _telling(self, name: str, kind: str) -> Seen:
-        """A look that shows what is wrong, the last of several where none does."""
-        seen = await self._fresh(_FRESH_SECONDS)
-        for _ in range(_MORE_LOOKS if kind == "LeaderWorkerSet" else 0):
-            if is_told(name, seen):
-                break
-            await asyncio.sleep(_PAUSE_SECONDS)
-            seen = await self._fresh(0.0)
-        return seen
-
-    async def _fresh(self, age: float) -> Seen:
-        """One look for all sets that fail at the same time, not older than so many seconds."""
+        """One look for all sets that fail at the same time; where it shows nothing, a watch."""
         async with self._lock:
-            if self._seen is None or time.monotonic() - self._seen[0] > age:
-                kubeconfig, context = await self._access()
-                namespace = await self._namespace.future() or "default"
-                loop = asyncio.get_running_loop()
-                seen = await loop.run_in_executor(
-                    _threads, self._read, kubeconfig, context, namespace, self._service
-                )
-                self._seen = time.monotonic(), seen
+            if self._seen is None or time.monotonic() - self._seen[0] > _FRESH_SECONDS:
+                self._seen = await self._ask(self._read)
+            seen = self._seen[1]
+            # Each waits its turn: what the one before has watched may tell all there is.
+            if kind != "LeaderWorkerSet" or is_told(name, seen) or self._patience <= 0:
+                return seen
+            started = time.monotonic()
+            enough = functools.partial(is_told, name)
+            self._seen = await self._ask(self._watch, seen, enough, self._patience)
+            self._patience -= time.monotonic() - started
             return self._seen[1]
+
+    async def _ask(self, call: Callable[..., Seen], *more: Any) -> tuple[float, Seen]:
+        kubeconfig, context = await self._access()
+        namespace = await self._namespace.future() or "default"
+        given = (kubeconfig, context, namespace, self._service, *more)
+        seen = await asyncio.get_running_loop().run_in_executor(_threads, call, *given)
+        return time.monotonic(), seen
 
     async def _access(self) -> tuple[str | None, str | None]:
         """Kubeconfig and context of the provider that the sets go to."""

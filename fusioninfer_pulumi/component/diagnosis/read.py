@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.component.diagnosis.seen import Seen
+from fusioninfer_pulumi.component.diagnosis.pods import is_told
+from fusioninfer_pulumi.component.diagnosis.seen import Seen, name_of
 from fusioninfer_pulumi.kubernetes_api import KubernetesApi, items
 
 #: More pods than this are not counted against the nodes: it would take too long.
@@ -72,6 +76,56 @@ def read_service(kubeconfig: str | None, context: str | None, namespace: str, se
         bound,
         tuple(api.unread),
     )
+
+
+def watch_service(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    service: str,
+    known: Seen,
+    enough: Callable[[Seen], bool],
+    seconds: float,
+) -> Seen:
+    """Watches the pods of a service: what a crashed pod shows may be gone before the next look.
+
+    Args:
+        kubeconfig: Path or text of a kubeconfig, None for the one that kubectl would use.
+        context: Its context, None for the current one.
+        namespace: The service's namespace.
+        service: Its name.
+        known: What was read before.
+        enough: Tells when to end.
+        seconds: How long to watch at most.
+
+    Returns:
+        What was known, with each pod as it was when it last showed what is wrong, or as it is. The
+        same as before where one has no right to watch.
+
+    Raises:
+        UnreadableError: There is no usable kubeconfig.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    core = api.client.CoreV1Api(api.connection)
+    pods = {name_of(pod): pod for pod in known.pods}
+    seen = known
+    changes = api.changes(
+        core.list_namespaced_pod,
+        namespace,
+        label_selector=f"{labels.SERVICE}={service}",
+        seconds=seconds,
+    )
+    with contextlib.closing(changes):
+        for kind, pod in changes:
+            before = pods.get(name_of(pod))
+            if is_told(pod) or before is None or not is_told(before):
+                pods[name_of(pod)] = pod
+            if kind == "DELETED" and not is_told(pods[name_of(pod)]):
+                del pods[name_of(pod)]
+            seen = replace(known, pods=list(pods.values()))
+            if enough(seen):
+                break
+    return seen
 
 
 def _bound(api: KubernetesApi, core: Any) -> list[Any] | None:

@@ -1,0 +1,64 @@
+"""What a watch keeps of pods that show what is wrong for a moment only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.component.diagnosis import read
+from fusioninfer_pulumi.component.diagnosis.seen import Seen
+
+
+def pod(name: str = "svc-0-0", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": status}
+
+
+CRASHED = pod(
+    containerStatuses=[{"name": "vllm", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+)
+NEW = pod(phase="Pending")
+UP = pod(conditions=[{"type": "Ready", "status": "True"}])
+OTHER = pod("svc-0-0-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        # What a pod showed stays until it shows something else, also when it is gone.
+        ([("MODIFIED", CRASHED), ("DELETED", CRASHED), ("ADDED", NEW)], [CRASHED]),
+        ([("MODIFIED", CRASHED), ("ADDED", NEW), ("MODIFIED", UP)], [UP]),
+        ([("DELETED", NEW)], []),
+        ([("DELETED", NEW), ("ADDED", OTHER)], [OTHER]),
+        ([], [NEW]),
+    ],
+)
+def test_a_watch_keeps_what_pods_showed(
+    monkeypatch: pytest.MonkeyPatch, changes: Any, left: Any
+) -> None:
+    core = SimpleNamespace(list_namespaced_pod="pods")
+    taken = []
+
+    def changing(*given: Any, **more: Any) -> Any:
+        assert given == ("pods", "models")
+        assert more == {"label_selector": "fusioninfer.io/service=svc", "seconds": 9.0}
+        for each in changes:
+            taken.append(each)
+            yield each
+
+    api = SimpleNamespace(
+        client=SimpleNamespace(CoreV1Api=lambda _: core), connection=None, changes=changing
+    )
+    monkeypatch.setattr(read, "KubernetesApi", lambda *_: api)
+
+    def watched(enough: Callable[[Seen], bool]) -> list[Any]:
+        given = ("models", "svc", Seen([NEW]), enough, 9.0)
+        return list(read.watch_service(None, None, *given).pods)
+
+    assert watched(lambda _: False) == left
+    assert taken == changes
+    taken.clear()
+    watched(lambda _: True)
+    assert taken == changes[:1]
