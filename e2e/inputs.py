@@ -66,10 +66,13 @@ def service(
     name: str,
     *roles: Object,
     minimum: Mapping[str, int] | None = None,
+    required: str = "Any",
     **scheduling: Any,
 ) -> Object:
     """A service of some roles; `minimum` chooses the gang that may run in part."""
-    policy = {} if minimum is None else {"gangPolicy": {"minRoleReplicas": dict(minimum)}}
+    chosen = {} if required == "Any" else {"requiredReplicas": required}
+    gang: Object = {"minRoleReplicas": dict(minimum), **chosen} if minimum is not None else {}
+    policy = {"gangPolicy": gang} if minimum is not None else {}
     strategy = {**policy, **scheduling}
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
@@ -113,6 +116,7 @@ def prefill_decode(
     prefill: int = 1,
     decode: int = 2,
     minimum: Mapping[str, int] | None = None,
+    required: str = "Any",
 ) -> Object:
     """Story 4 without its engine: prefill over 2 nodes, decode over 4, 8 accelerators a pod."""
     return service(
@@ -120,4 +124,5 @@ def prefill_decode(
         role("prefill", "prefiller", prefill, 2),
         role("decode", "decoder", decode, 4),
         minimum=minimum,
+        required=required,
     )

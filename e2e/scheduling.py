@@ -233,6 +233,9 @@ def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) ->
             service["spec"]["groups"] = dice.choice((1, 2, 2, 3, 4))
         if len(cases) % 2:
             service["spec"]["layout"] = "PerRole"
+        elif len(cases) % 4 and "schedulingStrategy" in service["spec"]:
+            policy = service["spec"]["schedulingStrategy"]["gangPolicy"]
+            policy["requiredReplicas"] = "LowestOrdinals"
         plan = inputs.plan_of(service)
         if errors(plan.findings) or plan.gang is None or not 2 <= plan.total_pods <= most:
             continue

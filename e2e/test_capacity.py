@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from e2e import inputs, scheduling
-from e2e.harness import Cluster
+from e2e.harness import Cluster, Object
 from e2e.scheduling import Bound, Case
 from fusioninfer_pulumi.plan.capacity import pools_for_gpus
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
@@ -18,12 +18,14 @@ BATCH = 50
 
 STORY = inputs.prefill_decode()
 PARTIAL = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
+LOWEST = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1}, required="LowestOrdinals")
 MEASURED = {
     # accelerators: bound pods of prefill-0, decode-0, decode-1
     "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
     "partial": {80: (2, 4, 4), 64: (2, 4, 0), 48: (2, 4, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
 }
 PER_ROLE = {"layout": "PerRole"}
+FORMS = {"literal": STORY, "partial": PARTIAL}
 
 
 def is_as_the_model_says(bound: Bound) -> None:
@@ -56,19 +58,24 @@ def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     "both PodGroup forms bind what the README's table says at 80, 64, 48, 32 and 16 accelerators, "
     "with a set for each replica and with one for each role, and the model says the same"
 )
-@pytest.mark.parametrize("layout", [{}, PER_ROLE], ids=["PerReplica", "PerRole"])
-def test_both_forms_bind_the_measured_table(cluster: Cluster, layout: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("layout", "forms"),
+    [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST})],
+    ids=["PerReplica", "PerRole", "LowestOrdinals"],
+)
+def test_both_forms_bind_the_measured_table(
+    cluster: Cluster, layout: dict[str, str], forms: dict[str, Object]
+) -> None:
     services = {
-        form: {**given, "spec": {**given["spec"], **layout}}
-        for form, given in {"literal": STORY, "partial": PARTIAL}.items()
+        form: {**given, "spec": {**given["spec"], **layout}} for form, given in forms.items()
     }
     cases = {
         (form, gpus): Case(f"{form} {gpus}", services[form], pools_for_gpus(gpus, 8))
-        for form, row in MEASURED.items()
-        for gpus in row
+        for form in forms
+        for gpus in MEASURED[form]
     }
     found = scheduling.run(cluster, list(cases.values()))
-    table: dict[str, dict[int, tuple[int, ...]]] = {form: {} for form in MEASURED}
+    table: dict[str, dict[int, tuple[int, ...]]] = {form: {} for form in forms}
     for (form, gpus), bound in zip(cases, found, strict=True):
         table[form][gpus] = tuple(bound.pods.values())
         is_as_the_model_says(bound)
@@ -77,7 +84,7 @@ def test_both_forms_bind_the_measured_table(cluster: Cluster, layout: dict[str, 
         assert bound.pod_group is not None
         waits = bound.pod_group["status"]["phase"] == "Inqueue"
         assert waits == (said.status == "Blocked")
-    assert table == MEASURED
+    assert table == {form: MEASURED[form] for form in forms}
 
 
 @pytest.mark.proves(f"the capacity model equals the scheduler on {TOPOLOGIES} random topologies "

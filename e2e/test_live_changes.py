@@ -86,6 +86,27 @@ def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
     assert service.identities(*FULL.keys() - {task}) == others
 
 
+@pytest.mark.parametrize("required", ["Any", "LowestOrdinals"])
+@pytest.mark.proves(
+    "partial gang: when a required replica has lost its room, an optional one stands in for it, "
+    "and what restarts comes back; with requiredReplicas LowestOrdinals it does not before the "
+    "required one fits again, and what runs, runs on"
+)
+def test_a_required_replica_lost_its_room(cluster: Cluster, namespace: str, required: str) -> None:
+    service = started(cluster, namespace, prefill_decode(minimum=MINIMUM, required=required))
+    others = service.identities("decode-1")
+    cluster.remove_nodes([node_of(service, "decode-0")])
+    service.becomes({**FULL, "decode-0": 0})
+
+    cluster.delete("v1/Pod", "svc-prefill-0-0", namespace, now=True)
+
+    # Three nodes were left free, and two more now: not enough for decode-0 and prefill-0 together.
+    service.becomes({**FULL, "decode-0": 0, "prefill-0": 2 if required == "Any" else 0})
+    cluster.add_nodes(1)
+    service.becomes(FULL)
+    assert service.identities("decode-1") == others
+
+
 @pytest.mark.proves("partial gang: a replica beyond the minimum that loses its nodes leaves room "
                     "for one of the minimum")  # fmt: skip
 def test_a_partial_gang_blocked_in_prefill_is_served_by_a_deleted_decode_replica(

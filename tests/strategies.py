@@ -253,6 +253,7 @@ def _scheduling(
     needed = [minima.get(role["name"], role.get("replicas", 1)) for role in roles]
     if any(needed) and draw(st.booleans()):
         policy["minRoleReplicas"] = minima
+        _optional(draw, policy, "requiredReplicas", st.sampled_from(("Any", "LowestOrdinals")))
     if policy:
         scheduling["gangPolicy"] = policy
     _optional(draw, scheduling, "schedulerName", st.just("volcano"))
@@ -308,6 +309,8 @@ def services(
     if copies is not None:
         spec["groups"] = copies
     scheduling = draw(_scheduling(roles, queues, priority_classes))
+    if spec.get("layout") == "PerRole":
+        scheduling.get("gangPolicy", {}).pop("requiredReplicas", None)
     if scheduling:
         spec["schedulingStrategy"] = scheduling
     manifest: Manifest = {

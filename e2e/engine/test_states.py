@@ -42,14 +42,33 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
     # Nothing waits for the third in an update either. But it asks for the same nodes, and may be
     # placed on those of a replica that restarts: then that one has no room (docs/rollout.md).
     changed = role(replicas=3, gpus=8, tag="2", **SPREAD)
-    pace = {"timeout": "60s"}
+    pace = {"timeout": "15s"}
     stack.write(service(namespace, changed, schedulingStrategy=minimum, rollout=pace))
     told = stack.up()
     if told.status != 0:
         assert re.search(r"LeaderWorkerSet \(svc-serve-[01]\)", told.text), told.text[-4000:]
         placed = {pod["metadata"]["name"] for pod in cluster.bound(namespace)}
         assert "svc-serve-2-0" in placed
-    assert ready(cluster, namespace) == {"serve": 2}
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 2}, 60, "as many as before")
+
+
+@pytest.mark.proves(
+    "with requiredReplicas LowestOrdinals an optional replica without room never takes that of a "
+    "required one that restarts: updates of a full cluster succeed, one after the other",
+    needs=ENGINE,
+)
+def test_the_required_ones_keep_their_room(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    gang = {"minRoleReplicas": {"serve": 2}, "requiredReplicas": "LowestOrdinals"}
+    for tag in range(5):
+        wanted = role(replicas=3, gpus=8, tag=str(tag), **SPREAD)
+        stack.write(service(namespace, wanted, schedulingStrategy={"gangPolicy": gang}))
+        stack.up().assert_fine()
+        assert ready(cluster, namespace) == {"serve": 2}
+        placed = {pod["metadata"]["name"] for pod in cluster.bound(namespace)}
+        assert placed == {f"svc-serve-{at}-0{worker}" for at in (0, 1) for worker in ("", "-1")}
+    assert _active(stack.output("status")) == ("True", "Partial")
 
 
 @pytest.mark.proves(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi import labels
@@ -28,7 +29,9 @@ def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
     if gang.tasks is not None:
         spec["minTaskMember"] = dict(gang.tasks)
     if gang.sub_groups is not None:
-        spec["subGroupPolicy"] = [_sub_group(plan, gang, group) for group in gang.sub_groups]
+        spec["subGroupPolicy"] = [
+            policy for group in gang.sub_groups for policy in _sub_groups(plan, gang, group)
+        ]
     if gang.topology is not None and gang.topology.group_policy is not None:
         spec["networkTopology"] = _topology(gang.topology.group_policy)
     if gang.min_resources is not None:
@@ -50,6 +53,20 @@ def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
 
 def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _sub_groups(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
+    whole = _sub_group(plan, gang, group)
+    if not group.lowest:
+        yield whole
+        return
+    # Volcano takes the first policy that a pod matches. No role's name holds a dot.
+    ordinals = [str(ordinal) for ordinal in range(group.minimum)]
+    chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
+    selector = {**whole["labelSelector"], "matchExpressions": [chosen]}
+    yield {**whole, "name": f"{group.role}.required", "labelSelector": selector}
+    # Listed even where there are none yet, so that a replica more changes nothing.
+    yield {**whole, "minSubGroups": 0}
 
 
 def _sub_group(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> dict[str, Any]:

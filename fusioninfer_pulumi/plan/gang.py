@@ -18,7 +18,11 @@ from fusioninfer_pulumi.plan.capacity import GangForm
 from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, SubGroup
 from fusioninfer_pulumi.plan.resources import pod_requests, total
 from fusioninfer_pulumi.spec.rollout import Layout
-from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
+from fusioninfer_pulumi.spec.scheduling import (
+    GangPolicyArgs,
+    RequiredReplicas,
+    SchedulingStrategyArgs,
+)
 
 
 def gang_plans(
@@ -70,7 +74,7 @@ def _gang_plan(
         min_member=members,
         partial=partial,
         tasks=None if grouped else _tasks(roles),
-        sub_groups=_sub_groups(roles, minima) if grouped else None,
+        sub_groups=_sub_groups(roles, minima, scheduling.gang_policy) if grouped else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_requests(roles, minima) if scheduling.gang_policy.min_resources else None,
         queue=scheduling.queue,
@@ -98,10 +102,17 @@ def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
     return {each.task: role.nodes for role in roles for each in role.sets}
 
 
-def _sub_groups(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> tuple[SubGroup, ...]:
+def _sub_groups(
+    roles: Sequence[RolePlan], minima: Mapping[str, int], policy: GangPolicyArgs
+) -> tuple[SubGroup, ...]:
+    # A role of which all replicas are needed has none that could stand in for another.
+    named = policy.min_role_replicas or {}
+    lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
     # A role whose every replica is optional stays listed: its replicas still start whole.
     return tuple(
-        SubGroup(role.name, role.nodes, minima[role.name]) for role in roles if role.replicas
+        SubGroup(role.name, role.nodes, minima[role.name], lowest and named.get(role.name, 0) > 0)
+        for role in roles
+        if role.replicas
     )
 
 

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.plan.records import GangPlan, RolePlan
 from fusioninfer_pulumi.plan.resources import pod_requests
 from fusioninfer_pulumi.plan.topology import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.spec.role import StartupPolicy
-from fusioninfer_pulumi.spec.scheduling import SchedulingStrategyArgs
+from fusioninfer_pulumi.spec.scheduling import RequiredReplicas, SchedulingStrategyArgs
 
 _STRATEGY = "schedulingStrategy"
 
@@ -179,6 +179,12 @@ def _minimum(
         if any(role.replicas for role in roles):
             yield error(at, "must be above 0 for at least one role, got 0 for all")
         return
+    lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    if lowest and not any(group.lowest for group in gang.sub_groups or ()):
+        yield warning(
+            f"{_STRATEGY}.gangPolicy.requiredReplicas",
+            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
+        )
     if not gang.partial:
         # One replica, or one gang of single pods: there is nothing that could start in part.
         if sum(role.group_replicas for role in roles) > 1:
@@ -210,6 +216,7 @@ def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -
     policy = scheduling.gang_policy
     for field, given in (
         ("minRoleReplicas", policy.min_role_replicas is not None),
+        ("requiredReplicas", policy.required_replicas is not RequiredReplicas.ANY),
         ("minResources", policy.min_resources),
     ):
         if given:

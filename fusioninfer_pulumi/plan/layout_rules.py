@@ -24,6 +24,13 @@ def layout_findings(plan: ServicePlan) -> Iterator[Finding]:
     Yields:
         Every finding, once: roles may share the field that it is about.
     """
+    gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
+    if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
+        yield error(
+            "schedulingStrategy.gangPolicy.requiredReplicas",
+            "LowestOrdinals needs layout: PerReplica: in one set for each role an update begins "
+            "with the highest ordinal, and stands still there while it lacks room",
+        )
     found = (finding for role in plan.roles for finding in _role(plan, role))
     yield from dict.fromkeys(found)
 

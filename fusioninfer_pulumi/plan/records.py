@@ -187,11 +187,13 @@ class SubGroup:
         role: Name of the role.
         size: Pods in one replica, all of which start together.
         minimum: Replicas that must be placed together with the rest of the minimum.
+        lowest: Whether these are the ones with the lowest ordinals, and none stands in for them.
     """
 
     role: str
     size: int
     minimum: int
+    lowest: bool = False
 
 
 @dataclass(frozen=True)

@@ -119,3 +119,11 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
             "together, after the others: nothing waits for them, as they may lack room",
         )
+    lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
+    if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
+        yield info(
+            "schedulingStrategy.gangPolicy.requiredReplicas",
+            f"is Any: while an update restarts a required replica of {role.name}, an optional one "
+            "that lacks room may be placed where it was, and the update then fails at its timeout; "
+            "LowestOrdinals keeps the place",
+        )

@@ -17,6 +17,13 @@ class GangMode(str, enum.Enum):
     OFF = "Off"  #: never: no PodGroup, for clusters without Volcano
 
 
+class RequiredReplicas(str, enum.Enum):
+    """Which replicas of a role make up its minimum."""
+
+    ANY = "Any"  #: as many as it says, whichever: an optional one stands in for one that is lost
+    LOWEST_ORDINALS = "LowestOrdinals"  #: those: the others are placed only while these are
+
+
 class NetworkTopologyMode(str, enum.Enum):
     """Whether pods may be placed where the network topology does not want them."""
 
@@ -55,6 +62,11 @@ class GangPolicyArgs(SpecModel):
     """Replicas of each role that must be placed together; the others start as room appears. A
     role that is not named needs all its replicas, 0 makes a role optional. By default the whole
     service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+
+    required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which
+    an optional replica that lacks room cannot take that of a required one in an update. But while
+    a required replica lacks room, no pod of the gang is placed, though others may run."""
 
     min_resources: bool = False
     """Writes the gang's resource requests into the PodGroup, which Volcano then admits only while

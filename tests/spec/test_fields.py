@@ -73,6 +73,7 @@ def test_defaults_are_those_of_the_documents() -> None:
     assert strategy.gang_policy.model_dump(mode="json") == {
         "mode": "Auto",
         "minRoleReplicas": None,
+        "requiredReplicas": "Any",
         "minResources": False,
         "networkTopology": None,
     }

@@ -1,0 +1,115 @@
+"""Which replicas make up the minimum of a gang that may run in part."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from samples import nodes, plan_of, prefill_decode, problems, rendered, role, said, service
+
+from fusioninfer_pulumi.cli.plan_text import print_plan
+from fusioninfer_pulumi.findings import Severity
+
+AT = "schedulingStrategy.gangPolicy.requiredReplicas"
+LOWEST = {"requiredReplicas": "LowestOrdinals"}
+INDEX = "fusioninfer.io/replica-index"
+
+
+def asking(minima: dict[str, int], **policy: Any) -> dict[str, Any]:
+    return {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": minima, **policy}}}
+
+
+def pod_group(manifest: dict[str, Any]) -> dict[str, Any]:
+    (found,) = [each for each in rendered(manifest) if each["kind"] == "PodGroup"]
+    return found
+
+
+def policies(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pod_group(manifest)["spec"]["subGroupPolicy"]
+    return found
+
+
+def test_the_lowest_ordinals_are_a_policy_of_their_own_before_the_rest() -> None:
+    manifest = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}, **LOWEST))
+    usual = prefill_decode({"replicas": 2}, {"replicas": 5}, **asking({"decode": 2}))
+    prefill, decode = policies(usual)
+    selector = {
+        **decode["labelSelector"],
+        "matchExpressions": [{"key": INDEX, "operator": "In", "values": ["0", "1"]}],
+    }
+    assert policies(manifest) == [
+        prefill,
+        {**decode, "name": "decode.required", "labelSelector": selector},
+        {**decode, "minSubGroups": 0},
+    ]
+    minimum = pod_group(manifest)["spec"]["minMember"]
+    assert minimum == pod_group(usual)["spec"]["minMember"] == 4
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_replica_more_changes_no_pod_group(replicas: int) -> None:
+    def made(count: int) -> dict[str, Any]:
+        return pod_group(prefill_decode({}, {"replicas": count}, **asking({"decode": 2}, **LOWEST)))
+
+    assert made(replicas) == made(replicas + 1)
+
+
+def test_a_role_whose_every_replica_is_optional_has_no_lowest() -> None:
+    manifest = prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}, **LOWEST))
+    assert policies(manifest) == policies(
+        prefill_decode({}, {"replicas": 2}, **asking({"decode": 0}))
+    )
+
+
+def test_the_risk_of_an_update_is_told_with_the_way_out() -> None:
+    pair = ({}, {"replicas": 2})
+    (told,) = [each for each in said(prefill_decode(*pair, **asking({"decode": 1}))) if AT in each]
+    assert told == (
+        f"info: {AT}: is Any: while an update restarts a required replica of decode, an optional "
+        "one that lacks room may be placed where it was, and the update then fails at its "
+        "timeout; LowestOrdinals keeps the place"
+    )
+    for more in (asking({"decode": 1}, **LOWEST), asking({"decode": 0}), asking({"decode": 2}),
+                 {**asking({"decode": 1}), "rollout": {"strategy": "Recreate"}}):  # fmt: skip
+        assert not [each for each in said(prefill_decode(*pair, **more)) if AT in each]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (
+            prefill_decode(**asking({"decode": 0}, **LOWEST)),
+            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
+        ),
+        (
+            prefill_decode(schedulingStrategy={"gangPolicy": LOWEST}),
+            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
+        ),
+        (
+            service(role(), schedulingStrategy={"gangPolicy": LOWEST}),
+            "has no effect: the pods are no gang",
+        ),
+    ],
+)
+def test_it_has_no_effect_without_a_minimum(manifest: dict[str, Any], expected: str) -> None:
+    warned = [each for each in said(manifest, Severity.WARNING) if AT in each]
+    assert warned == [f"warning: {AT}: {expected}"]
+
+
+def test_it_is_not_for_one_set_for_each_role() -> None:
+    spread = role(replicas=2, multinode=nodes(2))
+    asked = asking({"inference": 1}, **LOWEST)
+    assert problems(service(spread, layout="PerRole", **asked)) == [
+        (
+            f"{AT}: LowestOrdinals needs layout: PerReplica: in one set for each role an update "
+            "begins with the highest ordinal, and stands still there while it lacks room"
+        )
+    ]
+    assert problems(service(spread, **asked)) == []
+
+
+def test_plan_names_them() -> None:
+    plan = plan_of(prefill_decode({}, {"replicas": 2}, **asking({"decode": 1}, **LOWEST)))
+    print_plan(plan, (), (), told := io.StringIO())
+    assert "starts with 1 prefill + 1 decode (lowest ordinals)" in told.getvalue()
