@@ -43,7 +43,7 @@ class Case:
         """Create the service."""
         LiveService(self._cluster, self._namespace, manifest).apply()
 
-    def says(self, name: str, *words: str, told: bool = True) -> None:
+    def says(self, name: str, *words: str) -> None:
         """Wait until both explanations together hold these words; record what was seen."""
         seen = Seen()
 
@@ -51,7 +51,7 @@ class Case:
             nonlocal seen
             seen = read_service(str(self._cluster.kubeconfig), None, self._namespace, "svc")
             text = "\n".join([*explain_set(SET, seen), *explain_gang(seen)])
-            return all(word in text for word in words) and is_told(SET, seen) == told
+            return all(word in text for word in words) and is_told(SET, seen)
 
         self._cluster.wait(look, PATIENCE, lambda: (explain_set(SET, seen), explain_gang(seen)))
         kept = _kept(seen)
@@ -60,7 +60,7 @@ class Case:
         if self._write:
             FOLDER.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(
-                {"told": told, "said": said, "seen": dataclasses.asdict(kept)},
+                {"told": True, "said": said, "seen": dataclasses.asdict(kept)},
                 sort_keys=False, width=100, allow_unicode=True,
             )  # fmt: skip
             comment = (
@@ -125,8 +125,7 @@ def test_refused(cluster: Cluster, namespace: str, case: Case) -> None:
     kind: Mapping[str, Any] = {"apiVersion": "v1", "kind": "LimitRange"}
     cluster.create({**kind, "metadata": {"name": "tiny", "namespace": namespace}, "spec": limits})
     case.start(behaving("ready"))
-    case.says("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu",
-              told=False)  # fmt: skip
+    case.says("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu")
 
 
 def _kept(seen: Seen) -> Seen:

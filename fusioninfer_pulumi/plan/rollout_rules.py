@@ -123,7 +123,6 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
         yield info(
             "schedulingStrategy.gangPolicy.requiredReplicas",
-            f"is Any: while an update restarts a required replica of {role.name}, an optional one "
-            "that lacks room may be placed where it was, and the update then fails at its timeout; "
-            "LowestOrdinals keeps the place",
+            f"is Any: in an update an optional replica of {role.name} without room may take that "
+            "of a required one, and the update fails; LowestOrdinals prevents it",
         )

@@ -67,6 +67,13 @@ NO_ROUTER = {
     "add a role of componentType router",
 }
 
+REQUIRED = {
+    "severity": "info",
+    "path": "schedulingStrategy.gangPolicy.requiredReplicas",
+    "message": "is Any: in an update an optional replica of decode without room may take that of "
+    "a required one, and the update fails; LowestOrdinals prevents it",
+}
+
 
 @pytest.fixture
 def partial(tmp_path: Path) -> str:
@@ -167,7 +174,7 @@ def test_the_whole_json_of_a_gang(capsys: pytest.CaptureFixture[str], partial: s
                     "name": "deepseek",
                 },
             ],
-            "findings": [NO_ROUTER],
+            "findings": [NO_ROUTER, REQUIRED],
         }
     ]
 
@@ -236,6 +243,9 @@ GPUS FREE  prefill  decode  STATUS
 
 warning  roles: no router: nothing pairs prefill with decode, clients reach the decoders only; \
 add a role of componentType router
+info     schedulingStrategy.gangPolicy.requiredReplicas: is Any: in an update an optional \
+replica of decode without room may take that of a required one, and the update fails; \
+LowestOrdinals prevents it
 """
     )
 

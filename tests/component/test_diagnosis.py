@@ -118,6 +118,13 @@ def group(phase: str | None, *conditions: Any) -> dict[str, Any]:
     return {"metadata": {"name": "svc"}, "status": {"phase": phase, "conditions": conditions}}
 
 
+def test_a_group_that_is_made_anew_does_not_say_why() -> None:
+    about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
+    for kind, enough in (("Normal", False), ("Warning", True)):
+        event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}
+        assert is_told(SET, Seen(events=[event])) is enough
+
+
 def test_the_schedulers_last_word() -> None:
     old, new = ({"type": "Unschedulable", "status": "True", "message": text,
                  "lastTransitionTime": text} for text in ("1", "2"))  # fmt: skip

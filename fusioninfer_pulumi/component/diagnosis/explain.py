@@ -40,13 +40,16 @@ def explain_set(name: str, seen: Seen) -> list[str]:
 
 
 def is_told(name: str, seen: Seen) -> bool:
-    """Whether the pods of a set show why it is not available.
+    """Whether the pods of a set, or who makes them, show why it is not available.
 
     LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
     what ended it is then to be seen for a moment only.
     """
     pods = [pod for pod in seen.pods if label_of(pod, _LWS_NAME) == name]
-    return bool(pods) and all(pods_module.is_told(pod) for pod in pods)
+    if not pods:
+        # That a group is made anew is no warning, and says nothing of why.
+        return any(_makers(name, [each for each in seen.events if each.get("type") == "Warning"]))
+    return all(pods_module.is_told(pod) for pod in pods)
 
 
 def explain_gang(seen: Seen) -> list[str]:

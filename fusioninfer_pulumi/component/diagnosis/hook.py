@@ -108,6 +108,8 @@ class Diagnosis:
             # Each waits its turn: what the one before has watched may tell all there is.
             if kind != "LeaderWorkerSet" or is_told(name, seen) or self._patience <= 0:
                 return seen
+            if not seen.pods and seen.unread:
+                return seen  # who may not read pods may not watch them
             started = time.monotonic()
             enough = functools.partial(is_told, name)
             self._seen = await self._ask(self._watch, seen, enough, self._patience)
