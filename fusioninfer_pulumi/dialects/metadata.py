@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
-from fusioninfer_pulumi.dialects.given import At, Given
+from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.model import DialectModel
 
 #: Fields of an object's metadata that the API server writes.
@@ -79,12 +79,16 @@ def companion(book: Book, document: Given) -> None:
     book.read(at / "name", at / "namespace")
     if document.name is not None:
         book.note(at / "name", "serves to be referred to: objects are named by their service")
-    for field in ("labels", "annotations"):
-        for key in document.metadata.get(field) or {}:
-            if key != _APPLIED:
-                _left(book, at / field / key)
+    left_labels(book, document)
     carry_rest(book, document)
 
 
-def _left(book: Book, at: At) -> None:
-    book.lost(at, "there is no object of its own to put it on; put it on the service")
+def left_labels(book: Book, document: Given) -> None:
+    """Says that labels and annotations of a document have no object to stand on."""
+    for field in ("labels", "annotations"):
+        for key in document.metadata.get(field) or {}:
+            if key != _APPLIED:
+                book.lost(
+                    document.at("metadata", field, key),
+                    "there is no object of its own to put it on; put it on the service",
+                )

@@ -63,7 +63,7 @@ DIALECTS = (
         "Modelplane",
         "modelplane.convert",
         {"ModelDeployment": _MODELPLANE},
-        {"ModelCache": _MODELPLANE, "ModelService": _MODELPLANE},
+        dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
         dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
     ),
     Dialect(

@@ -79,7 +79,7 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
         why = "is no service: left out; apply it beside the others"
         if platform is not None:
-            why = f"describes clusters of {platform.name}, which a service of ours is in: left out"
+            why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         told = warning("kind", f"{raw['kind']} {why}")
         return Reading(label, remarks=((label, told),))
     if hint is not None:

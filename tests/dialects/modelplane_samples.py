@@ -90,6 +90,32 @@ def cache(name: str = "cache", clusters: Any = None, **hub: Any) -> Manifest:
     }
 
 
+def model_service(*selected: Any, name: str = "chat") -> Manifest:
+    """A ModelService for deployments: names, or whole entries of its endpoints."""
+    entries = [
+        each
+        if isinstance(each, dict)
+        else {"selector": {"matchLabels": {"modelplane.ai/deployment": each}}}
+        for each in selected or ("md",)
+    ]
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelService",
+        "metadata": {"name": name},
+        "spec": {"endpoints": entries},
+    }
+
+
+def selecting(weight: Any = None, **labels: str) -> Manifest:
+    """An entry that selects by labels; `deployment` and `cluster` are Modelplane's."""
+    spelled = {
+        f"modelplane.ai/{key}" if key in ("deployment", "cluster") else key: value
+        for key, value in labels.items()
+    }
+    entry: Manifest = {"selector": {"matchLabels": spelled}}
+    return entry if weight is None else {"weight": weight, **entry}
+
+
 def cached(*arguments: str, command: Any = None, **more: Any) -> Manifest:
     """A released deployment whose engine reads the ModelCache `cache`."""
     own = template(command=command)

@@ -117,6 +117,29 @@ def caches(draw: st.DrawFn) -> Manifest:
 
 
 @st.composite
+def services(draw: st.DrawFn) -> Manifest:
+    """ModelServices for the deployments of this module, among others."""
+    wanted = st.sampled_from(
+        (
+            {"modelplane.ai/deployment": "md"},
+            {"modelplane.ai/deployment": "md", "modelplane.ai/cluster": "east"},
+            {"modelplane.ai/deployment": "elsewhere"},
+            {"tier": "prod"},
+        )
+    )
+    entry = st.fixed_dictionaries(
+        {"selector": st.fixed_dictionaries({"matchLabels": wanted})},
+        optional={"weight": st.integers(1, 5)},
+    )
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelService",
+        "metadata": {"name": draw(_words), **draw(_some({"labels": st.just({"team": "a"})}))},
+        "spec": {"endpoints": draw(st.lists(entry, min_size=1, max_size=3))},
+    }
+
+
+@st.composite
 def _workers(draw: st.DrawFn) -> Manifest:
     topology = draw(
         st.fixed_dictionaries({"tensor": _counts}, optional={"pipeline": st.integers(1, 2)})

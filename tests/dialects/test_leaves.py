@@ -40,6 +40,16 @@ def test_every_leaf_of_a_model_cache_is_in_the_service_or_named(
 
 
 @quickly
+@given(modelplane_strategies.released(), modelplane_strategies.services())
+def test_every_leaf_of_a_model_service_is_in_the_service_or_named(
+    deployment: Manifest, service: Manifest
+) -> None:
+    deployment["metadata"].pop("namespace", None)
+    another = {**deployment, "metadata": {"name": "elsewhere"}}
+    assert silent([service], modelplane_strategies.OTHERS, [deployment, another]) == []
+
+
+@quickly
 @given(modelplane_strategies.proposed())
 def test_every_leaf_of_the_proposal_is_in_the_service_or_named(document: Manifest) -> None:
     assert silent([document], modelplane_strategies.OTHERS) == []

@@ -60,6 +60,12 @@ def choose(carrier: Carrier, wanted: Mapping[str, str], at: At) -> None:
         carrier.derive(_SELECTOR, text, at / key)
 
 
+def contradiction(one: Carrier, other: Carrier) -> str | None:
+    """Why two services cannot be in one cluster: the label of which each wants another value."""
+    wanted, also = _chosen(one), _chosen(other)
+    return next((key for key in wanted if also.get(key, wanted[key]) != wanted[key]), None)
+
+
 def _chosen(carrier: Carrier) -> dict[str, str]:
     text = str(carrier.held(_SELECTOR) or "")
     return dict(each.split("=", 1) for each in text.split(",") if "=" in each)

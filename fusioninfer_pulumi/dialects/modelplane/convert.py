@@ -9,7 +9,8 @@ from fusioninfer_pulumi.dialects.conversion import Conversion
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.metadata import companion
 from fusioninfer_pulumi.dialects.model import read
-from fusioninfer_pulumi.dialects.modelplane.cache import read_caches, say_users
+from fusioninfer_pulumi.dialects.modelplane.cache import Caches, read_caches, say_users
+from fusioninfer_pulumi.dialects.modelplane.companions import ModelService
 from fusioninfer_pulumi.dialects.modelplane.models import (
     EarlyDeployment,
     ProposedDeployment,
@@ -17,11 +18,13 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
 )
 from fusioninfer_pulumi.dialects.modelplane.proposed import carry_proposed
 from fusioninfer_pulumi.dialects.modelplane.released import carry_early, carry_released
-
-_COMPANIONS = {
-    "ModelService": "it routes between clusters; give the service a role of componentType router "
-    "with gateway or httproute",
-}
+from fusioninfer_pulumi.dialects.modelplane.services import (
+    Deployment,
+    Routes,
+    carry_service,
+    carry_shared,
+    labels_of,
+)
 
 
 def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
@@ -32,30 +35,54 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         allow_lossy: Whether what cannot be carried over is a warning in place of an error.
 
     Returns:
-        One service for each ModelDeployment.
+        One service for each ModelDeployment; one that a ModelService selects has a route.
     """
     book = Book(documents, allow_lossy=allow_lossy)
     caches = read_caches(book, documents)
-    for document in documents:
-        if document.kind == "ModelCache":
-            continue
-        if document.kind != "ModelDeployment":
-            companion(book, document)
-            book.lost(document.at("spec"), _COMPANIONS[document.kind])
-            continue
-        spec = document.raw.get("spec")
-        keys = set(spec) if isinstance(spec, Mapping) else set()
-        if keys & {"workers", "prefill", "routing"} and not keys & {"template", "engines"}:
-            proposed = read(book, document, ProposedDeployment)
-            if proposed is not None:
-                carry_proposed(book.service(document), proposed.spec, caches)
-        elif "engines" in keys and "template" not in keys:
-            early = read(book, document, EarlyDeployment)
-            if early is not None:
-                carry_early(book.service(document), early.spec, caches)
-        else:
-            released = read(book, document, ReleasedDeployment)
-            if released is not None:
-                carry_released(book.service(document), released.spec, caches)
+    read_them = [_deployment(book, each, caches) for each in _of(documents, "ModelDeployment")]
+    deployments = [each for each in read_them if each is not None]
+    routes = Routes()
+    for document in _of(documents, "ModelService"):
+        service = read(book, document, ModelService)
+        if service is not None:
+            carry_service(book, document, service.spec, deployments, routes)
+    carry_shared(routes)
+    for document in _of(documents, "ModelEndpoint"):
+        companion(book, document)
+        book.lost(
+            document.at("spec"),
+            "is outside of the cluster; lead to it by a route of your own beside the service's",
+        )
     say_users(book, caches)
     return book.conversion()
+
+
+def _deployment(book: Book, document: Given, caches: Caches) -> Deployment | None:
+    spec = document.raw.get("spec")
+    keys = set(spec) if isinstance(spec, Mapping) else set()
+    if keys & {"workers", "prefill", "routing"} and not keys & {"template", "engines"}:
+        proposed = read(book, document, ProposedDeployment)
+        if proposed is None:
+            return None
+        carrier = book.service(document)
+        carry_proposed(carrier, proposed.spec, caches)
+        return Deployment(carrier, labels_of(document, None), proposed.spec.replicas or 1)
+    if "engines" in keys and "template" not in keys:
+        early = read(book, document, EarlyDeployment)
+        if early is None:
+            return None
+        carrier = book.service(document)
+        carry_early(carrier, early.spec, caches)
+        return Deployment(carrier, labels_of(document, None), early.spec.replicas)
+    released = read(book, document, ReleasedDeployment)
+    if released is None:
+        return None
+    carrier = book.service(document)
+    carry_released(carrier, released.spec, caches)
+    metadata = released.spec.template.metadata
+    labels = labels_of(document, metadata.labels if metadata is not None else None)
+    return Deployment(carrier, labels, released.spec.replicas)
+
+
+def _of(documents: Sequence[Given], kind: str) -> list[Given]:
+    return [document for document in documents if document.kind == kind]

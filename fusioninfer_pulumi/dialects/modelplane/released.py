@@ -34,6 +34,8 @@ def carry_released(carrier: Carrier, spec: ReleasedSpec, caches: Caches) -> None
     carry_metadata(carrier, carrier.main)
     at = carrier.main.at("spec", "template")
     labels = (spec.template.metadata.labels if spec.template.metadata else None) or {}
+    if not labels:
+        carrier.book.read(at / "metadata")
     for key, value in labels.items():
         place = at / "metadata" / "labels" / key
         target = ("metadata", "labels", key)
