@@ -55,6 +55,10 @@ def test_the_documents_inputs_are_scheduled(cluster: Cluster, namespace: str, na
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    "each block of KServe's page that does not contradict itself, completed by a model, is "
+    "accepted, kept whole, and its pods are scheduled"
+)
 @pytest.mark.parametrize("name", PAGE)
 def test_kserves_page_is_accepted_and_scheduled(
     cluster: Cluster, namespace: str, room: str, name: str
