@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from e2e.engine.project import ENGINE, PROGRAM, Project
 from e2e.engine.services import SETS, ready, role, service
 from e2e.harness import Cluster, Object
+from e2e.metrics import metrics
 
 Make = Callable[..., Project]
 NAME = "svc-serve"
@@ -64,6 +66,31 @@ def test_updates_do_not_scale_back(cluster: Cluster, namespace: str, project: Ma
     }
     assert images == {"registry.example/engine:2"}
     assert cluster.get(SETS, NAME, namespace)["spec"]["replicas"] == 3
+
+
+@pytest.mark.proves(
+    "an update leaves a role as the controller of autoscalers has scaled it by a metric",
+    needs=ENGINE,
+)
+def test_updates_leave_what_the_autoscaler_made(
+    cluster: Cluster, namespace: str, project: Make, tmp_path: Path
+) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    with metrics(cluster, tmp_path) as adapter:
+        adapter.of_pods["waiting"] = 9
+        stack.write(scaled(namespace))
+        stack.up().assert_fine()
+        cluster.wait(lambda: ready(cluster, namespace) == {"serve": 4}, 120)
+        # Nothing would scale it again: without its metric, the autoscaler leaves it alone.
+        del adapter.of_pods["waiting"]
+        stack.write(scaled(namespace, tag="2"))
+        stack.up().assert_fine()
+        assert ready(cluster, namespace) == {"serve": 4}
+        images = {
+            each["image"] for pod in cluster.pods(namespace) for each in pod["spec"]["containers"]
+        }
+        assert images == {"registry.example/engine:2"}
 
 
 @pytest.mark.proves("a role that is no longer scaled gets the program's replicas again, once the "

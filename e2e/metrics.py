@@ -1,0 +1,130 @@
+"""A stand-in for prometheus-adapter: serves the metrics APIs behind the real API server.
+
+The API server asks it as it asks any adapter (APIService), and so does the real controller of
+HorizontalPodAutoscalers; only the numbers are those of the test.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from e2e.harness import Cluster, Object
+from e2e.harness.certificates import create_certificates
+from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+
+CUSTOM = ("custom.metrics.k8s.io", "v1beta2")
+EXTERNAL = ("external.metrics.k8s.io", "v1beta1")
+_TIME = "2026-01-01T00:00:00Z"
+
+
+class MetricsStandIn(HttpStandIn):
+    """Answers what the test says; a metric that has no value is not found.
+
+    Attributes:
+        of_pods: By metric, the value of each pod that is asked for.
+        external: By metric, the value.
+        asked: Label selectors of pods that were asked for.
+    """
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        super().__init__()
+        made = create_certificates(directory)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(made.certificate, made.key)
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+        self._cluster = cluster
+        self.of_pods: dict[str, float] = {}
+        self.external: dict[str, float] = {}
+        self.asked: set[str] = set()
+
+    def answer(self, request: Request) -> Answer:
+        """Discovery, or the values of a metric."""
+        url = urlsplit(request.path)
+        group, version, *rest = [*unquote(url.path).split("/")[2:], "", ""]
+        rest = [each for each in rest if each]
+        kind = "MetricValueList" if group == CUSTOM[0] else "ExternalMetricValueList"
+        head = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {}}
+        selector = parse_qs(url.query).get("labelSelector", [""])[0]
+        if not version:
+            return Answer(404)  # the form of discovery that tells all groups at once
+        if not rest:
+            found: Any = {"apiVersion": "v1", "kind": "APIResourceList",
+                          "groupVersion": f"{group}/{version}", "resources": []}  # fmt: skip
+        elif group == CUSTOM[0] and rest[-1] in self.of_pods:
+            found = {**head, "items": list(self._values(rest[1], rest[-1], selector))}
+        elif group == EXTERNAL[0] and rest[-1] in self.external:
+            value = _quantity(self.external[rest[-1]])
+            item = {"metricName": rest[-1], "metricLabels": {}, "timestamp": _TIME, "value": value}
+            found = {**head, "items": [item]}
+        else:
+            return Answer(404, json.dumps({"kind": "Status", "code": 404}).encode())
+        return Answer(body=json.dumps(found).encode())
+
+    def _values(self, namespace: str, metric: str, selector: str) -> Iterator[Object]:
+        self.asked.add(selector)
+        for pod in self._cluster.pods(namespace, selector):
+            name = pod["metadata"]["name"]
+            yield {
+                "describedObject": {"kind": "Pod", "namespace": namespace, "name": name,
+                                    "apiVersion": "v1"},
+                "metric": {"name": metric},
+                "timestamp": _TIME,
+                "value": _quantity(self.of_pods[metric]),
+            }  # fmt: skip
+
+
+@contextmanager
+def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
+    """Serves the metrics APIs of a cluster for a while."""
+    with MetricsStandIn(cluster, directory / "metrics") as adapter:
+        # A name in place of an address: the API server asks no endpoints for such a Service.
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "metrics-adapter", "namespace": "default"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }
+        services = [_api_service(each, adapter.port) for each in (CUSTOM, EXTERNAL)]
+        cluster.apply([service, *services])
+        names = [each["metadata"]["name"] for each in services]
+        try:
+            cluster.wait(
+                lambda: all(_available(cluster, each) for each in names), 60, "metrics APIs"
+            )
+            yield adapter
+        finally:
+            for name in names:
+                cluster.delete("APIService", name)
+            cluster.delete("v1/Service", "metrics-adapter", "default")
+
+
+def _api_service(api: tuple[str, str], port: int) -> Object:
+    group, version = api
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"{version}.{group}"},
+        "spec": {
+            "group": group,
+            "version": version,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"namespace": "default", "name": "metrics-adapter", "port": port},
+        },
+    }
+
+
+def _available(cluster: Cluster, name: str) -> bool:
+    conditions = cluster.get("APIService", name).get("status", {}).get("conditions", [])
+    return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+
+
+def _quantity(value: float) -> str:
+    return f"{round(value * 1000)}m"
