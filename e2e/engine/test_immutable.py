@@ -56,33 +56,56 @@ def test_what_an_update_can_change(cluster: Cluster, namespace: str, project: Ma
 
 
 @pytest.mark.proves(
-    "subGroupPolicy, which LeaderWorkerSet does not update, replaces the sets; taking it away is "
-    "refused without Recreate, and nothing restarts",
+    "a subGroupPolicy that is added, changed or removed, which would end all replicas at once, is "
+    "refused at preview and nothing restarts; with AllAtOnce or Recreate the sets are replaced",
     needs=ENGINE,
 )
 def test_what_no_update_can_change(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project()
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("AllAtOnce", {"subGroupPolicy": {"subGroupSize": 2}}),
+        ("Recreate", {"subGroupPolicy": {"subGroupSize": 4}}),
+        ("AllAtOnce", {}),
+        ("Recreate", {"subGroupPolicy": {"subGroupSize": 2}}),
+        ("Recreate", {}),
+    ]
     stack.write(service(namespace, spread(), **ALONE))
     stack.up().assert_fine()
-    for size in (2, 4):
-        made = identities(cluster, namespace)
-        grouped = service(namespace, spread(subGroupPolicy={"subGroupSize": size}), **ALONE)
-        stack.write(grouped)
+    for strategy, policy in steps:
+        made, before = identities(cluster, namespace), pods(cluster, namespace)
+        stack.write(service(namespace, spread(**policy), **ALONE))
+        for word in ("preview", "up"):
+            told = stack.run(word, *(("--yes", "--skip-preview") if word == "up" else ()))
+            assert told.status != 0
+            assert "roles[0].subGroupPolicy: LeaderWorkerSet does not change it" in told.text
+        assert pods(cluster, namespace) == before
+        pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
+        wanted = service(namespace, spread(**policy), **ALONE, **pace)
+        stack.write(wanted)
         assert stack.preview() == {"replace": 4}  # sets and patches
         stack.up().assert_fine()
         assert ready(cluster, namespace) == {"serve": 2}
         assert not set(identities(cluster, namespace).values()) & set(made.values())
-        assert left(cluster, namespace) == rendered(grouped)
-    before = pods(cluster, namespace)
+        assert left(cluster, namespace) == rendered(wanted)
+        # Nothing differs any more, and replicas take turns again.
+        stack.write(service(namespace, spread(**policy), **ALONE))
+        stack.up().assert_fine()
+        assert stack.preview() == {}
+
+
+@pytest.mark.proves(
+    "a subGroupPolicy changes without an outage where its role is renamed in the same update",
+    needs=ENGINE,
+)
+def test_a_policy_of_a_renamed_role(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
     stack.write(service(namespace, spread(), **ALONE))
-    told = stack.up()
-    assert told.status != 0
-    assert "already exists" in told.text
-    assert pods(cluster, namespace) == before
-    recreate: dict[str, Any] = {"rollout": {"strategy": "Recreate", "timeout": "150s"}}
-    stack.write(service(namespace, spread(), **ALONE, **recreate))
     stack.up().assert_fine()
-    assert ready(cluster, namespace) == {"serve": 2}
-    stack.write(service(namespace, spread(), **ALONE))
-    assert stack.preview() == {}
+    renamed = {**spread(subGroupPolicy={"subGroupSize": 2}), "name": "other"}
+    stack.write(service(namespace, renamed, **ALONE))
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["total"] == 2, least
+    assert ready(cluster, namespace) == {"other": 2}

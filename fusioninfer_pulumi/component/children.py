@@ -11,6 +11,8 @@ import pulumi
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component import routing_waits, waits
 from fusioninfer_pulumi.component.live import Looks, live, together
+from fusioninfer_pulumi.component.pace import Pace, changing_roles, workers
+from fusioninfer_pulumi.component.policy_switch import grouped_sets
 from fusioninfer_pulumi.component.recorded import existing_sets
 from fusioninfer_pulumi.component.render_mode import rendering
 from fusioninfer_pulumi.component.resources import (
@@ -23,7 +25,7 @@ from fusioninfer_pulumi.component.resources import (
 )
 from fusioninfer_pulumi.component.waits import Awaited, Patch
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout import rollout_plan
+from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
 from fusioninfer_pulumi.plan.rollout_steps import SetStep
 from fusioninfer_pulumi.spec.rollout import WaitLevel
 
@@ -87,12 +89,14 @@ class Children:
             given: Options of every child.
         """
         self._registered: dict[str, list[Awaited]] = {}
+        self._component = component
         self._name = name
         self._plan = plan
         self._given = given
         self._files = rendering(component)
-        workers = pulumi.runtime.settings.SETTINGS.parallel or None
-        self._rollout = rollout_plan(plan, workers, existing_sets(name, plan))
+        self._rollout = rollout_plan(plan, workers(), existing_sets(name, plan))
+        self._pace: Pace | None = None
+        self._grouped = grouped_sets(name, plan)
         self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
 
     def add_all(self, manifests: Sequence[Manifest]) -> None:
@@ -105,6 +109,10 @@ class Children:
         first = next((at for at, each in enumerate(manifests) if _is_set(each)), 0)
         for manifest in manifests[:first]:
             self._add(manifest)
+        changing = changing_roles(self._name, self._plan, sets)
+        if changing and self._files is not True:
+            files = pulumi.Output.from_input(self._files)
+            self._pace = Pace(self._component, self._name, self._plan, changing, files)
         steps = {step.name: step for step in self._rollout.steps}
         # Files have no order but that of `render`, and depend on nothing.
         for name in sets if self._files is True else steps:
@@ -146,25 +154,30 @@ class Children:
             logical, self._annotated(manifest, step), self._options(manifest, step)
         )
         self._registered.setdefault(kind, []).append(Awaited(logical, manifest, made))
+        if step is not None and self._pace is not None:
+            self._pace.made(step.name, made)
 
     def _wait(self) -> None:
         sets = {each.manifest["metadata"]["name"]: each for each in self._of("LeaderWorkerSet")}
 
-        def register(files: bool) -> dict[str, Patch]:  # noqa: FBT001  # called by apply
+        def register(files: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
             if files:
                 return {}
-            patches = waits.patch_sets(self._rollout, sets, self._given)
+            patches = waits.patch_sets(rollout, sets, self._given)
             if self._plan.wait.level is WaitLevel.SCHEDULED:
                 for group in self._of("PodGroup"):
                     patches[group.manifest["metadata"]["name"]] = waits.patch_pod_group(
-                        self._rollout, group, sets, self._given
+                        rollout, group, sets, self._given
                     )
             return patches
 
         files = self._files
-        self._patches = (
-            files.apply(register) if isinstance(files, pulumi.Output) else register(files)
-        )
+        if self._pace is None and not isinstance(files, pulumi.Output):
+            self._patches = register(files, self._rollout)
+            return
+        order = self._pace.order if self._pace is not None else self._rollout
+        both: Any = pulumi.Output.all(files, order)
+        self._patches = both.apply(lambda seen: register(*seen))
 
     def _wait_for_routing(self) -> None:
         router = self._plan.router
@@ -208,8 +221,10 @@ class Children:
         if step is not None:
             made = self._of(kind)
             by_name = {each.manifest["metadata"]["name"]: each.resource for each in made}
-            after += [by_name[name] for name in step.after if name in by_name]
-            grouped = "subGroupPolicy" in manifest["spec"]["leaderWorkerTemplate"]
+            if self._pace is None:
+                after += [by_name[name] for name in step.after if name in by_name]
+            template = manifest["spec"]["leaderWorkerTemplate"]
+            grouped = "subGroupPolicy" in template or step.name in self._grouped
             own = waits.set_options(step, grouped=grouped)
         elif kind == "Job" and self._plan.model is not None and self._plan.model.warm_up:
             # Always awaited: the pods would find no model.
@@ -217,6 +232,8 @@ class Children:
         elif kind in waits.AWAITED_BY_PROVIDER:
             own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
         own.depends_on = after or None
+        if step is not None and self._pace is not None:
+            own.depends_on = self._pace.after(step.name).apply(lambda more: [*after, *more])
         if kind == "Service" and self._plan.wait.level is WaitLevel.SERVING:
             own.depends_on = self._after_patches(after)
         if kind == "InferencePool" and self._plan.router is not None:

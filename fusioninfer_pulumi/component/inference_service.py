@@ -14,6 +14,7 @@ from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
 from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, before_update, live, newest, together
 from fusioninfer_pulumi.component.namesakes import namesake_findings
+from fusioninfer_pulumi.component.policy_switch import policy_findings
 from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, awaited_keys, readiness
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
@@ -106,6 +107,7 @@ class InferenceService(pulumi.ComponentResource):
         manifests = render(self.plan)
         _refuse(namesake_findings(self.plan, opts), name)
         _refuse(switch_findings(name, self.plan), name)
+        _refuse(policy_findings(name, self.plan, manifests), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_plans.get()
         if collected is not None:

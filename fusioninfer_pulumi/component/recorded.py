@@ -39,12 +39,17 @@ class RecordedSet:
         name: Its Kubernetes name, empty where the engine does not know it yet.
         service: The service whose label it has.
         layout: The layout that its labels tell, None where they tell none: it is not ours.
+        revision: Its revision label.
+        sub_groups: Its `subGroupPolicy`: empty where it has none, None where its template is not
+            known.
     """
 
     logical: str
     name: str
     service: str
     layout: Layout | None
+    revision: str
+    sub_groups: Mapping[str, Any] | None
 
 
 # By the stack that a program builds, so that nothing outlives it.
@@ -81,17 +86,33 @@ def existing_sets(name: str, plan: ServicePlan) -> frozenset[str] | None:
         Their Kubernetes names; None where nobody can tell, or where this update takes over objects
         that the state does not hold.
     """
-    recorded = None if _takes_over() else recorded_sets()
+    if _takes_over():
+        return None
+    found = recorded_of(name, plan)
+    return None if found is None else frozenset(found)
+
+
+def recorded_of(name: str, plan: ServicePlan) -> dict[str, RecordedSet] | None:
+    """What the state holds of the sets of a service.
+
+    Args:
+        name: Logical name of the component.
+        plan: The service.
+
+    Returns:
+        The sets that there are, by the Kubernetes name that they get; None where nobody can tell.
+    """
+    recorded = recorded_sets()
     if recorded is None:
         return None
-    known = {each.name for each in recorded}
-    logical = {each.logical for each in recorded}
-    return frozenset(
-        each.name
-        for role in plan.roles
-        for each in role.sets
-        if each.name in known or name + each.name[len(plan.service) :] in logical
-    )
+    logical = {each.logical: each for each in recorded}
+    known = {each.name: each for each in recorded}
+    found = {}
+    for planned in (each.name for role in plan.roles for each in role.sets):
+        one = logical.get(name + planned[len(plan.service) :]) or known.get(planned)
+        if one is not None:
+            found[planned] = one
+    return found
 
 
 def _takes_over() -> bool:
@@ -131,7 +152,14 @@ def _sets(state: Mapping[str, Any]) -> Iterator[RecordedSet]:
             per_replica = labels.REPLICA_INDEX in own
             layout = Layout.PER_REPLICA if per_replica else Layout.PER_ROLE
         name, service = metadata.get("name"), own.get(labels.SERVICE)
-        yield RecordedSet(logical, str(name or ""), str(service), layout)
+        template = ("outputs", "spec", "leaderWorkerTemplate")
+        sub_groups = None
+        if _read(resource, *template, "workerTemplate") is not None:
+            sub_groups = _read(resource, *template, "subGroupPolicy") or {}
+        revision = own.get(labels.REVISION)
+        yield RecordedSet(
+            logical, str(name or ""), str(service), layout, str(revision or ""), sub_groups
+        )
 
 
 def _read(value: Any, *path: str) -> Any:

@@ -9,14 +9,15 @@ live set what makes every later update of it wait. From then on the chain of set
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.rollout_groups import group_steps
 from fusioninfer_pulumi.plan.rollout_steps import (
     MAX_LANES,
     Names,
+    RoleRollout,
     SetStep,
     required_ordinals,
     role_rollout,
@@ -55,8 +56,28 @@ class Rollout:
         return self.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
 
 
+@dataclass(frozen=True)
+class Down:
+    """Replicas that do not serve before an update begins.
+
+    Attributes:
+        sets: Their sets, which change before the others of a role: that takes nothing more down.
+        lasting: How many of a role stay down whatever the update does, by the role's name: they
+            count against `max_unavailable`.
+    """
+
+    sets: frozenset[str] = frozenset()
+    lasting: Mapping[str, int] = field(default_factory=dict)
+
+
+_NOTHING = Down()
+
+
 def rollout_plan(
-    plan: ServicePlan, workers: int | None = None, existing: Collection[str] | None = None
+    plan: ServicePlan,
+    workers: int | None = None,
+    existing: Collection[str] | None = None,
+    down: Down = _NOTHING,
 ) -> Rollout:
     """Orders the sets of a service.
 
@@ -66,6 +87,7 @@ def rollout_plan(
             waits occupies one: one is always left for new sets, which the waiting pods may need.
         existing: Names of the sets that the engine made before, None where nobody knows: then any
             of them may be one that changes.
+        down: Replicas that are down, as far as anybody knows; with `level: Group` it says nothing.
 
     Returns:
         The order. At most `max_unavailable` required replicas of a role change at a time, the
@@ -75,21 +97,23 @@ def rollout_plan(
         when they are made: required ones come before all updates, whose pods may need them, and
         optional ones, which may take the room of a pod that restarts, after all.
     """
-    every = _ordered(plan, workers, None)
+    every = _ordered(plan, workers, None, down)
     if existing is None:
         return _rollout(plan, every)
     new = [step for step in every if step.name not in existing]
     first = _side_by_side([step for step in new if step.required], ())
     changing = [
         step if step.after else replace(step, after=_ends(first))
-        for step in _ordered(plan, workers, existing)
+        for step in _ordered(plan, workers, existing, down)
     ]
     before = _ends([*first, *changing])
     last = _side_by_side([step for step in new if not step.required], before)
     return _rollout(plan, [*first, *changing, *last])
 
 
-def _ordered(plan: ServicePlan, workers: int | None, only: Collection[str] | None) -> list[SetStep]:
+def _ordered(
+    plan: ServicePlan, workers: int | None, only: Collection[str] | None, down: Down
+) -> list[SetStep]:
     """The sets as they change, or only those of some names."""
     if plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None:
         return group_steps(plan, workers, only)
@@ -101,7 +125,8 @@ def _ordered(plan: ServicePlan, workers: int | None, only: Collection[str] | Non
     steps: list[SetStep] = []
     before: Names = ()
     for role in roles:
-        chain, ends = _chain(plan, role, free, before, only)
+        sets = [each for each in reversed(role.sets) if only is None or each.name in only]
+        chain, ends = _chain(plan, role, sets, before, _Lanes(free, down))
         steps += chain
         if sequential:
             before = ends
@@ -131,30 +156,44 @@ def _rollout(plan: ServicePlan, steps: list[SetStep]) -> Rollout:
     )
 
 
+@dataclass(frozen=True)
+class _Lanes:
+    """How many sets of a role may change side by side."""
+
+    free: int
+    down: Down
+
+    def limit(self, role: RolePlan, rollout: RoleRollout) -> int:
+        if rollout.strategy is not RolloutStrategy.ROLLING:
+            return self.free
+        lasting = self.down.lasting.get(role.name, 0)
+        return min(max(1, rollout.max_unavailable - lasting), self.free)
+
+
 def _chain(
-    plan: ServicePlan, role: RolePlan, free: int, before: Names, only: Collection[str] | None
+    plan: ServicePlan, role: RolePlan, sets: Sequence[SetPlan], before: Names, lanes: _Lanes
 ) -> tuple[list[SetStep], Names]:
-    """The sets of one role, and those after which all of them have been made."""
+    """Sets of one role, and those after which all of them have been made."""
     rollout = role_rollout(plan.rollout, role)
     required = required_ordinals(plan, role)
-    rolling = rollout.strategy is RolloutStrategy.ROLLING
-    limit = min(rollout.max_unavailable if rolling else MAX_LANES, free)
     steps: list[SetStep] = []
-    sets = [each for each in reversed(role.sets) if only is None or each.name in only]
     if plan.layout is Layout.PER_ROLE:
         # LeaderWorkerSet paces the replicas of a set; here the sets of serving groups take turns.
         for each in sets:
             steps.append(whole_role(role, each, rollout, required, before))
             before = (each.name,)
         return steps, before
-    # The highest group and ordinal first. An optional replica goes down when all required ones are
-    # back.
+    # What is down already, then the highest group and ordinal. An optional replica goes down when
+    # all required ones are back.
     needed = [each for each in sets if each.replicas[0].index < required]
+    broken = [each for each in needed if each.name in lanes.down.sets]
+    whole = [each for each in needed if each.name not in lanes.down.sets]
     others = [each for each in sets if each.replicas[0].index >= required]
-    for part in (needed, others):
+    limit = lanes.limit(role, rollout)
+    for part, width in ((broken, lanes.free), (whole, limit), (others, limit)):
         names = [each.name for each in part]
         for position, each in enumerate(part):
-            after = before if position < limit else (names[position - limit],)
+            after = before if position < width else (names[position - width],)
             ordinal = each.replicas[0].index
             steps.append(
                 SetStep(
@@ -167,5 +206,5 @@ def _chain(
                     rollout.timeout,
                 )
             )
-        before = tuple(names[-limit:]) or before
+        before = tuple(names[-width:]) or before
     return steps, before

@@ -205,8 +205,9 @@ class Extra(hook.Diagnosis):
         self._patience = 0.0  # as if it had taken all the time
         return self._look(kubeconfig, context, *where)
 
-    async def _access(self) -> tuple[str | None, str | None]:
-        return "config", None
+
+async def access(_: Any) -> tuple[str | None, str | None]:
+    return "config", None
 
 
 def failure(name: str = SET, kind: str = "LeaderWorkerSet", operation: str = "update") -> Any:
@@ -219,6 +220,7 @@ def failure(name: str = SET, kind: str = "LeaderWorkerSet", operation: str = "up
 def told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], int]]:
     lines: list[str] = []
     monkeypatch.setattr(pulumi.log, "error", lambda text, _: lines.append(text))
+    monkeypatch.setattr(hook, "access", access)
 
     def run(looks: Sequence[Seen | Exception], *failures: Any) -> tuple[list[str], int]:
         counted = []

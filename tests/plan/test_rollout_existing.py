@@ -11,10 +11,10 @@ from rollouts import WORKERS, ancestors, grouped_plans, plans
 from samples import Manifest, nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
+from fusioninfer_pulumi.plan.rollout import Down, Rollout, rollout_plan
 from fusioninfer_pulumi.plan.rollout_groups import group_rollout
 from fusioninfer_pulumi.plan.rollout_steps import MAX_LANES
-from fusioninfer_pulumi.spec.rollout import RolloutLevel
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutLevel
 
 Drawn = tuple[ServicePlan, Rollout, frozenset[str]]
 
@@ -43,31 +43,22 @@ def test_every_set_stands_once_and_what_waits_comes_after_all(drawn: Drawn) -> N
 
 
 @given(rollouts())
-def test_required_sets_are_made_before_anything_changes(drawn: Drawn) -> None:
-    # A pod that restarts may need them, if all of them are a gang; and they wait for nothing.
-    _, rollout, existing = drawn
+def test_required_sets_are_made_before_anything_changes_and_optional_ones_after(
+    drawn: Drawn,
+) -> None:
+    # A pod that restarts may need the first, if all of them are a gang, and they wait for nothing;
+    # the others may lack room, and would take that of a replica that restarts.
+    plan, rollout, existing = drawn
     before = ancestors(rollout)
-    new = {step.name for step in rollout.steps if step.required and step.name not in existing}
+    needed = {step.name for step in rollout.steps if step.required and step.name not in existing}
+    others = {step.name for step in rollout.steps if not step.required} - existing
     for step in rollout.steps:
-        if step.name in new:
-            assert before[step.name] <= new
+        if step.name in needed:
+            assert before[step.name] <= needed
         else:
-            assert new <= before[step.name]
-
-
-@given(rollouts())
-def test_optional_sets_are_made_after_all_others(drawn: Drawn) -> None:
-    # They may lack room, and would take that of a replica that restarts.
-    _, rollout, existing = drawn
-    before = ancestors(rollout)
-    new = {step.name for step in rollout.steps if not step.required and step.name not in existing}
-    for name in new:
-        assert set(before) - new <= before[name]
-
-
-@given(rollouts())
-def test_the_same_sets_wait_in_the_same_way(drawn: Drawn) -> None:
-    plan, rollout, _ = drawn
+            assert needed <= before[step.name]
+        if step.name in others:
+            assert set(before) - others <= before[step.name]
     whole = rollout_plan(plan)
     assert rollout.patched == whole.patched
     known = {step.name: (step.required, step.frozen, step.timeout) for step in whole.steps}
@@ -160,3 +151,39 @@ def test_optional_replicas_that_are_added_come_last() -> None:
         "svc-inference-3": ("svc-inference-1",),
         "svc-inference-2": ("svc-inference-1",),
     }
+
+
+@st.composite
+def with_down(draw: st.DrawFn) -> tuple[ServicePlan, Rollout, Down]:
+    plan = draw(plans())
+    names = names_of(plan)
+    down = draw(st.sets(st.sampled_from(names), max_size=4)) if names else set[str]()
+    lasting = {each.name: draw(st.integers(0, 3)) for each in plan.roles}
+    found = Down(frozenset(down), lasting)
+    return plan, rollout_plan(plan, draw(WORKERS), names, found), found
+
+
+@given(with_down())
+def test_what_is_down_goes_first_and_what_stays_down_takes_a_place(
+    drawn: tuple[ServicePlan, Rollout, Down],
+) -> None:
+    plan, rollout, down = drawn
+    before = ancestors(rollout)
+    assert sorted(before) == sorted(names_of(plan))
+    assert set(rollout.barrier).union(*(before[name] for name in rollout.barrier)) == set(before)
+    if plan.layout is Layout.PER_ROLE:
+        assert rollout == rollout_plan(plan, None, names_of(plan))
+        return
+    for each in plan.roles:
+        steps = [s for s in rollout.steps if s.role == each.name and s.required]
+        first = {s.name for s in steps} & down.sets
+        rest = [s.name for s in steps if s.name not in first]
+        assert all(first <= before[name] for name in rest)
+        if not steps or steps[0].rollout.strategy.value != "Rolling":
+            continue
+        limit = max(1, steps[0].rollout.max_unavailable - down.lasting[each.name])
+        done = set[str]()
+        while len(done) < len(rest):
+            free = [n for n in rest if n not in done and before[n] & set(rest) <= done]
+            assert 1 <= len(free) <= limit
+            done.add(free[-1])

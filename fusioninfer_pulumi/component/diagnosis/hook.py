@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-import importlib.util
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +17,11 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 from pulumi.runtime import settings
-from pulumi.runtime.mocks import MockMonitor
 
+from fusioninfer_pulumi.component.access import access, readable
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
 from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
 from fusioninfer_pulumi.component.diagnosis.seen import Seen
-from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.kubernetes_api import UnreadableError
 
 _FRESH_SECONDS = 5.0
@@ -117,26 +115,11 @@ class Diagnosis:
             return self._seen[1]
 
     async def _ask(self, call: Callable[..., Seen], *more: Any) -> tuple[float, Seen]:
-        kubeconfig, context = await self._access()
+        kubeconfig, context = await access(self._component)
         namespace = await self._namespace.future() or "default"
         given = (kubeconfig, context, namespace, self._service, *more)
         seen = await asyncio.get_running_loop().run_in_executor(_threads, call, *given)
         return time.monotonic(), seen
-
-    async def _access(self) -> tuple[str | None, str | None]:
-        """Kubeconfig and context of the provider that the sets go to."""
-        provider = self._component.get_provider("kubernetes:core/v1:Service")
-        if provider is None:
-            config = pulumi.Config("kubernetes")
-            return config.get("kubeconfig"), config.get("context")
-        query = {"urn": await provider.urn.future()}
-        answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
-        state = (answer or {}).get("state") or {}
-        given = state.get("kubeconfig"), state.get("context")
-        return (
-            given[0] if isinstance(given[0], str) else None,
-            given[1] if isinstance(given[1], str) else None,
-        )
 
 
 def diagnosis(
@@ -168,9 +151,7 @@ def diagnosis(
 
 def available() -> bool:
     """Tells whether failures can be explained in this run."""
-    if collect_plans.get() is not None or isinstance(settings.get_monitor(), MockMonitor):
-        return False
-    if importlib.util.find_spec("kubernetes") is None or not hasattr(pulumi, "ErrorHook"):
+    if not readable() or not hasattr(pulumi, "ErrorHook"):
         return False
     try:
         proto: Any = importlib.import_module("pulumi.runtime.proto.resource_pb2")

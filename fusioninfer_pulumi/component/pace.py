@@ -1,0 +1,190 @@
+"""Counts replicas that are down for other reasons against `maxUnavailable`, where it can look.
+
+Only an update that will change replicas looks: once, before any set is registered. What is down
+already changes first, and nothing else of its role until the engine is done with that. Then it
+looks again: what is still down takes the place of a replica that would go down for the update.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi.component.access import access, readable
+from fusioninfer_pulumi.component.available import explain_down, read_down
+from fusioninfer_pulumi.component.recorded import existing_sets, recorded_of
+from fusioninfer_pulumi.component.resources import KubernetesObject
+from fusioninfer_pulumi.kubernetes_api import UnreadableError
+from fusioninfer_pulumi.labels import REVISION
+from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.rollout import Down, Rollout, rollout_plan
+from fusioninfer_pulumi.plan.rollout_steps import SetStep
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutLevel, RolloutStrategy
+
+#: How long an update may be held up by looking.
+_SECONDS = 10.0
+#: Replicas that a message names; the others are counted.
+_NAMED = 3
+
+# Threads of our own: the SDK's registrations use those of the event loop.
+_threads = ThreadPoolExecutor(2, thread_name_prefix="fusioninfer-pace")
+
+
+def workers() -> int | None:
+    """Operations that the engine runs at a time, None where nobody knows."""
+    return pulumi.runtime.settings.SETTINGS.parallel or None
+
+
+def changing_roles(name: str, plan: ServicePlan, sets: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Roles of which replicas will change one after the other, as far as it is known before.
+
+    A value that only the engine knows may change a replica too; that is not noticed here.
+
+    Args:
+        name: Logical name of the component.
+        plan: The service.
+        sets: Manifests of its sets by name.
+
+    Returns:
+        Their names; none in a preview, and where nobody can look.
+    """
+    by_role = plan.layout is Layout.PER_REPLICA and plan.rollout.level is not RolloutLevel.GROUP
+    if pulumi.runtime.is_dry_run() or not by_role or not readable():
+        return set()
+    if existing_sets(name, plan) is None:
+        return set()
+    recorded = recorded_of(name, plan) or {}
+    return {
+        step.role
+        for step in rollout_plan(plan).steps
+        if step.paced
+        and not step.frozen
+        and step.rollout.strategy is RolloutStrategy.ROLLING
+        and step.name in recorded
+        and recorded[step.name].revision != sets[step.name]["metadata"]["labels"][REVISION]
+    }
+
+
+class Pace:
+    """The order of a service whose replicas are about to change, drawn when it has been looked."""
+
+    def __init__(
+        self,
+        component: pulumi.Resource,
+        name: str,
+        plan: ServicePlan,
+        roles: set[str],
+        files: pulumi.Output[bool],
+    ) -> None:
+        """Begins to look.
+
+        Args:
+            component: The service's component.
+            name: Its logical name.
+            plan: The service.
+            roles: Roles whose replicas will change.
+            files: Whether objects are only written to files.
+        """
+        self._component, self._plan, self._roles = component, plan, roles
+        self._existing = existing_sets(name, plan) or frozenset()
+        self._files = files
+        self._resources: dict[str, KubernetesObject] = {}
+        self._again: dict[str, pulumi.Output[Rollout]] = {}
+        self._first: dict[str, list[str]] = {}
+        self.order: pulumi.Output[Rollout] = pulumi.Output.from_input(self._look())
+
+    def after(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
+        """What a set depends on in its role; fails where no more replicas may go down."""
+
+        def drawn(order: Rollout) -> Any:
+            step = _step(order, name)
+            first = self._first.get(step.role, [])
+            if name in first or not first or name not in self._existing or not step.required:
+                return self._named(step)
+            if step.role not in self._again:
+                again = self._look_again(step.role)
+                self._again[step.role] = pulumi.Output.from_input(again)
+            return self._again[step.role].apply(lambda later: self._named(_step(later, name)))
+
+        return self.order.apply(drawn)
+
+    def made(self, name: str, resource: KubernetesObject) -> None:
+        """Notes the resource of a set."""
+        self._resources[name] = resource
+
+    def _named(self, step: SetStep) -> list[KubernetesObject]:
+        return [self._resources[each] for each in step.after]
+
+    async def _look(self) -> Rollout:
+        down: set[str] = set()
+        if not await self._files.future():
+            try:
+                down = await self._down()
+            # Whatever it is: an update goes on as without a look.
+            except Exception as problem:  # noqa: BLE001
+                told = str(problem) if isinstance(problem, UnreadableError) else repr(problem)
+                pulumi.log.info(f"replicas that are down were not counted: {told}", self._component)
+        order = rollout_plan(self._plan, workers(), self._existing)
+        for step in order.steps:
+            counts = step.required and step.name in self._existing and step.role in self._roles
+            if counts and step.name in down:
+                self._first.setdefault(step.role, []).append(step.name)
+        return self._drawn({})
+
+    async def _look_again(self, role: str) -> Rollout:
+        for name in self._first[role]:
+            await self._resources[name].urn.future()
+        try:
+            down = await self._down()
+        except Exception as problem:  # noqa: BLE001  # as above
+            pulumi.log.info(f"replicas that are down were not counted: {problem}", self._component)
+            return self._drawn({})
+        steps = [step for step in self._drawn({}).steps if step.role == role and step.required]
+        lasting = [step.name for step in steps if step.name in self._existing and step.name in down]
+        limit = steps[0].rollout.max_unavailable
+        if len(lasting) >= limit:
+            raise pulumi.RunError(await self._refusal(role, sorted(lasting), limit))
+        return self._drawn({role: len(lasting)})
+
+    def _drawn(self, lasting: Mapping[str, int]) -> Rollout:
+        first = frozenset(name for names in self._first.values() for name in names)
+        return rollout_plan(self._plan, workers(), self._existing, Down(first, lasting))
+
+    async def _down(self) -> set[str]:
+        down: set[str] = await self._read(read_down)
+        return down
+
+    async def _refusal(self, role: str, down: list[str], limit: int) -> str:
+        named = ", ".join(down[:_NAMED])
+        if len(down) > _NAMED:
+            named += f" and {len(down) - _NAMED} more"
+        try:
+            why = await self._read(explain_down, down)
+        except Exception as problem:  # noqa: BLE001  # the reason must not hide the refusal
+            why = [f"why is not known: {problem}"]
+        told = (
+            f"{self._plan.service}: {named} of role {role} is down, and with "
+            f"rollout.maxUnavailable {limit} no other replica may go down for this update"
+        )
+        ways = (
+            "repair or delete what is down; or lower rollout.partition, if that holds it back; or "
+            "raise rollout.maxUnavailable (docs/rollout.md)"
+        )
+        return "\n".join([told, *why, ways])
+
+    async def _read(self, read: Any, *more: Any) -> Any:
+        async def reading() -> Any:
+            kubeconfig, context = await access(self._component)
+            namespace = await pulumi.Output.from_input(self._plan.namespace).future() or "default"
+            given = (kubeconfig, context, namespace, self._plan.service, *more)
+            return await asyncio.get_running_loop().run_in_executor(_threads, read, *given)
+
+        return await asyncio.wait_for(reading(), _SECONDS)
+
+
+def _step(order: Rollout, name: str) -> SetStep:
+    return next(step for step in order.steps if step.name == name)
