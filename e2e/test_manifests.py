@@ -64,7 +64,7 @@ def test_the_examples_are_accepted(cluster: Cluster, room: str, name: str) -> No
 
 @pytest.mark.proves(f"{RANDOM} random valid services are accepted and kept whole")
 @settings(COMMON, max_examples=RANDOM)
-@given(manifest=services())
+@given(manifest=services(extras=True))
 def test_random_services_are_accepted(cluster: Cluster, room: str, manifest: Manifest) -> None:
     assert_accepted(cluster, inputs.objects_of(inputs.plan_of(manifest)), room)
 
@@ -72,7 +72,7 @@ def test_random_services_are_accepted(cluster: Cluster, room: str, manifest: Man
 @pytest.mark.long
 @pytest.mark.proves(f"{RANDOM_LONG} random valid services are accepted and kept whole")
 @settings(COMMON, max_examples=RANDOM_LONG)
-@given(manifest=services())
+@given(manifest=services(extras=True))
 def test_many_random_services_are_accepted(cluster: Cluster, room: str, manifest: Manifest) -> None:
     assert_accepted(cluster, inputs.objects_of(inputs.plan_of(manifest)), room)
 

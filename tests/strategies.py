@@ -1,8 +1,9 @@
 """Hypothesis strategies for InferenceService manifests that are valid.
 
-Self-contained: nothing but Hypothesis and the standard library, so that other suites (against a
-real cluster, say) can draw from them too. Everything that is drawn is accepted by Kubernetes, apart
-from objects that it refers to: volumes name config maps and secrets, pods a service account.
+With `extras` they draw fields beside the topology too (`service_extras`). Nothing but Hypothesis
+and the standard library is needed, so that other suites (against a real cluster, say) can draw
+from them too. Everything that is drawn is accepted by Kubernetes, apart from objects that it refers
+to: volumes name config maps and secrets, pods a service account.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
+
+from tests.service_extras import models, parallelisms, role_extras, service_extras
 
 Manifest = dict[str, Any]
 
@@ -84,23 +87,27 @@ def _mount(draw: st.DrawFn, container: Manifest, volumes: Sequence[Manifest]) ->
         ]
 
 
-def _engine(form: str, model: str, split: int | None, port: int | None) -> Manifest:
-    """Image and command line of a serving container."""
+def _engine(form: str, model: str | None, split: int | None, port: int | None) -> Manifest:
+    """Image and command line of a serving container; None where the service names the model."""
+    flag = [] if model is None else ["--model", model]
+    positional = [] if model is None else [model]
     tensor = [] if split is None else ["--tensor-parallel-size", str(split)]
     listen = [] if port is None else ["--port", str(port)]
     vllm = {"image": "vllm/vllm-openai:v0.12.0"}
     if form == "entrypoint":
-        return {**vllm, "args": ["--model", model, *tensor, *listen]}
+        return {**vllm, "args": [*flag, *tensor, *listen]}
     if form == "serve":
-        return {**vllm, "command": ["vllm", "serve"], "args": [model, *tensor, *listen]}
+        return {**vllm, "command": ["vllm", "serve"], "args": [*positional, *tensor, *listen]}
     if form == "script":
-        words = " ".join(["vllm serve", f"'{model}'", *tensor, *listen])
+        quoted = [f"'{each}'" for each in positional]
+        words = " ".join(["vllm serve", *quoted, *tensor, *listen])
         return {**vllm, "command": ["/bin/sh", "-c"], "args": [words]}
     if form == "sglang":
         tensor = [] if split is None else ["--tp-size", str(split)]
-        command = ["python3", "-m", "sglang.launch_server", "--model-path", model]
+        path = [] if model is None else ["--model-path", model]
+        command = ["python3", "-m", "sglang.launch_server", *path]
         return {"image": "lmsysorg/sglang:v0.5.3", "command": command, "args": [*tensor, *listen]}
-    return {"image": "registry.example.com/own:1", "command": ["/app/serve"], "args": [model]}
+    return {"image": "registry.example.com/own:1", "command": ["/app/serve"], "args": positional}
 
 
 _LAUNCHERS = {
@@ -181,7 +188,14 @@ def _template(draw: st.DrawFn, name: str, engine: Manifest, devices: int) -> Man
 
 @st.composite
 def _role(
-    draw: st.DrawFn, name: str, component_type: str, max_replicas: int, max_nodes: int
+    draw: st.DrawFn,
+    name: str,
+    component_type: str,
+    max_replicas: int,
+    max_nodes: int,
+    model: Manifest | None = None,
+    *,
+    extras: bool = False,
 ) -> Manifest:
     role: Manifest = {"name": name, "componentType": component_type}
     _optional(draw, role, "replicas", st.integers(0, max_replicas))
@@ -201,8 +215,13 @@ def _role(
     if own_launch or draw(st.booleans()):
         split = max(devices, 1) * count
     port = draw(st.sampled_from((None, None, 8080)))
-    engine = _engine(form, draw(st.sampled_from(_MODELS)), split, port)
-    if count > 1 and launcher in (None, "none") and draw(st.booleans()):
+    if extras and split is not None and form != "own" and draw(st.booleans()):
+        role["parallelism"] = draw(parallelisms(split, count, launcher, form))
+        split = None
+    named = None if model is not None else draw(st.sampled_from(_MODELS))
+    engine = _engine(form, named, split, port)
+    separate = count > 1 and launcher in (None, "none") and "parallelism" not in role
+    if separate and draw(st.booleans()):
         role["multinode"].pop("launcher", None)
         role["leaderTemplate"] = draw(_template(container, engine, devices))
         worker = _engine("own", "join", None, None)
@@ -275,6 +294,7 @@ def services(
     queues: Sequence[str] = ("research",),
     priority_classes: Sequence[str] = ("high",),
     groups: Sequence[int | None] = (None, None, 0, 1, 2, 3),
+    extras: bool = False,
 ) -> Manifest:
     """Manifests of services without a router that can be planned without an error.
 
@@ -287,7 +307,10 @@ def services(
         queues: Volcano queues that exist; empty for the default one alone.
         priority_classes: Priority classes that exist; empty for none.
         groups: Serving groups to choose from, None for a service without.
+        extras: Whether to draw models, sizes, offloading and what day two needs, too.
     """
+    extras = extras and draw(st.booleans())
+    model = draw(models) if extras else None
     types = draw(
         st.lists(st.sampled_from(("worker", "prefiller", "decoder")), min_size=1,
                  max_size=max_roles)
@@ -296,7 +319,7 @@ def services(
         st.lists(st.sampled_from(_WORDS), min_size=len(types), max_size=len(types), unique=True)
     )
     roles = [
-        draw(_role(name, kind, max_replicas, max_nodes))
+        draw(_role(name, kind, max_replicas, max_nodes, model, extras=extras))
         for name, kind in zip(names, types, strict=True)
     ]
     metadata: Manifest = {"name": draw(service_names)}
@@ -309,6 +332,9 @@ def services(
     if copies is not None:
         spec["groups"] = copies
     scheduling = draw(_scheduling(roles, queues, priority_classes))
+    if extras and draw(st.booleans()):  # else few roles could be scaled
+        spec["layout"] = "PerRole"
+        scheduling = {"gangPolicy": {"mode": "Off"}}
     if spec.get("layout") == "PerRole":
         scheduling.get("gangPolicy", {}).pop("requiredReplicas", None)
     if scheduling:
@@ -323,6 +349,14 @@ def services(
     for role in roles:
         startups = ("LeaderCreated",) if gang else ("LeaderCreated", "LeaderReady")
         _optional(draw, role, "startupPolicy", st.sampled_from(startups))
+        if extras:
+            per_role = spec.get("layout") == "PerRole"
+            grouped = copies is not None
+            role.update(draw(role_extras(role, per_role=per_role, gang=gang, groups=grouped)))
+    if extras:
+        spec.update(draw(service_extras(roles)))
+        if model is not None:
+            spec["model"] = model
     return manifest
 
 
