@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
+from e2e.engine.project import ENGINE, PROGRAM, Project
 from e2e.engine.services import images, lowest, pods, ready, role, service
 from e2e.harness import Cluster
 
@@ -29,14 +29,34 @@ def hold_down(cluster: Cluster, namespace: str, pod: str) -> None:
     cluster.wait(seen, 30, f"{pod} to count as down")
 
 
+#: The program of the other tests with a provider of its own, whose kubeconfig is a secret.
+EXPLICIT = PROGRAM.replace(
+    "options = None\n",
+    """import pulumi_kubernetes
+config = pulumi.Output.secret(Path("cluster.yaml").read_text())
+provider = pulumi_kubernetes.Provider("east", kubeconfig=config)
+options = pulumi.ResourceOptions(provider=provider)
+""",
+)
+
+
+@pytest.mark.parametrize("provider", ["default", "explicit"])
 @pytest.mark.proves(
     "a replica that is down for another reason is changed first, and no other goes down until it "
-    "is back, where the cluster can be read",
+    "is back, where the cluster can be read: with the kubeconfig of the default provider, and of "
+    "one that the program makes",
     needs=ENGINE,
 )
-def test_what_is_down_changes_first(cluster: Cluster, namespace: str, project: Make) -> None:
+def test_what_is_down_changes_first(
+    cluster: Cluster, namespace: str, project: Make, provider: str
+) -> None:
     cluster.add_nodes(2)
     stack = project()
+    if provider == "explicit":
+        config = cluster.kubeconfig.read_text(encoding="utf-8")
+        (stack.folder / "cluster.yaml").write_text(config, encoding="utf-8")
+        (stack.folder / "__main__.py").write_text(EXPLICIT, encoding="utf-8")
+        del stack.environment["KUBECONFIG"]
     stack.write(service(namespace, role(replicas=4)))
     stack.up().assert_fine()
     hold_down(cluster, namespace, "svc-serve-1-0")
