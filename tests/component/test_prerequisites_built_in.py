@@ -128,6 +128,15 @@ def test_sidecars_are_judged_by_the_release(release: Any, problems: int) -> None
     assert all("Sidecar containers: " in text for text in found)
 
 
+def test_tolerances_of_autoscalers_are_judged_by_the_release() -> None:
+    behavior = {"scaleUp": {"tolerance": "50m"}}
+    given = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})
+    (found,) = told(given, kubernetes=(1, 34, 0))
+    assert found.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
+    assert not told(given, kubernetes=(1, 35, 0))
+    assert not told(scaled(), kubernetes=(1, 34, 0))
+
+
 def test_device_classes_that_are_not_there_are_named_with_who_needs_them() -> None:
     plans = (claiming(CLAIM), claiming(CLAIM, {"name": "x", "spec": SPEC}, name="other"))
     assert device_classes(plans) == {

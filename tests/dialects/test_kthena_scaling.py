@@ -206,7 +206,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
          f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric is that of all"),
         ([policy(homogeneousTarget=group())], "f#2: spec: must have one target"),
         ([binding("none")], f"f#2: policyRef: {LOST}none is no AutoscalingPolicy"),
-        ([BOOSTER], f"{LOST}Kthena's controller makes a ModelServing"),
+        ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller makes"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_over_is_refused(documents: list[Manifest], wanted: str) -> None:

@@ -91,6 +91,10 @@ def _apis(plan: ServicePlan) -> Iterator[Served]:
 
 
 def _features(plan: ServicePlan) -> Iterator[Feature]:
+    for scaled in plan.day_two.autoscalers:
+        paces = (scaled.args.behavior or {}).values()
+        if any(isinstance(pace, Mapping) and "tolerance" in pace for pace in paces):
+            yield table.TOLERANCES
     for role in plan.roles:
         for spec in _pods(role):
             if any("image" in volume for volume in spec.get("volumes") or ()):

@@ -270,7 +270,11 @@ SERVED = (CLAIM_TEMPLATES, CLAIMS, POD_METRICS, EXTERNAL_METRICS)
 IMAGE_VOLUMES = Feature("Image volumes", "ImageVolume", least=(1, 31, 0), on=(1, 35, 0))
 SIDECARS = Feature("Sidecar containers", "SidecarContainers", least=(1, 28, 0), on=(1, 29, 0))
 
-FEATURES = (IMAGE_VOLUMES, SIDECARS)
+TOLERANCES = Feature(
+    "Tolerances of autoscalers", "HPAConfigurableTolerance", least=(1, 33, 0), on=(1, 35, 0)
+)
+
+FEATURES = (IMAGE_VOLUMES, SIDECARS, TOLERANCES)
 
 #: Images whose tag is the release of a product that does not write it on its definitions.
 PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler"}

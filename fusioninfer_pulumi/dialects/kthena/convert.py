@@ -23,8 +23,8 @@ from fusioninfer_pulumi.dialects.metadata import companion
 from fusioninfer_pulumi.dialects.model import read
 
 _BOOSTER = (
-    "Kthena's controller makes a ModelServing, a ModelServer and a ModelRoute of it, with programs "
-    "of its own in the pods; read those, as they are in the cluster: kubectl get "
+    "of a ModelBooster Kthena's controller makes a ModelServing, a ModelServer and a ModelRoute, "
+    "with programs of its own in the pods; read those, as they are in the cluster: kubectl get "
     "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
     "modelroutes.networking.serving.volcano.sh "
     "-l workload.serving.volcano.sh/model-name={name} -o yaml"
