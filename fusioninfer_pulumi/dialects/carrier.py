@@ -43,6 +43,10 @@ class Book:
         """Notes fields whose meaning is in the service already, or the same as leaving them out."""
         self._seen.update(places)
 
+    def is_read(self, at: At) -> bool:
+        """Whether something was said about a field itself."""
+        return at in self._seen
+
     def lost(self, at: At, message: str) -> None:
         """Says that a field cannot be carried over: an error, a warning with `allow_lossy`.
 

@@ -10,6 +10,9 @@ from typing import Any
 from fusioninfer_pulumi.dialects.conversion import Conversion
 from fusioninfer_pulumi.dialects.given import Given
 
+#: API version, kind, namespace and name of an object.
+ObjectKey = tuple[Any, Any, Any, Any]
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -36,9 +39,20 @@ class Dialect:
 
     def convert(self, documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         """Turns the documents of one input into services of ours."""
-        converter: Any = importlib.import_module(f"{__package__}.{self.module}")
-        made: Conversion = converter.convert(documents, allow_lossy=allow_lossy)
+        made: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
         return made
+
+    def named(self, documents: Sequence[Given]) -> frozenset[ObjectKey]:
+        """Objects of no dialect that its documents name, and that are given to it too.
+
+        A converter that reads such objects has a function `named(documents)`.
+        """
+        named = getattr(self._converter, "named", None)
+        return frozenset() if named is None else named(documents)
+
+    @property
+    def _converter(self) -> Any:
+        return importlib.import_module(f"{__package__}.{self.module}")
 
 
 _KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)

@@ -30,7 +30,7 @@ def read_all(
     Returns:
         The services in the order of their documents, and what no service was made of.
     """
-    dialects = [dialect_of(raw) for _, raw in given]
+    dialects = _with_named(given, [dialect_of(raw) for _, raw in given])
     order = {label: position for position, (label, _) in enumerate(given)}
     some = any(dialects) or any(_is_ours(raw) for _, raw in given)
     read = [
@@ -43,6 +43,26 @@ def read_all(
         if mine:
             read += _converted(dialect, mine, allow_lossy=allow_lossy)
     return sorted(read, key=lambda each: order[each.label])
+
+
+def _with_named(
+    given: Sequence[tuple[str, Any]], dialects: Sequence[Dialect | None]
+) -> list[Dialect | None]:
+    """Gives objects that a dialect's documents name, such as a ConfigMap, to that dialect."""
+    owners: dict[Any, Dialect] = {}
+    for dialect in DIALECTS:
+        mine = [Given(*each) for each, its in zip(given, dialects, strict=True) if its is dialect]
+        if mine:
+            owners.update(dict.fromkeys(dialect.named(mine), dialect))
+    return [
+        owners.get(_key(*each)) if its is None and owners and _is_other_object(each[1]) else its
+        for each, its in zip(given, dialects, strict=True)
+    ]
+
+
+def _key(label: str, raw: Any) -> tuple[Any, ...]:
+    document = Given(label, raw)
+    return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
 def is_read(raw: Any) -> bool:

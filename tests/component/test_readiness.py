@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,3 +146,32 @@ def test_the_component_tells_it_when_asked(engine: Any) -> None:
     engine.live["svc-inference-1"] = ready_set()
     both = engine.run(program).exports["ready"]
     assert {each["status"] for each in both} == {"True"}
+
+
+#: Those of llm_inference_service_lifecycle.go at v0.20.0, with the living condition `Ready`.
+KSERVE = {
+    "Ready", "PresetsCombined", "WorkloadsReady", "RouterReady", "MainWorkloadReady",
+    "WorkerWorkloadReady", "PrefillWorkloadReady", "PrefillWorkerWorkloadReady", "ScalingReady",
+    "PrefillScalingReady", "SchedulerWorkloadReady", "TokenizerReady", "GatewaysReady",
+    "HTTPRoutesReady", "InferencePoolReady", "GroupReady", "GroupDegraded",
+}  # fmt: skip
+
+
+def test_every_condition_of_kserve_is_derived_or_explained() -> None:
+    scaled = {"autoscaling": {"maxReplicas": 4, "metrics": [{"name": "a", "target": 1}]}}
+    single = pair(httproute=ROUTE, gateway={"gatewayClassName": "x"})
+    single["spec"].update(layout="PerRole", schedulingStrategy={"gangPolicy": {"mode": "Off"}})
+    for each in single["spec"]["roles"][1:]:
+        each.update(scaled)
+    several = pair()
+    for each in several["spec"]["roles"][1:]:
+        each["multinode"] = nodes(2)
+    derived = {*found(single), *found(several)}
+    (row,) = [
+        line
+        for line in (Path(__file__).parents[2] / "docs" / "systems.md").read_text().splitlines()
+        if line.startswith("| status | `status.conditions`")
+    ]
+    explained = {each for each in KSERVE if f"`{each}`" in row}
+    assert derived <= KSERVE
+    assert KSERVE - derived == explained == {"TokenizerReady", "GroupReady", "GroupDegraded"}

@@ -16,19 +16,38 @@ from fusioninfer_pulumi.dialects.kserve.models import (
 from fusioninfer_pulumi.dialects.kserve.service import carry_service
 from fusioninfer_pulumi.dialects.metadata import carry_rest
 from fusioninfer_pulumi.dialects.model import read
+from fusioninfer_pulumi.dialects.table import ObjectKey
 
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
+CONFIG_MAP = "ConfigMap"
 #: KServe's own configs, whose settings this dialect knows.
 PRESET = "kserve-config-llm-"
 
+#: Of a ConfigMap, what it is known by.
+_OWN = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
+
 Configs = Mapping[tuple[Any, Any], Given]
+
+
+def named(documents: Sequence[Given]) -> frozenset[ObjectKey]:
+    """The ConfigMaps that hold configurations of endpoint pickers.
+
+    Args:
+        documents: KServe's documents of one input, as they were given.
+    """
+    place = ("spec", "router", "scheduler", "config", "ref", "name")
+    names = [(document.namespace, document.at(*place).value) for document in documents]
+    return frozenset(
+        ("v1", CONFIG_MAP, namespace, name) for namespace, name in names if isinstance(name, str)
+    )
 
 
 def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
     """Converts the KServe documents of one input.
 
     Args:
-        documents: LLMInferenceServices, and the LLMInferenceServiceConfigs that they name.
+        documents: LLMInferenceServices, and the LLMInferenceServiceConfigs and ConfigMaps that
+            they name.
         allow_lossy: Whether what cannot be carried over is a warning in place of an error.
 
     Returns:
@@ -40,13 +59,23 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         for document in documents
         if document.kind == CONFIG and read(book, document, LLMInferenceServiceConfig) is not None
     }
+    maps = {
+        (document.namespace, document.name): document
+        for document in documents
+        if document.kind == CONFIG_MAP
+    }
     used: set[Given] = set()
     for document in documents:
         if document.kind != SERVICE or read(book, document, LLMInferenceService) is None:
             continue
         bases = _bases(book, document, configs)
         used.update(bases)
-        carry_service(book.service(document), _with_bases(book, document, bases))
+        carry_service(book.service(document), _with_bases(book, document, bases), maps)
+    for document in maps.values():
+        book.read(*(document.at(*path) for path in _OWN))
+        for leaf in document.leaves():
+            if not book.is_read(leaf):
+                book.note(leaf, "is not what the scheduler's config.ref names; left out")
     for document in configs.values():
         book.read(document.at("apiVersion"), document.at("kind"), document.at("metadata", "name"))
         book.read(document.at("metadata", "namespace"))

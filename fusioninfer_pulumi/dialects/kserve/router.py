@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
+from fusioninfer_pulumi import names
 from fusioninfer_pulumi.dialects.carrier import Carrier
-from fusioninfer_pulumi.dialects.given import Path
+from fusioninfer_pulumi.dialects.given import Given, Path
 from fusioninfer_pulumi.dialects.kserve.container import MAIN
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry, edited
 
@@ -21,12 +23,16 @@ _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/m
 _PICKER_FIELDS = {"image": "image", "resources": "resources"}
 
 
-def carry_router(carrier: Carrier, spec: Node) -> None:
+Maps = Mapping[tuple[Any, Any], Given]
+
+
+def carry_router(carrier: Carrier, spec: Node, maps: Maps) -> None:
     """Carries the router over; without one there is no router role.
 
     Args:
         carrier: The service.
         spec: The service's merged spec.
+        maps: ConfigMaps of the input, by namespace and name.
     """
     router = spec.get("router")
     if router is None:
@@ -48,7 +54,7 @@ def carry_router(carrier: Carrier, spec: Node) -> None:
         )
         carrier.imply((*target, "endpointPicker", "image"), IMAGE, router.at)
         return
-    _scheduler(carrier, target, scheduler, paired=spec.get("prefill") is not None)
+    _scheduler(carrier, target, scheduler, maps, paired=spec.get("prefill") is not None)
 
 
 def _route(carrier: Carrier, target: Path, router: Node) -> None:
@@ -59,10 +65,18 @@ def _route(carrier: Carrier, target: Path, router: Node) -> None:
     for key in ("group", "weight"):
         field = route.get(key)
         if field is not None:
-            book.lost(field.at, "write one HTTPRoute with the weights of the services' pools")
+            book.lost(
+                field.at,
+                "requests by model name are shared out by httproute.split of one service, and the "
+                "others say routedBy; paths with the service's own name are never shared",
+            )
     refs = route.get("http", "refs")
     if refs is not None:
-        book.lost(refs.at, "an HTTPRoute of your own must lead to the service's pool by itself")
+        book.lost(
+            refs.at,
+            "write its spec into route.http.spec; a route of your own would have to lead to the "
+            f"pool {names.inference_pool(str(carrier.main.name))}",
+        )
     own = route.get("http", "spec")
     if own is not None:
         for key, field in own.content.items():
@@ -102,7 +116,9 @@ def _gateway(carrier: Carrier, target: Path, router: Node) -> None:
     )
 
 
-def _scheduler(carrier: Carrier, target: Path, scheduler: Node, *, paired: bool) -> None:
+def _scheduler(
+    carrier: Carrier, target: Path, scheduler: Node, maps: Maps, *, paired: bool
+) -> None:
     book, picker = carrier.book, (*target, "endpointPicker")
     book.read(*() if scheduler.content else (scheduler.at,))
     carrier.imply((*picker, "image"), IMAGE, scheduler.at)
@@ -118,18 +134,37 @@ def _scheduler(carrier: Carrier, target: Path, scheduler: Node, *, paired: bool)
         given = inline.value
         text = given if isinstance(given, str) else yaml.safe_dump(given, sort_keys=False)
         carrier.derive((*target, "endpointPickerConfig"), text, inline.at)
+    elif reference is not None:
+        _referred(carrier, target, reference, maps)
     elif not paired:
         carrier.imply((*target, "scorers"), dict(SCORERS), scheduler.at)
-    if reference is not None:
-        book.lost(reference.at, "write what the ConfigMap holds into config.inline")
     for key, instead in (
         ("tokenizer", "the picker has no tokenizer beside it; name one in its configuration"),
-        ("pool", "the pool follows from the roles; it selects the pods that serve"),
+        ("pool", "the pool follows from the roles, and an existing one has a picker of its own"),
     ):
         field = scheduler.get(key)
         if field is not None:
             book.lost(field.at, instead)
     _picker_pods(carrier, picker, scheduler)
+
+
+def _referred(carrier: Carrier, target: Path, reference: Node, maps: Maps) -> None:
+    """The picker's configuration from the ConfigMap that is named; its key is `epp` by default."""
+    name, key = reference.text("name"), reference.text("key") or "epp"
+    held = maps.get((carrier.main.namespace, name))
+    if held is None:
+        carrier.book.lost(
+            reference.at,
+            f"the ConfigMap {name} of namespace {carrier.main.namespace} is not in this input; add "
+            "it as a document, or write what it holds into config.inline",
+        )
+        return
+    text = held.at("data", key)
+    if not isinstance(text.value, str):
+        carrier.book.refuse(reference.at, f"the ConfigMap {name} has no text by the key {key}")
+        return
+    places = [leaf.at for _, leaf in reference.leaves()]
+    carrier.derive((*target, "endpointPickerConfig"), text.value, text, *places)
 
 
 def _picker_pods(carrier: Carrier, picker: Path, scheduler: Node) -> None:
@@ -161,9 +196,11 @@ def _picker_container(carrier: Carrier, picker: Path, container: Node, name: Nod
         if field is not None:
             carry(carrier, (*picker, ours), field)
             rest = edited(rest, **{key: None})
-    for key in ("command", "args"):
-        field = container.get(key)
-        if field is not None:
-            carrier.book.lost(field.at, "write further flags into endpointPicker.args")
-            rest = edited(rest, **{key: None})
+    command, args = container.get("command"), container.get("args")
+    if command is not None:
+        carrier.book.lost(command.at, "the picker's own is used; write further flags into args")
+    if args is not None:
+        # KServe's presets start the picker in `command`, so these are further flags of it.
+        carry(carrier, (*picker, "args"), args)
+    rest = edited(rest, command=None, args=None)
     return [rest] if len(rest.content) > 1 else []

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fusioninfer_pulumi.dialects.carrier import Carrier
+from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.kserve.devices import carry_devices
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
 from fusioninfer_pulumi.dialects.kserve.router import carry_router
@@ -14,12 +18,15 @@ from fusioninfer_pulumi.dialects.metadata import carry_metadata
 STOP = "serving.kserve.io/stop"
 
 
-def carry_service(carrier: Carrier, spec: Node) -> None:
+def carry_service(
+    carrier: Carrier, spec: Node, maps: Mapping[tuple[Any, Any], Given] | None = None
+) -> None:
     """Carries an LLMInferenceService over.
 
     Args:
         carrier: The service that stands for it.
         spec: Its spec, merged with the configs that it is based on.
+        maps: ConfigMaps of the input, by namespace and name.
     """
     carry_metadata(carrier, carrier.main)
     carrier.origin(("spec", "roles"), spec.at)
@@ -32,7 +39,7 @@ def carry_service(carrier: Carrier, spec: Node) -> None:
         carry_workload(carrier, spec, "decode", "decoder")
     else:
         carry_workload(carrier, spec, "main", "worker")
-    carry_router(carrier, spec)
+    carry_router(carrier, spec, maps or {})
     _tracing(carrier, spec)
     _annotations(carrier)
     carry_devices(carrier)
