@@ -44,10 +44,11 @@ def write(folder: Path, *documents: Any) -> str:
             "f: apiVersion: is required, must be workload.serving.volcano.sh/v1alpha1",
         ),
         (
-            {**serving(), "kind": "AutoscalingPolicy"},
+            {**serving(), "kind": "ModelServings"},
             (
-                "f: kind: must be one of ModelServing for Kthena's "
-                'workload.serving.volcano.sh/v1alpha1, got "AutoscalingPolicy"'
+                "f: kind: must be one of AutoscalingPolicy, AutoscalingPolicyBinding, ModelBooster, "
+                "ModelServing for Kthena's workload.serving.volcano.sh/v1alpha1, got "
+                '"ModelServings"'
             ),
         ),
         (
