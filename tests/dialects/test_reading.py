@@ -46,8 +46,8 @@ def write(folder: Path, *documents: Any) -> str:
         (
             {**serving(), "kind": "ModelServings"},
             (
-                "f: kind: must be one of AutoscalingPolicy, AutoscalingPolicyBinding, ModelBooster, "
-                "ModelServing for Kthena's workload.serving.volcano.sh/v1alpha1, got "
+                "f: kind: must be one of AutoscalingPolicy, AutoscalingPolicyBinding, "
+                "ModelBooster, ModelServing for Kthena's workload.serving.volcano.sh/v1alpha1, got "
                 '"ModelServings"'
             ),
         ),
