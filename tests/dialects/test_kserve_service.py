@@ -388,3 +388,8 @@ def test_what_is_wrong_with_a_merged_value_is_told_where_it_stands() -> None:
 
 def test_a_config_that_nobody_names_and_kserves_own() -> None:
     assert problems(config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])) == []
+
+
+def test_a_workloads_metadata_is_that_of_its_pods() -> None:
+    (role,) = spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
+    assert role["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"note": "y"}}

@@ -17,7 +17,7 @@ from dialects.modelplane_samples import (
     template,
     workers,
 )
-from dialects.reads import problems, said, spec
+from dialects.reads import converted, problems, said, spec
 
 DEVICES = "cannot be carried over: the claims of a role are those of all of its pods"
 CLAIM = {
@@ -306,3 +306,10 @@ def test_sizes_become_parallelism_unless_a_command_says_them() -> None:
     (made,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
     assert "parallelism" not in made
     assert made["multinode"] == {"nodeCount": 2, "launcher": "none"}
+
+
+def test_labels_of_the_template_are_those_of_the_service() -> None:
+    labels = {"team": "a"}
+    template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
+    (made,) = converted(deployment({"replicas": 1, "template": template}))
+    assert made["metadata"]["labels"] == labels
