@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fusioninfer_pulumi.findings import Severity
@@ -48,6 +49,11 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
     }
 
 
+def pod(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
+    """A service of one role with such a pod template."""
+    return service(role(template=template(*containers, metadata=metadata, **spec)))
+
+
 def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Manifest:
     """Story 4 in small: one prefill and two decode replicas."""
     return service(
@@ -55,6 +61,16 @@ def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Mani
         role("decode", "decoder", **{"replicas": 2, **(decode or {})}),
         **spec,
     )
+
+
+def scheduling(**fields: Any) -> Manifest:
+    """The keyword of `service` and `prefill_decode` that says how pods are scheduled."""
+    return {"schedulingStrategy": fields}
+
+
+def minima(**roles: int) -> Manifest:
+    """The same, for a gang that needs so many replicas of each role."""
+    return scheduling(gangPolicy={"minRoleReplicas": roles})
 
 
 def plan_of(manifest: Manifest) -> ServicePlan:
@@ -82,6 +98,11 @@ def kinds(manifest: Manifest) -> list[str]:
     return [f"{each['kind']}/{each['metadata']['name']}" for each in rendered(manifest)]
 
 
+def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
+    """Those of the objects that are of a kind."""
+    return [each for each in objects if each["kind"] == kind]
+
+
 def pod_templates(manifest: Manifest) -> list[Manifest]:
     """Every pod template of all LeaderWorkerSets of a manifest."""
     found = []
@@ -90,6 +111,12 @@ def pod_templates(manifest: Manifest) -> list[Manifest]:
             body = each["spec"]["leaderWorkerTemplate"]
             found += [body[key] for key in ("leaderTemplate", "workerTemplate") if key in body]
     return found
+
+
+def serving_containers(manifest: Manifest) -> list[Manifest]:
+    """The serving container of every pod template."""
+    found = [each["spec"]["containers"] for each in pod_templates(manifest)]
+    return [next(c for c in each if c["name"] == "vllm") for each in found]
 
 
 def said(manifest: Any, *severities: Severity) -> list[str]:

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import io
 import json
-import os
-import pty
-import re
-import struct
-import subprocess
-import sys
-import termios
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,38 +19,6 @@ INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")
 STORY_4 = str(INPUTS / "fusioninfer-story-4-disaggregated-multinode.yaml")
 DOCUMENTS = "80,64,48,32,16"
-
-PARTIAL = """
-apiVersion: fusioninfer.io/v1alpha1
-kind: InferenceService
-metadata: {name: deepseek, namespace: models}
-spec:
-  schedulingStrategy:
-    gangPolicy: {minRoleReplicas: {prefill: 1, decode: 1}}
-  roles:
-    - name: prefill
-      componentType: prefiller
-      replicas: 1
-      multinode: {nodeCount: 2}
-      template:
-        spec:
-          containers:
-            - name: vllm
-              image: vllm/vllm-openai:v0.11.0
-              args: [--model=m, --tensor-parallel-size=16]
-              resources: {limits: {nvidia.com/gpu: 8}}
-    - name: decode
-      componentType: decoder
-      replicas: 2
-      multinode: {nodeCount: 4}
-      template:
-        spec:
-          containers:
-            - name: vllm
-              image: vllm/vllm-openai:v0.11.0
-              args: [--model=m, --tensor-parallel-size=32]
-              resources: {limits: {nvidia.com/gpu: 8}}
-"""
 NO_ROUTER = {
     "severity": "warning",
     "path": "roles",
@@ -73,12 +32,6 @@ REQUIRED = {
     "message": "is Any: in an update an optional replica of decode without room may take that of "
     "a required one, and the update fails; LowestOrdinals prevents it",
 }
-
-
-@pytest.fixture
-def partial(tmp_path: Path) -> str:
-    (tmp_path / "partial.yaml").write_text(PARTIAL)
-    return str(tmp_path / "partial.yaml")
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -268,62 +221,3 @@ def test_what_users_wrote_is_printed_as_it_is() -> None:
     assert file.getvalue().endswith(
         "warning  metadata.annotations[red]: [/a] :bomb: [bold]x\nwarning  no place\n"
     )
-
-
-def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
-    """Standard output of the command on a real terminal of that width, and standard error."""
-    controller, terminal_ = pty.openpty()
-    fcntl.ioctl(terminal_, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    clean = {key: value for key, value in os.environ.items() if key not in _TERMINAL_KEYS}
-    with subprocess.Popen(
-        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=terminal_,
-        stderr=subprocess.PIPE,
-        env={**clean, "TERM": "xterm-256color", **environ},
-    ) as process:
-        os.close(terminal_)
-        held = b""
-        with contextlib.suppress(OSError):  # Linux says so when the other side has ended
-            while block := os.read(controller, 65536):
-                held += block
-        assert process.stderr is not None
-        err = process.stderr.read().decode()
-    os.close(controller)
-    assert process.returncode == 0, err
-    return held.decode().replace("\r\n", "\n"), err
-
-
-_TERMINAL_KEYS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"}
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_TABLES = """\
-ROLE     TYPE       REPLICAS  NODES  PODS  GPUS/POD  GPUS
-prefill  prefiller         1      2     2         8    16
-decode   decoder           2      4     8         8    64
-total                                  10              80
-"""
-
-
-@pytest.mark.parametrize("columns", [80, 160])
-def test_a_terminal_is_filled_and_never_exceeded(partial: str, columns: int) -> None:
-    text, err = terminal(columns, partial, "--gpus", DOCUMENTS)
-    plain = _COLOUR.sub("", text)
-    assert "\x1b[32mFull" in text
-    assert "\x1b[31mBlocked" in text
-    assert _TABLES in plain
-    lines = plain.splitlines()
-    assert max(map(len, lines)) <= columns
-    assert len(lines) <= 24
-    # Long texts go on below themselves, whole words at a time.
-    whole = " ".join(" ".join(lines).split())
-    assert f"warning roles: {NO_ROUTER['message']}" in whole
-    if columns == 80:
-        (start,) = [number for number, line in enumerate(lines) if line.startswith("warning")]
-        assert lines[start + 1].startswith(" " * 9)
-    assert err.count("warning") == 1
-
-
-def test_no_colour_where_it_is_not_wanted(partial: str) -> None:
-    text, _ = terminal(80, partial, "--gpus", "80", NO_COLOR="1")
-    assert not re.search(r"\x1b\[(?:[0-9;]*;)?3[0-7]m", text)
-    assert _TABLES in _COLOUR.sub("", text)

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from fusioninfer_pulumi.cli.program import Recording, run_program
+from fusioninfer_pulumi.cli.program import Recording
 
 Run = Callable[..., Recording]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    def call(program: str, **options: Any) -> Recording:
-        (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-        head = "import pulumi\nimport pulumi_kubernetes as k8s\n"
-        (tmp_path / "__main__.py").write_text(head + textwrap.dedent(program))
-        return run_program(tmp_path, **options)
-
-    return call
 
 
 def manifests(recording: Recording) -> list[dict[str, Any]]:
@@ -133,90 +118,6 @@ def test_typed_resources_use_kubernetes_names(run: Run) -> None:
     ]
 
 
-def test_what_only_the_cluster_knows_is_unknown(run: Run) -> None:
-    recording = run(
-        """
-        service = k8s.core.v1.Service(
-            "web", metadata={"name": "web"}, spec={"ports": [{"port": 80}]})
-        unnamed = k8s.core.v1.ConfigMap("unnamed", data={})
-        ip = service.status.load_balancer.ingress[0].ip
-        k8s.core.v1.ConfigMap("facts", metadata={"name": "facts"}, data={
-            "ip": ip,
-            "url": pulumi.Output.concat("http://", ip, ":80"),
-            "format": pulumi.Output.format("{0}/{1}", ip, "x"),
-            "apply": ip.apply(lambda text: text.upper()),
-            "id": service.id,
-            "uid": service.metadata.name.apply(lambda name: name),
-            "name": unnamed.metadata.name,
-            "port": service.spec.ports[0].port.apply(str),
-        })
-        """
-    )
-    _, unnamed, facts = manifests(recording)
-    assert unnamed["metadata"] == {"name": "unnamed-<unknown>"}
-    assert facts["data"] == {
-        "apply": "<unknown>",
-        "format": "<unknown>",
-        "id": "<unknown>",
-        "ip": "<unknown>",
-        "name": "<unknown>",
-        "port": "80",
-        "uid": "web",
-        "url": "<unknown>",
-    }
-
-
-SECRETS = """
-    config = pulumi.Config()
-    secret = pulumi.Output.secret("hunter2")
-    k8s.core.v1.Secret("a", metadata={"name": "a"}, string_data={
-        "password": secret,
-        "url": pulumi.Output.concat("https://user:", secret, "@host"),
-        "plain": "text",
-    })
-    k8s.core.v1.Secret("b", metadata={"name": pulumi.Output.secret("b")},
-                       string_data=pulumi.Output.secret({"one": "1"}))
-    k8s.apiextensions.CustomResource("c", api_version="x.io/v1", kind="C",
-        metadata=pulumi.Output.secret({"name": "c"}),
-        spec={"list": [secret, "open"], "deep": {"number": pulumi.Output.secret(3)}})
-    """
-
-
-def test_secrets_are_masked(run: Run) -> None:
-    first, second, third = manifests(run(SECRETS))
-    # pulumi_kubernetes makes all data of a Secret secret; the object keeps its shape.
-    assert first["stringData"] == {"password": "<secret>", "plain": "<secret>", "url": "<secret>"}
-    assert second["metadata"] == {"name": "<secret>"}
-    assert second["stringData"] == {"one": "<secret>"}
-    assert third["metadata"] == {"name": "<secret>"}
-    assert third["spec"] == {"deep": {"number": "<secret>"}, "list": ["<secret>", "open"]}
-
-
-def test_secrets_are_shown_on_demand(run: Run) -> None:
-    first, second, third = manifests(run(SECRETS, show_secrets=True))
-    assert first["stringData"] == {
-        "password": "hunter2",
-        "plain": "text",
-        "url": "https://user:hunter2@host",
-    }
-    assert second["metadata"] == {"name": "b"}
-    assert second["stringData"] == {"one": "1"}
-    assert third["metadata"] == {"name": "c"}
-    assert third["spec"] == {"deep": {"number": 3}, "list": ["hunter2", "open"]}
-
-
-def test_what_passes_through_a_secret_resource_stays_secret(run: Run) -> None:
-    recording = run(
-        """
-        first = k8s.core.v1.Secret("a", metadata={"name": "a"},
-                                   string_data={"key": pulumi.Output.secret("hunter2")})
-        k8s.core.v1.ConfigMap("b", metadata={"name": "b"},
-                              data={"copy": first.string_data["key"]})
-        """
-    )
-    assert manifests(recording)[1]["data"] == {"copy": "<secret>"}
-
-
 def test_components_nest_and_are_not_objects(run: Run) -> None:
     recording = run(
         """
@@ -313,20 +214,6 @@ def test_transformations_and_transforms_apply(run: Run) -> None:
         "own": "transform",
         "stack": "by,own",
     }
-
-
-def test_unknown_values_survive_a_transform(run: Run) -> None:
-    recording = run(
-        """
-        def same(args):
-            return pulumi.ResourceTransformResult(props=args.props, opts=args.opts)
-
-        first = k8s.core.v1.ConfigMap("a")
-        k8s.core.v1.ConfigMap("b", metadata={"name": "b"}, data={"of": first.metadata.name},
-                              opts=pulumi.ResourceOptions(transforms=[same]))
-        """
-    )
-    assert manifests(recording)[1]["data"] == {"of": "<unknown>"}
 
 
 def test_hooks_are_accepted(run: Run) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pulumi
-import pydantic
 import pytest
 from pulumi_kubernetes.core.v1 import (
     ContainerArgs,
@@ -231,79 +229,6 @@ def test_plan_errors_are_refused_too(engine: Any) -> None:
         assert line.startswith(
             "svc: roles[0].template.spec.containers[0].args: --tensor-parallel-size 4"
         )
-
-
-STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
-    "roles[0].replicas": lambda role, output: {**role, "replicas": output},
-    "roles[0].name": lambda role, output: {**role, "name": output},
-    "roles[0].componentType": lambda role, output: {**role, "componentType": output},
-    "roles[0].template": lambda role, output: {**role, "template": output},
-    "roles[0].restartPolicy": lambda role, output: {**role, "restartPolicy": output},
-    "roles[0].multinode.nodeCount": lambda role, output: {
-        **role,
-        "multinode": {"nodeCount": output},
-    },
-    "roles[0].template.spec.containers": lambda role, output: {
-        **role,
-        "template": {"spec": {"containers": output}},
-    },
-    "roles[0].template.spec.containers[0].name": lambda role, output: {
-        **role,
-        "template": {"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0],
-                                              "name": output}]}},
-    },
-    "roles[0].template.metadata.labels.team": lambda role, output: {
-        **role,
-        "template": {**TEMPLATE, "metadata": {"labels": {"team": output}}},
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("path", STRUCTURE)
-def test_an_output_where_structure_is_needed_is_refused(engine: Any, path: str) -> None:
-    lines: list[str] = []
-
-    def program() -> None:
-        output = pulumi.Output.from_input("text")
-        args = {"roles": [STRUCTURE[path](CAMEL["roles"][0], output)]}
-        with pytest.raises(InvalidServiceError) as caught:
-            InferenceService("svc", args)
-        lines.extend(str(caught.value).splitlines())
-
-    assert engine.run(program).registered == []
-    assert lines[0].startswith(f"svc: {path}: ")
-    assert "got a pulumi Output; read it from pulumi.Config" in lines[0]
-    assert "0x" not in "".join(lines)
-
-
-def test_an_output_of_arguments_that_must_be_quoted_is_refused(engine: Any) -> None:
-    def program() -> None:
-        container = {
-            **TEMPLATE["spec"]["containers"][0],
-            "args": ["--model", pulumi.Output.from_input("m")],
-        }
-        role = {
-            **CAMEL["roles"][0],
-            "multinode": {"nodeCount": 2},
-            "template": {"spec": {"containers": [container]}},
-        }
-        with pytest.raises(InvalidServiceError, match=r"args.*pulumi Output"):
-            InferenceService("svc", {"roles": [role]})
-
-    assert engine.run(program).registered == []
-
-
-def test_the_models_refuse_an_output_in_structure_by_themselves(engine: Any) -> None:
-    def program() -> None:
-        with pytest.raises(pydantic.ValidationError, match="replicas"):
-            RoleArgs(
-                name="a",
-                component_type=ComponentType.WORKER,
-                replicas=pulumi.Output.from_input(1),
-                template=TEMPLATE,
-            )
-
-    engine.run(program)
 
 
 def test_the_callers_mapping_is_not_changed(engine: Any) -> None:

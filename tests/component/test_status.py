@@ -6,63 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from component.live import NEW, READY, ROLLING, Objects, group
 
 from fusioninfer_pulumi import InferenceServiceArgs, ServicePlan, load, plan_service
-from fusioninfer_pulumi.component.status import is_ready, service_status
+from fusioninfer_pulumi.component.status import service_status
 
 Story = Callable[[int], InferenceServiceArgs]
-Objects = dict[str, Any]
-
-
-def group(
-    available: str | None = "True",
-    ready: Any = 1,
-    *,
-    generation: int | None = 2,
-    observed: int | None = 2,
-    own: int | None = None,
-) -> Objects:
-    """A live LeaderWorkerSet; `observed` stands in the condition, `own` in the status."""
-    status: Objects = {"readyReplicas": ready}
-    if available is not None:
-        condition: Objects = {"type": "Available", "status": available}
-        if observed is not None:
-            condition["observedGeneration"] = observed
-        status["conditions"] = [{"type": "Progressing", "status": "True"}, condition]
-    if own is not None:
-        status["observedGeneration"] = own
-    return {"metadata": {"generation": generation}, "status": status}
-
-
-READY = group()
-ROLLING = group("False", 0)
-NEW: Objects = {"metadata": {"generation": 1}, "status": None}
-
-READY_TABLE = [
-    ("available in this generation", READY, True),
-    ("numbers off the wire", group(ready=1.0, generation=2.0, observed=2.0), True),  # type: ignore[arg-type]
-    ("LeaderWorkerSet before 0.9 observes nothing", group(observed=None), True),
-    ("generation unknown", group(generation=None), True),
-    ("observed later than read", group(generation=1), True),
-    ("condition of an older spec", group(generation=3), False),
-    ("status of an older spec", group(generation=3, observed=None, own=2), False),
-    ("the condition's own generation wins", group(generation=2, own=1), True),
-    ("not available", group("False"), False),
-    ("availability unknown", group("Unknown"), False),
-    ("available without a ready group", group(ready=0), False),
-    ("no count of ready groups", group(ready=None), False),
-    ("no condition yet", group(None), False),
-    ("no status yet", NEW, False),
-    ("no metadata", {"status": READY["status"]}, True),
-    ("does not exist", None, False),
-    ("empty", {}, False),
-]
-
-
-@pytest.mark.parametrize(("live", "ready"), [row[1:] for row in READY_TABLE],
-                         ids=[row[0] for row in READY_TABLE])  # fmt: skip
-def test_ready(live: Any, ready: bool) -> None:
-    assert is_ready(live) is ready
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""What day two puts into pods: startup probes, spread leaders, traces. Nothing unless asked for."""
+"""What day two puts into pods: startup probes, spread leaders. Nothing unless asked for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from routed import LLM_D, V1_5, pair, picker_container, routed
+from routed import pair
 from samples import (
     container,
     nodes,
@@ -14,27 +14,17 @@ from samples import (
     role,
     said,
     service,
+    serving_containers,
     template,
     warnings,
 )
 
 Manifest = dict[str, Any]
-OTEL = "vllm/vllm-openai:v0.17.1"
-ENDPOINT = "http://otel.observability:4317"
 ZONE = "topology.kubernetes.io/zone"
-
-
-def serving(manifest: Manifest) -> list[Manifest]:
-    """The serving container of every pod template."""
-    found = [each["spec"]["containers"] for each in pod_templates(manifest)]
-    return [next(c for c in each if c["name"] == "vllm") for each in found]
 
 
 def about(field: str, found: list[str]) -> list[str]:
     return [each for each in found if field in each]
-
-
-# Startup
 
 
 @pytest.mark.parametrize(
@@ -48,7 +38,7 @@ def about(field: str, found: list[str]) -> list[str]:
     ],
 )
 def test_an_engine_has_as_long_as_its_model_takes(given: Manifest, failures: int) -> None:
-    (built,) = serving(service(role(startup=given)))
+    (built,) = serving_containers(service(role(startup=given)))
     assert built["startupProbe"] == {
         "httpGet": {"path": "/health", "port": 8000},
         "periodSeconds": 10,
@@ -64,17 +54,19 @@ def test_the_size_of_the_services_model_counts_where_a_role_states_none() -> Non
     for given, failures in (({}, 39), ({"timeout": "1m"}, 6), ({"modelSize": "1Gi"}, 31)):
         manifest = service(role(startup=given, template=template(own)), model=model)
         assert problems(manifest) == []
-        (built,) = serving(manifest)
+        (built,) = serving_containers(manifest)
         assert built["startupProbe"]["failureThreshold"] == failures
 
 
 def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None:
-    leader, worker = serving(service(role(startup={"timeout": "9m"}, multinode=nodes(2))))
+    leader, worker = serving_containers(
+        service(role(startup={"timeout": "9m"}, multinode=nodes(2)))
+    )
     assert "startupProbe" in leader
     assert "startupProbe" not in worker
     manifest = pair()
     manifest["spec"]["roles"][2]["startup"] = {"timeout": "9m"}
-    decode = serving(manifest)[1]
+    decode = serving_containers(manifest)[1]
     assert decode["startupProbe"]["httpGet"]["port"] == 8001
 
 
@@ -156,9 +148,6 @@ def test_a_liveness_probe_that_ends_loading_engines_is_a_warning(
     assert about("livenessProbe", warnings(service(made))) == []
 
 
-# Spread
-
-
 def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
     own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
     made = role(
@@ -216,101 +205,3 @@ def test_what_spread_does_not_do_is_said() -> None:
     assert "may leave replicas above the gang's minimum waiting" in found_partial
     alone = service(role(topologySpread=hard))
     assert about("topologySpread", said(alone)) == []
-
-
-# Traces
-
-
-def traced(manifest: Manifest, **more: Any) -> Manifest:
-    manifest["spec"]["tracing"] = {"endpoint": ENDPOINT, **more}
-    return manifest
-
-
-def variables(built: Manifest) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in built.get("env", ()) if "value" in each}
-
-
-def otel(**more: Any) -> Manifest:
-    return role(template=template(container(image=OTEL, **more)))
-
-
-def test_picker_and_engine_send_to_one_collector() -> None:
-    manifest = traced(routed(otel(), endpointPicker={"image": V1_5}), sampling=0.25)
-    assert problems(manifest) == []
-    picker = picker_container(manifest)
-    assert "--tracing=true" in picker["args"]
-    (engine,) = serving(manifest)
-    assert engine["args"] == ["--model", "m", "--otlp-traces-endpoint", ENDPOINT]
-    common = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT,
-        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": "true",
-        "OTEL_TRACES_EXPORTER": "otlp",
-        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-        "OTEL_TRACES_SAMPLER_ARG": "0.25",
-    }
-    assert variables(engine) == {"OTEL_SERVICE_NAME": "svc-inference", **common}
-    assert variables(picker) == {"OTEL_SERVICE_NAME": "svc-epp", **common}
-
-
-def test_nothing_traces_by_default() -> None:
-    manifest = routed(otel())
-    assert "--tracing=false" in picker_container(manifest)["args"]
-    (engine,) = serving(manifest)
-    assert "env" not in engine
-    assert engine["args"] == ["--model", "m"]
-
-
-def test_a_users_variables_and_flag_are_theirs_or_replaced() -> None:
-    own = [{"name": "OTEL_SERVICE_NAME", "value": "mine"}]
-    made = otel(env=own, args=["--model", "m", "--otlp-traces-endpoint=http://old:4317"])
-    (engine,) = serving(traced(service(made)))
-    assert variables(engine)["OTEL_SERVICE_NAME"] == "mine"
-    assert engine["args"] == ["--model", "m", f"--otlp-traces-endpoint={ENDPOINT}"]
-
-
-def test_the_flag_goes_where_the_engine_is_started() -> None:
-    made = role(multinode=nodes(2), template=template(container(image=OTEL)))
-    leader, worker = serving(traced(service(made)))
-    assert f"vllm serve m --otlp-traces-endpoint {ENDPOINT}" in leader["args"][0]
-    assert "otlp" not in worker["args"][0]
-    script = container(image=OTEL, command=["/bin/sh", "-c"], args=["exec vllm serve m; exit 1"])
-    (engine,) = serving(traced(service(role(template=template(script)))))
-    assert engine["args"] == [f"exec vllm serve m --otlp-traces-endpoint {ENDPOINT}; exit 1"]
-
-
-@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.11.0", "vllm/vllm-openai:v0.16.0"])
-def test_an_engine_that_would_exit_is_refused(image: str) -> None:
-    manifest = traced(service(role(template=template(container(image=image)))))
-    (found,) = problems(manifest)
-    assert "its image has no OpenTelemetry packages" in found
-    assert problems(traced(manifest, engines=False)) == []
-
-
-def test_a_picker_that_ignores_tls_is_refused() -> None:
-    for image, refused in ((V1_5, True), (LLM_D, False)):
-        manifest = traced(routed(otel(), endpointPicker={"image": image}))
-        manifest["spec"]["tracing"]["endpoint"] = "https://otel:4317"
-        assert bool(about("tracing.endpoint", problems(manifest))) == refused
-        (_engine,) = serving(traced(manifest, picker=False))
-        assert "--tracing=false" in picker_container(manifest)["args"]
-
-
-def test_an_engine_without_known_flags_is_told_of() -> None:
-    own = container(
-        image="lmsysorg/sglang:v0.5.3", command=["python3", "-m", "sglang.launch_server"]
-    )
-    manifest = traced(service(role(template=template(own))))
-    assert about("sglang is not told to trace", said(manifest))
-    assert warnings(manifest) == [
-        "warning: tracing: has no effect: neither a picker nor an engine traces"
-    ]
-    (engine,) = serving(manifest)
-    assert "env" not in engine
-
-
-@pytest.mark.parametrize(
-    "given", [{"endpoint": "otel:4317"}, {"endpoint": "http://a/v1/traces"}, {"sampling": 2}]
-)
-def test_settings_that_cannot_work_are_refused(given: Manifest) -> None:
-    (field,) = given
-    assert about(f"tracing.{field}", problems(traced(service(otel()), **given)))

@@ -1,0 +1,72 @@
+"""Shared by the tests of the command line."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.projects import PROJECT, Folder
+
+from fusioninfer_pulumi.cli.program import Recording, run_program
+
+PARTIAL = """
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: deepseek, namespace: models}
+spec:
+  schedulingStrategy:
+    gangPolicy: {minRoleReplicas: {prefill: 1, decode: 1}}
+  roles:
+    - name: prefill
+      componentType: prefiller
+      replicas: 1
+      multinode: {nodeCount: 2}
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: vllm/vllm-openai:v0.11.0
+              args: [--model=m, --tensor-parallel-size=16]
+              resources: {limits: {nvidia.com/gpu: 8}}
+    - name: decode
+      componentType: decoder
+      replicas: 2
+      multinode: {nodeCount: 4}
+      template:
+        spec:
+          containers:
+            - name: vllm
+              image: vllm/vllm-openai:v0.11.0
+              args: [--model=m, --tensor-parallel-size=32]
+              resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Recording]:
+    """Runs the text of a Pulumi program, in which pulumi and k8s are imported."""
+
+    def call(program: str, **options: Any) -> Recording:
+        (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
+        head = "import pulumi\nimport pulumi_kubernetes as k8s\n"
+        (tmp_path / "__main__.py").write_text(head + textwrap.dedent(program))
+        return run_program(tmp_path, **options)
+
+    return call
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path)
+    made.write("Pulumi.yaml", PROJECT)
+    return made
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> str:
+    """A manifest whose gang may run in part."""
+    (tmp_path / "partial.yaml").write_text(PARTIAL)
+    return str(tmp_path / "partial.yaml")

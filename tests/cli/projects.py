@@ -1,0 +1,51 @@
+"""Folders of Pulumi projects."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.cli.program import ProgramError, Recording, run_program
+
+PROJECT = "name: app\nruntime: python\n"
+PROGRAM = """
+import json
+import pulumi
+import pulumi_kubernetes as k8s
+config = pulumi.Config()
+"""
+
+
+class Folder:
+    """A project folder under construction."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def reads(self, **data: str) -> None:
+        """Writes a program that puts the values of expressions into a ConfigMap."""
+        fields = ", ".join(f"{key!r}: {text}" for key, text in data.items())
+        program = f'k8s.core.v1.ConfigMap("a", metadata={{"name": "a"}}, data={{{fields}}})\n'
+        self.write("__main__.py", PROGRAM + program)
+
+    def run(self, stack: str | None = None, **options: Any) -> Recording:
+        return run_program(self.root, stack, **options)
+
+    def data(self, stack: str | None = None, **options: Any) -> dict[str, Any]:
+        data = self.run(stack, **options).resources[0].manifest["data"]
+        assert isinstance(data, dict)
+        return data
+
+    def fails(self, stack: str | None = None) -> str:
+        with pytest.raises(ProgramError) as caught:
+            self.run(stack)
+        return str(caught.value)

@@ -1,0 +1,80 @@
+"""`plan` on a terminal: its width, its colours."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+DOCUMENTS = "80,64,48,32,16"
+
+
+def terminal(columns: int, *arguments: str, **environ: str) -> tuple[str, str]:
+    """Standard output of the command on a real terminal of that width, and standard error."""
+    controller, terminal_ = pty.openpty()
+    fcntl.ioctl(terminal_, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    clean = {key: value for key, value in os.environ.items() if key not in _TERMINAL_KEYS}
+    with subprocess.Popen(
+        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=terminal_,
+        stderr=subprocess.PIPE,
+        env={**clean, "TERM": "xterm-256color", **environ},
+    ) as process:
+        os.close(terminal_)
+        held = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other side has ended
+            while block := os.read(controller, 65536):
+                held += block
+        assert process.stderr is not None
+        err = process.stderr.read().decode()
+    os.close(controller)
+    assert process.returncode == 0, err
+    return held.decode().replace("\r\n", "\n"), err
+
+
+NO_ROUTER = (
+    "no router: nothing pairs prefill with decode, clients reach the decoders only; "
+    "add a role of componentType router"
+)
+_TERMINAL_KEYS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"}
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TABLES = """\
+ROLE     TYPE       REPLICAS  NODES  PODS  GPUS/POD  GPUS
+prefill  prefiller         1      2     2         8    16
+decode   decoder           2      4     8         8    64
+total                                  10              80
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_a_terminal_is_filled_and_never_exceeded(partial: str, columns: int) -> None:
+    text, err = terminal(columns, partial, "--gpus", DOCUMENTS)
+    plain = _COLOUR.sub("", text)
+    assert "\x1b[32mFull" in text
+    assert "\x1b[31mBlocked" in text
+    assert _TABLES in plain
+    lines = plain.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert len(lines) <= 24
+    # Long texts go on below themselves, whole words at a time.
+    whole = " ".join(" ".join(lines).split())
+    assert f"warning roles: {NO_ROUTER}" in whole
+    if columns == 80:
+        (start,) = [number for number, line in enumerate(lines) if line.startswith("warning")]
+        assert lines[start + 1].startswith(" " * 9)
+    assert err.count("warning") == 1
+
+
+def test_no_colour_where_it_is_not_wanted(partial: str) -> None:
+    text, _ = terminal(80, partial, "--gpus", "80", NO_COLOR="1")
+    assert not re.search(r"\x1b\[(?:[0-9;]*;)?3[0-7]m", text)
+    assert _TABLES in _COLOUR.sub("", text)

@@ -1,0 +1,98 @@
+"""Which file of a project is run, and how one that cannot be run is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli.projects import PROGRAM, PROJECT, Folder
+
+from fusioninfer_pulumi.cli.program import ProgramError, is_project, run_program
+
+
+def test_main_in_a_subfolder(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", PROJECT + "main: src/\n")
+    folder.write("src/settings.py", "NAME = 'sub'\n")
+    folder.write(
+        "src/__main__.py",
+        PROGRAM
+        + """
+import os
+import settings
+cwd = os.path.basename(os.getcwd())
+k8s.core.v1.ConfigMap("a", metadata={"name": settings.NAME}, data={"cwd": cwd})
+""",
+    )
+    manifest = folder.run().resources[0].manifest
+    assert (manifest["metadata"]["name"], manifest["data"]["cwd"]) == ("sub", "src")
+
+
+def test_main_is_a_file(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", PROJECT + "main: program.py\n")
+    folder.reads(name="__name__")
+    (folder.root / "__main__.py").rename(folder.root / "program.py")
+    assert folder.data() == {"name": "__main__"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "name: a\nruntime: nodejs\n",
+            "Pulumi.yaml: runtime is nodejs; only python programs can be run in process",
+        ),
+        (
+            "name: a\nruntime: {name: go}\n",
+            "Pulumi.yaml: runtime is go; only python programs can be run in process",
+        ),
+        ("name: a\n", "Pulumi.yaml: runtime is missing"),
+        ("runtime: python\n", "Pulumi.yaml: name is missing"),
+        ("", "Pulumi.yaml: name is missing"),
+        ("- a\n", "Pulumi.yaml: must be one YAML mapping"),
+        (
+            "name: a\nruntime: python\nmain: gone\n",
+            "Pulumi.yaml: main is gone, which does not exist",
+        ),
+        ("name: a\nruntime: python\nmain: 1\n", "Pulumi.yaml: main must be a path"),
+        ("name: a\nruntime: python\nconfig: [a]\n", "Pulumi.yaml: config must be a mapping"),
+        ("name: a\nruntime: python\n", "no __main__.py in this directory"),
+        ("name: a\nruntime: python\nmain: .\n", "no __main__.py in ."),
+    ],
+)
+def test_projects_that_cannot_be_run(folder: Folder, content: str, message: str) -> None:
+    folder.write("Pulumi.yaml", content)
+    assert folder.fails() == message
+
+
+@pytest.mark.parametrize(
+    "content", ["name: [\n", "name: !!python/name:os.system x\n", "a: 1\na: 2\n"]
+)
+def test_unreadable_project_file(folder: Folder, content: str) -> None:
+    folder.write("Pulumi.yaml", content)
+    message = folder.fails()
+    assert message.startswith("Pulumi.yaml: ")
+    assert len(message.splitlines()) == 1
+
+
+def test_unreadable_stack_file(folder: Folder) -> None:
+    folder.reads()
+    (folder.root / "Pulumi.dev.yaml").write_bytes(b"\xff\xfe\xfa")
+    assert folder.fails() == "Pulumi.dev.yaml: not UTF-8 text"
+    folder.write("Pulumi.dev.yaml", "config: text\n")
+    assert folder.fails() == "Pulumi.dev.yaml: config must be a mapping"
+
+
+def test_runtime_with_options(folder: Folder) -> None:
+    folder.write("Pulumi.yaml", "name: app\nruntime:\n  name: python\n  options: {toolchain: uv}\n")
+    folder.reads(name="pulumi.get_project()")
+    assert folder.data() == {"name": "app"}
+
+
+def test_is_project(tmp_path: Path) -> None:
+    assert not is_project(tmp_path)
+    assert not is_project(tmp_path / "gone")
+    with pytest.raises(ProgramError, match=r"^no Pulumi.yaml in this directory$"):
+        run_program(tmp_path)
+    (tmp_path / "Pulumi.yml").write_text(PROJECT)
+    assert is_project(tmp_path)
+    assert not is_project(tmp_path / "Pulumi.yml")

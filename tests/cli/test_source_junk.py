@@ -1,0 +1,52 @@
+"""Whatever is read, the command line says what is wrong with it: never a traceback."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import role, service
+
+from fusioninfer_pulumi.cli.main import main
+
+
+@given(data=st.binary(max_size=300))
+def test_no_bytes_end_in_a_traceback(data: bytes) -> None:
+    _never_raises(data)
+
+
+_WORDS = ["roles", "name", "spec", "metadata", "template", "containers", "kind", "replicas"]
+_SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
+    st.sampled_from(["InferenceService", "worker", "router", "fusioninfer.io/v1alpha1"]),
+)  # fmt: skip
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.sampled_from(_WORDS), st.text(max_size=3)), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@given(spec=_VALUES, metadata=_VALUES, given_role=_VALUES)
+def test_no_structure_ends_in_a_traceback(spec: Any, metadata: Any, given_role: Any) -> None:
+    document = {**service(), "spec": spec, "metadata": metadata}
+    _never_raises(yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass"))
+    document = {**service(), "spec": {"roles": [given_role, role()]}}
+    _never_raises(yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass"))
+
+
+def _never_raises(data: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        patch.setattr("sys.stdout", io.StringIO())
+        patch.setattr("sys.stderr", told := io.StringIO())
+        status = main(["plan", "-", "--gpus", "8"])
+        assert status in (0, 2)
+        assert status == 0 or told.getvalue().startswith("<stdin>")

@@ -1,0 +1,32 @@
+"""Live objects, as the status function gets them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Objects = dict[str, Any]
+
+
+def group(
+    available: str | None = "True",
+    ready: float | None = 1,
+    *,
+    generation: float | None = 2,
+    observed: float | None = 2,
+    own: int | None = None,
+) -> Objects:
+    """A live LeaderWorkerSet; `observed` stands in the condition, `own` in the status."""
+    status: Objects = {"readyReplicas": ready}
+    if available is not None:
+        condition: Objects = {"type": "Available", "status": available}
+        if observed is not None:
+            condition["observedGeneration"] = observed
+        status["conditions"] = [{"type": "Progressing", "status": "True"}, condition]
+    if own is not None:
+        status["observedGeneration"] = own
+    return {"metadata": {"generation": generation}, "status": status}
+
+
+READY = group()
+ROLLING = group("False", 0)
+NEW: Objects = {"metadata": {"generation": 1}, "status": None}

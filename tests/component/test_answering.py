@@ -1,0 +1,176 @@
+"""Whether the endpoint answers, asked by the program after all that is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pulumi
+import pytest
+from component.awaited import awaited, deployed
+from routed import ROUTE
+
+from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component import answering, serving
+from fusioninfer_pulumi.component.answering import (
+    NotYetError,
+    SilentError,
+    UnreachableError,
+    answered,
+    ask,
+)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The endpoints that were asked, as if the program ran on an engine."""
+    found: list[str] = []
+
+    async def answer(url: str, seconds: float) -> str | None:
+        found.append(f"{url} {seconds:g}")
+        if "silent" in url:
+            raise SilentError("HTTP status 503")
+        return "its name is not known here" if url.endswith(".svc:8000") else None
+
+    monkeypatch.setattr(serving, "_on_engine", lambda: True)
+    monkeypatch.setattr(serving, "answered", answer)
+    return found
+
+
+def test_the_endpoint_is_asked_at_the_end(engine: Any, asked: list[str]) -> None:
+    deployed(engine, httproute=ROUTE, gateway=None)
+    assert asked == ["http://svc.example.com 1200"]
+
+
+@pytest.mark.parametrize("level", ["None", "Scheduled", "Available"])
+def test_other_levels_ask_nothing(engine: Any, asked: list[str], level: str) -> None:
+    deployed(engine, level)
+    assert asked == []
+
+
+def test_a_preview_asks_nothing(engine: Any, asked: list[str]) -> None:
+    given = awaited(httproute=ROUTE)
+    engine.run(lambda: InferenceService("svc", given) and None, preview=True)
+    assert asked == []
+
+
+def test_mocks_ask_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "answered", lambda *_: pytest.fail("it was asked"))
+    deployed(engine, httproute=ROUTE, gateway=None)
+
+
+def test_what_cannot_be_asked_is_told(engine: Any, asked: list[str]) -> None:
+    without = deployed(engine, httproute={**ROUTE, "hostnames": []}, gateway=None)
+    assert "whether the endpoint answers was not checked: nobody knows its address here" in (
+        without.logged
+    )
+    assert asked == []
+
+
+def test_a_silent_endpoint_fails_the_program(engine: Any, asked: list[str]) -> None:
+    route = {**ROUTE, "hostnames": ["silent.example.com"]}
+    with pytest.raises(
+        pulumi.RunError, match=r"svc: http://silent\.example\.com/v1/models did not"
+    ):
+        deployed(engine, httproute=route, gateway=None)
+
+
+def looks(*outcomes: Exception | None) -> Callable[[str], None]:
+    """Asks that end so, the last one for ever."""
+    left = list(outcomes)
+
+    def look(_: str) -> None:
+        outcome = left.pop(0) if len(left) > 1 else left[0]
+        if outcome is not None:
+            raise outcome
+
+    return look
+
+
+NOT_YET, AWAY = NotYetError("HTTP status 503"), UnreachableError("its name is not known here")
+
+
+@pytest.mark.parametrize(
+    ("url", "outcomes", "said"),
+    [
+        ("http://a.example", (None,), None),
+        ("http://a.example", (NOT_YET, NOT_YET, None), None),
+        # A name or an address that comes later.
+        ("http://a.example", (AWAY, AWAY, NOT_YET, None), None),
+        ("http://a.example", (AWAY,), "its name is not known here"),
+        # Inside of the cluster no name comes later.
+        ("http://svc.ns.svc:8000", (AWAY, None), "its name is not known here"),
+        ("http://svc.ns.svc:8000", (NOT_YET, AWAY, None), None),
+    ],
+)
+def test_outcomes(url: str, outcomes: Any, said: str | None) -> None:
+    told = asyncio.run(answered(url, 0.2, look=looks(*outcomes), grace=0.02, pause=0.005))
+    assert told == said
+
+
+def test_what_was_reached_once_has_to_serve() -> None:
+    with pytest.raises(SilentError, match="HTTP status 503"):
+        asyncio.run(answered("http://a", 0.03, look=looks(NOT_YET, AWAY), grace=0.0, pause=0.005))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
+    answers: dict[str, tuple[int, str]] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers["now"]
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    listening = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+    thread.start()
+    yield listening.server_port, answers
+    listening.shutdown()
+    thread.join()
+    listening.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (200, '{"data": []}', None),
+        (401, "", None),  # whoever asks for credentials is there
+        (403, "", None),
+        (404, "", "HTTP status 404"),
+        (503, "", "HTTP status 503"),
+        (200, "<html>", "not JSON"),
+        (200, '{"detail": "x"}', "no list of models"),
+        (200, '["x"]', "no list of models"),
+    ],
+)
+def test_answers(server: Any, status: int, body: str, said: str | None) -> None:
+    port, answers = server
+    answers["now"] = (status, body)
+    if said is None:
+        ask(f"http://127.0.0.1:{port}")
+        return
+    with pytest.raises(NotYetError, match=said):
+        ask(f"http://127.0.0.1:{port}")
+
+
+def test_a_closed_port_may_still_open(server: Any) -> None:
+    listening = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    port = listening.server_port
+    listening.server_close()
+    with pytest.raises(NotYetError, match="refused"):
+        ask(f"http://127.0.0.1:{port}")
+
+
+def test_an_unknown_name_and_a_silent_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_ANSWER_SECONDS", 0.05)
+    with pytest.raises(UnreachableError, match="not known here"):
+        ask("http://nowhere.invalid")

@@ -1,0 +1,122 @@
+"""Where engines and pickers send traces. Nothing unless asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import LLM_D, V1_5, picker_container, routed
+from samples import (
+    container,
+    nodes,
+    problems,
+    role,
+    said,
+    service,
+    serving_containers,
+    template,
+    warnings,
+)
+
+Manifest = dict[str, Any]
+OTEL = "vllm/vllm-openai:v0.17.1"
+ENDPOINT = "http://otel.observability:4317"
+
+
+def about(field: str, found: list[str]) -> list[str]:
+    return [each for each in found if field in each]
+
+
+def traced(manifest: Manifest, **more: Any) -> Manifest:
+    manifest["spec"]["tracing"] = {"endpoint": ENDPOINT, **more}
+    return manifest
+
+
+def variables(built: Manifest) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in built.get("env", ()) if "value" in each}
+
+
+def otel(**more: Any) -> Manifest:
+    return role(template=template(container(image=OTEL, **more)))
+
+
+def test_picker_and_engine_send_to_one_collector() -> None:
+    manifest = traced(routed(otel(), endpointPicker={"image": V1_5}), sampling=0.25)
+    assert problems(manifest) == []
+    picker = picker_container(manifest)
+    assert "--tracing=true" in picker["args"]
+    (engine,) = serving_containers(manifest)
+    assert engine["args"] == ["--model", "m", "--otlp-traces-endpoint", ENDPOINT]
+    common = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT,
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": "true",
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.25",
+    }
+    assert variables(engine) == {"OTEL_SERVICE_NAME": "svc-inference", **common}
+    assert variables(picker) == {"OTEL_SERVICE_NAME": "svc-epp", **common}
+
+
+def test_nothing_traces_by_default() -> None:
+    manifest = routed(otel())
+    assert "--tracing=false" in picker_container(manifest)["args"]
+    (engine,) = serving_containers(manifest)
+    assert "env" not in engine
+    assert engine["args"] == ["--model", "m"]
+
+
+def test_a_users_variables_and_flag_are_theirs_or_replaced() -> None:
+    own = [{"name": "OTEL_SERVICE_NAME", "value": "mine"}]
+    made = otel(env=own, args=["--model", "m", "--otlp-traces-endpoint=http://old:4317"])
+    (engine,) = serving_containers(traced(service(made)))
+    assert variables(engine)["OTEL_SERVICE_NAME"] == "mine"
+    assert engine["args"] == ["--model", "m", f"--otlp-traces-endpoint={ENDPOINT}"]
+
+
+def test_the_flag_goes_where_the_engine_is_started() -> None:
+    made = role(multinode=nodes(2), template=template(container(image=OTEL)))
+    leader, worker = serving_containers(traced(service(made)))
+    assert f"vllm serve m --otlp-traces-endpoint {ENDPOINT}" in leader["args"][0]
+    assert "otlp" not in worker["args"][0]
+    script = container(image=OTEL, command=["/bin/sh", "-c"], args=["exec vllm serve m; exit 1"])
+    (engine,) = serving_containers(traced(service(role(template=template(script)))))
+    assert engine["args"] == [f"exec vllm serve m --otlp-traces-endpoint {ENDPOINT}; exit 1"]
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.11.0", "vllm/vllm-openai:v0.16.0"])
+def test_an_engine_that_would_exit_is_refused(image: str) -> None:
+    manifest = traced(service(role(template=template(container(image=image)))))
+    (found,) = problems(manifest)
+    assert "its image has no OpenTelemetry packages" in found
+    assert problems(traced(manifest, engines=False)) == []
+
+
+def test_a_picker_that_ignores_tls_is_refused() -> None:
+    for image, refused in ((V1_5, True), (LLM_D, False)):
+        manifest = traced(routed(otel(), endpointPicker={"image": image}))
+        manifest["spec"]["tracing"]["endpoint"] = "https://otel:4317"
+        assert bool(about("tracing.endpoint", problems(manifest))) == refused
+        (_engine,) = serving_containers(traced(manifest, picker=False))
+        assert "--tracing=false" in picker_container(manifest)["args"]
+
+
+def test_an_engine_without_known_flags_is_told_of() -> None:
+    own = container(
+        image="lmsysorg/sglang:v0.5.3", command=["python3", "-m", "sglang.launch_server"]
+    )
+    manifest = traced(service(role(template=template(own))))
+    assert about("sglang is not told to trace", said(manifest))
+    assert warnings(manifest) == [
+        "warning: tracing: has no effect: neither a picker nor an engine traces"
+    ]
+    (engine,) = serving_containers(manifest)
+    assert "env" not in engine
+
+
+@pytest.mark.parametrize(
+    "given", [{"endpoint": "otel:4317"}, {"endpoint": "http://a/v1/traces"}, {"sampling": 2}]
+)
+def test_settings_that_cannot_work_are_refused(given: Manifest) -> None:
+    (field,) = given
+    assert about(f"tracing.{field}", problems(traced(service(otel()), **given)))

@@ -1,0 +1,104 @@
+"""Properties of changes: what is scaled or added restarts nothing, what changes pods does."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import of_kind, rendered
+from strategies import services
+
+Manifest = dict[str, Any]
+PREFIX = "fusioninfer.io/"
+OF_A_GROUP = ("LeaderWorkerSet", "PodGroup", "HorizontalPodAutoscaler", "ScaledObject")
+
+
+def revisions(objects: list[Manifest]) -> dict[str, str]:
+    return {
+        each["metadata"]["name"]: each["metadata"]["labels"][f"{PREFIX}revision"]
+        for each in of_kind(objects, "LeaderWorkerSet")
+    }
+
+
+@given(services(extras=True), st.integers(1, 3))
+@settings(max_examples=20)
+def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -> None:
+    before = list(rendered(manifest))
+    larger = copy.deepcopy(manifest)
+    role = larger["spec"]["roles"][0]
+    role["replicas"] = role.get("replicas", 1) + more
+    larger["metadata"]["labels"] = {"relabelled": "yes"}
+    larger["metadata"]["annotations"] = {"noted": "yes"}
+    after = list(rendered(larger))
+    old, new = revisions(before), revisions(after)
+    assert new.items() >= old.items()
+    copies = manifest["spec"].get("groups", 1)
+    per_role = manifest["spec"].get("layout") == "PerRole"
+    # With one set for a role, that set grows; a parked role has none.
+    added = more if not per_role else role["replicas"] == more
+    assert len(new) == len(old) + added * copies
+    sets = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
+    for each in of_kind(before, "LeaderWorkerSet"):
+        grown = sets[each["metadata"]["name"]]
+        scaled = per_role and grown["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
+        replicas = each["spec"]["replicas"] + (more if scaled else 0)
+        assert grown["spec"] == {**each["spec"], "replicas": replicas}
+    policy = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
+    named = role["name"] in policy.get("minRoleReplicas", {}) and role["replicas"] > more
+    if named and of_kind(before, "PodGroup"):
+        specs = [[one["spec"] for one in of_kind(each, "PodGroup")] for each in (before, after)]
+        assert specs[0] == specs[1]
+
+
+@given(services(groups=(1, 2), extras=True), st.integers(1, 2))
+@settings(max_examples=20)
+def test_another_group_changes_nothing_of_those_that_are_there(
+    manifest: Manifest, more: int
+) -> None:
+    before = list(rendered(manifest))
+    larger = copy.deepcopy(manifest)
+    larger["spec"]["groups"] += more
+    after = list(rendered(larger))
+    # A budget counts the pods of all groups.
+    old, new = (
+        {(each["kind"], each["metadata"]["name"]): each for each in objects
+         if each["kind"] != "PodDisruptionBudget"}
+        for objects in (before, after)
+    )  # fmt: skip
+    assert new.items() >= old.items()
+    of_groups = [sum(kind in OF_A_GROUP for kind, _ in each) for each in (old, new)]
+    assert of_groups[1] == of_groups[0] * larger["spec"]["groups"] // manifest["spec"]["groups"]
+    assert len(new) - len(old) == of_groups[1] - of_groups[0]
+
+
+@given(
+    services(extras=True),
+    st.sampled_from(("label", "annotation", "image", "env", "volume", "init")),
+)
+@settings(max_examples=25)
+def test_every_change_of_a_pod_template_is_another_revision(manifest: Manifest, what: str) -> None:
+    changed = copy.deepcopy(manifest)
+    role = changed["spec"]["roles"][-1]
+    template = role.get("template") or role["workerTemplate"]
+    spec = template["spec"]
+    if what in ("label", "annotation"):
+        template.setdefault("metadata", {}).setdefault(f"{what}s", {})["changed"] = "yes"
+    elif what == "image":
+        spec["containers"][0]["image"] += "-changed"
+    elif what == "env":
+        spec["containers"][-1]["env"] = [{"name": "CHANGED", "value": "yes"}]
+    elif what == "volume":
+        spec.setdefault("volumes", []).append({"name": "changed", "emptyDir": {}})
+    else:
+        spec.setdefault("initContainers", []).append({"name": "changed", "image": "a:1"})
+    objects = list(rendered(manifest))
+    old, new = revisions(objects), revisions(list(rendered(changed)))
+    mine = {
+        each["metadata"]["name"]
+        for each in of_kind(objects, "LeaderWorkerSet")
+        if each["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
+    }
+    for name, revision in old.items():
+        assert (new[name] != revision) == (name in mine)

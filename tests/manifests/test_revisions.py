@@ -1,0 +1,93 @@
+"""What changes a role's revision, and with it restarts its pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import container, nodes, prefill_decode, rendered, role, service
+from samples import template as pod
+
+
+def revisions(manifest: dict[str, Any]) -> dict[str, str]:
+    """Revision of every set, which is also that of its templates."""
+    found = {}
+    for each in rendered(manifest):
+        if each["kind"] == "LeaderWorkerSet":
+            labels = [each["metadata"]["labels"]]
+            inner = each["spec"]["leaderWorkerTemplate"]
+            labels += [
+                inner[key]["metadata"]["labels"]
+                for key in ("leaderTemplate", "workerTemplate")
+                if key in inner
+            ]
+            (found[each["metadata"]["name"]],) = {
+                held["fusioninfer.io/revision"] for held in labels
+            }
+    return found
+
+
+def test_the_revision_is_the_same_on_every_machine_and_in_every_release() -> None:
+    # Another value restarts every pod of every user who upgrades: say so in the change log.
+    assert revisions(service()) == {"svc-inference-0": "f598ed1d3b"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        service(role(replicas=3)),
+        service(metadata={"labels": {"team": "a"}, "annotations": {"note": "b"}}),
+        service(metadata={"namespace": "elsewhere"}),
+        service(role(), role("other")),
+        service(role(multinode=nodes(1))),
+        service(role(restartPolicy="None")),
+        service(role(networkConfig={"subdomainPolicy": "Shared"})),
+        service(schedulingStrategy={"gangPolicy": {"mode": "Off"}}),
+    ],
+)
+def test_what_changes_no_pod_changes_no_revision(other: dict[str, Any]) -> None:
+    assert revisions(other)["svc-inference-0"] == revisions(service())["svc-inference-0"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        service(role(template=pod(container(image="vllm/vllm-openai:v0.11.1")))),
+        service(role(template=pod(container(args=["--model", "other"])))),
+        service(role(template=pod(container(env=[{"name": "A", "value": "b"}])))),
+        service(role(template=pod(metadata={"labels": {"team": "a"}}))),
+        service(role(template=pod(metadata={"annotations": {"note": "a"}}))),
+        service(role(template=pod(volumes=[{"name": "a", "emptyDir": {}}]))),
+        service(role(port=9000)),
+        service(role(component_type="decoder")),
+        service(schedulingStrategy={"priorityClassName": "high"}),
+        service(schedulingStrategy={"schedulerName": "volcano"}),
+        service(role(multinode=nodes(2))),
+        service(role(), role("other", multinode=nodes(2))),
+    ],
+)
+def test_what_changes_the_pods_changes_the_revision(other: dict[str, Any]) -> None:
+    assert revisions(other)["svc-inference-0"] != revisions(service())["svc-inference-0"]
+
+
+def test_a_change_of_one_role_leaves_the_revision_of_the_others() -> None:
+    before = revisions(prefill_decode())
+    after = revisions(prefill_decode({}, {"template": pod(container(image="other:1"))}))
+    assert [name for name in before if before[name] != after[name]] == [
+        "svc-decode-0",
+        "svc-decode-1",
+    ]
+
+
+def test_a_changed_worker_template_changes_the_revision() -> None:
+    def wide(image: str) -> dict[str, Any]:
+        return service(
+            role(
+                template=None,
+                multinode=nodes(2),
+                leaderTemplate=pod(),
+                workerTemplate=pod(container(image=image)),
+            )
+        )
+
+    assert revisions(wide("a:1")) != revisions(wide("b:1"))

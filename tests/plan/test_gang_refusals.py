@@ -1,0 +1,165 @@
+"""What can never be scheduled as a gang, and what a gang does not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import (
+    container,
+    minima,
+    nodes,
+    prefill_decode,
+    problems,
+    role,
+    scheduling,
+    service,
+    template,
+    warnings,
+)
+
+OFF = {"gangPolicy": {"mode": "Off"}}
+NO_ROUTER = (
+    "warning: roles: no router: nothing pairs prefill with decode, clients reach the decoders "
+    "only; add a role of componentType router"
+)
+EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+SUBGROUPS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (
+            prefill_decode({"startupPolicy": "LeaderReady"}),
+            (
+                "roles[0].startupPolicy: LeaderReady deadlocks with gang scheduling: the workers "
+                "are "
+                "created after the leader is ready, and the leader is scheduled only with its "
+                f"workers; {WAY_OUT}"
+            ),
+        ),
+        (
+            prefill_decode(metadata={"annotations": {EXCLUSIVE: "rack"}}),
+            (
+                f"metadata.annotations[{EXCLUSIVE}]: deadlocks with gang scheduling: the workers "
+                "are created after the leader is scheduled, and the leader is scheduled only with "
+                f"its workers; {WAY_OUT}"
+            ),
+        ),
+        (
+            prefill_decode(
+                {}, {"template": template(metadata={"annotations": {EXCLUSIVE: "rack"}})}
+            ),
+            (
+                f"roles[1].template.metadata.annotations[{EXCLUSIVE}]: binds the leaders alone: "
+                "LeaderWorkerSet places workers by its own annotation, which deadlocks with gang "
+                f"scheduling; {WAY_OUT}"
+            ),
+        ),
+        (
+            prefill_decode(
+                {},
+                {
+                    "multinode": nodes(2, launcher="none"),
+                    "subGroupPolicy": {"subGroupSize": 1},
+                    "template": template(metadata={"annotations": {SUBGROUPS: "rack"}}),
+                },
+            ),
+            (
+                f"roles[1].subGroupPolicy: several subgroups with the annotation {SUBGROUPS} are "
+                "never placed by Volcano, which takes all pods of a replica to fit the same "
+                "nodes; remove the annotation, or set schedulingStrategy.gangPolicy.mode to Off"
+            ),
+        ),
+        (
+            prefill_decode(**scheduling(schedulerName="default-scheduler")),
+            (
+                "schedulingStrategy.schedulerName: default-scheduler knows no gangs; use volcano "
+                "(the "
+                "default here), or set gangPolicy.mode to Off"
+            ),
+        ),
+        (
+            prefill_decode({"template": template(schedulerName="other")}),
+            (
+                'roles[0].template.spec.schedulerName: must be "volcano" like the service\'s, or '
+                'absent; got "other"'
+            ),
+        ),
+        *(
+            (
+                prefill_decode({"template": template(metadata={"annotations": {key: "x"}})}),
+                (
+                    f"roles[0].template.metadata.annotations[{key}]: is set by fusioninfer-pulumi; "
+                    "remove it"
+                ),
+            )
+            for key in ("scheduling.k8s.io/group-name", "volcano.sh/task-spec")
+        ),
+    ],
+)
+def test_what_can_never_be_scheduled_as_a_gang_is_refused(
+    manifest: dict[str, Any], expected: str
+) -> None:
+    assert problems(manifest) == [expected]
+    without = {**manifest["spec"].get("schedulingStrategy", {}), **OFF}
+    loose = {**manifest, "spec": {**manifest["spec"], "schedulingStrategy": without}}
+    assert problems(loose) == []
+
+
+def test_subgroup_topology_needs_subgroups() -> None:
+    key = SUBGROUPS
+    alone = service(role(template=template(metadata={"annotations": {key: "rack"}})))
+    assert problems(alone) == [f"roles[0].subGroupPolicy: is required by the annotation {key}"]
+    alone["spec"]["roles"][0] |= {
+        "multinode": nodes(2),
+        "subGroupPolicy": {"subGroupSize": 2},
+        "template": template(
+            container(gpus=1, args=["--model", "m", "-tp", "2"]),
+            metadata={"annotations": {key: "rack"}},
+        ),
+    }
+    assert problems(alone) == []
+
+
+@pytest.mark.parametrize("resources", [{}, {"requests": {}}, {"limits": {"cpu": "0"}}])
+def test_a_gang_pod_that_asks_for_nothing_is_not_held_by_the_gang(resources: Any) -> None:
+    bare = template(container(resources=resources))
+    assert warnings(prefill_decode({}, {"template": bare})) == [
+        (
+            "warning: roles[1].template.spec.containers: no container asks for any resource: "
+            "Volcano "
+            "counts such pods as placed and does not hold them together with the gang"
+        ),
+        NO_ROUTER,
+    ]
+    assert warnings(service(role(template=bare))) == []
+
+
+def test_a_pod_order_of_ones_own_is_unknown_to_the_capacity_table() -> None:
+    ordered = template(metadata={"annotations": {"volcano.sh/task-priority": "5"}})
+    assert warnings(prefill_decode({"template": ordered})) == [
+        (
+            "warning: roles[0].template.metadata.annotations[volcano.sh/task-priority]: reorders "
+            "the "
+            "gang: the capacity table does not know it"
+        ),
+        NO_ROUTER,
+    ]
+
+
+def test_different_priorities_change_the_order_of_a_partial_gang() -> None:
+    manifest = prefill_decode(
+        {"template": template(priorityClassName="low")}, {}, **minima(prefill=1, decode=1)
+    )
+    assert warnings(manifest) == [
+        (
+            "warning: schedulingStrategy.priorityClassName: the roles' pods have different "
+            "priority "
+            "classes: Volcano starts further replicas by priority first, which the capacity table "
+            "does not know"
+        ),
+        NO_ROUTER,
+    ]

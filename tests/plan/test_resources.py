@@ -1,0 +1,242 @@
+"""What pods ask for, what the gang's minimum adds up to, and what engines need of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import (
+    container,
+    nodes,
+    plan_of,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    said,
+    service,
+    template,
+    warnings,
+)
+
+from fusioninfer_pulumi.plan.resources import accelerators, is_accelerator, pod_requests
+
+SERVING = "roles[0].template.spec.containers[0]"
+
+
+def resources(**amounts: Any) -> dict[str, Any]:
+    return {"resources": {"limits": amounts}}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi",
+     "google.com/tpu", "nvidia.com/mig-1g.5gb"],
+)  # fmt: skip
+def test_accelerators_of_every_vendor_are_counted(resource: str) -> None:
+    pod = template(container(args=["--model", "m", "-tp", "4"], **resources(**{resource: "4"})))
+    plan = plan_of(service(role(replicas=3, template=pod)))
+    assert is_accelerator(resource)
+    assert (plan.roles[0].accelerators_per_pod, plan.total_accelerators) == (4, 12)
+    assert plan.findings == ()
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "rdma/hca", "example.com/fpga"])
+def test_other_resources_are_no_accelerators(resource: str) -> None:
+    assert accelerators(template(container(**resources(**{resource: "4"})))) == 0
+
+
+def test_pods_nodes_and_accelerators_add_up_to_the_documents_totals() -> None:
+    eight = template(container(gpus=8))
+    plan = plan_of(
+        prefill_decode(
+            {"multinode": nodes(2), "template": eight}, {"multinode": nodes(4), "template": eight}
+        )
+    )
+    assert [(each.name, each.nodes, each.total_pods, each.total_accelerators) for each in plan.roles
+            ] == [("prefill", 2, 2, 16), ("decode", 4, 8, 64)]  # fmt: skip
+    assert (plan.total_pods, plan.total_accelerators) == (10, 80)
+
+
+def test_leader_and_workers_may_have_different_accelerators() -> None:
+    wide = role(
+        template=None,
+        multinode=nodes(3),
+        replicas=2,
+        leaderTemplate=template(container(gpus=1)),
+        workerTemplate=template(container(gpus=8)),
+    )
+    (planned,) = plan_of(service(wide)).roles
+    assert planned.pod_sizes == (1, 8, 8)
+    assert (planned.accelerators_per_pod, planned.replica_accelerators) == (8, 17)
+    assert planned.total_accelerators == 34
+
+
+def amounts(pod: dict[str, Any]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(pod_requests(pod).items())}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        # A request that is not given equals the limit; one that is given wins.
+        (
+            template(container(resources={"limits": {"cpu": "2", "memory": "1Gi"},
+                                          "requests": {"cpu": "500m"}})),
+            {"cpu": "0.500", "memory": "1073741824"},
+        ),
+        (
+            template(container(**resources(cpu="1")), container("side", **resources(cpu="2"))),
+            {"cpu": "3"},
+        ),
+        # Init containers run one after the other, before the others.
+        (
+            template(
+                container(**resources(cpu="2")),
+                initContainers=[
+                    container("one", **resources(cpu="1", memory="1Mi")),
+                    container("two", **resources(cpu="5")),
+                ],
+            ),
+            {"cpu": "5", "memory": "1048576"},
+        ),
+        # A sidecar keeps running, beside the containers and the init containers after it.
+        (
+            template(
+                container(**resources(cpu="2")),
+                initContainers=[
+                    container("early", **resources(cpu="3")),
+                    container("side", restartPolicy="Always", **resources(cpu="1")),
+                    container("late", **resources(cpu="3")),
+                ],
+            ),
+            {"cpu": "4"},
+        ),
+        (
+            template(container(**resources(cpu="2")), overhead={"cpu": "250m", "memory": "1Mi"}),
+            {"cpu": "2.250", "memory": "1048576"},
+        ),
+        # The pod's own resources replace the sum of its containers' for what they name.
+        (
+            template(
+                container(**resources(cpu="2", memory="1Mi")),
+                resources={"requests": {"cpu": "8"}},
+            ),
+            {"cpu": "8", "memory": "1048576"},
+        ),
+        (template(container(resources={})), {}),
+    ],
+)  # fmt: skip
+def test_a_pod_asks_for_what_the_scheduler_counts(
+    pod: dict[str, Any], expected: dict[str, str]
+) -> None:
+    found = amounts(pod)
+    assert {name: float(amount) for name, amount in found.items()} == {
+        name: float(amount) for name, amount in expected.items()
+    }
+
+
+def min_resources(manifest: dict[str, Any]) -> Any:
+    return rendered(manifest)[0]["spec"].get("minResources")
+
+
+def test_the_gangs_resources_are_left_out_by_default() -> None:
+    assert min_resources(prefill_decode()) is None
+
+
+@pytest.mark.parametrize(
+    ("minima", "expected"),
+    [
+        # prefill 1 x 2 nodes, decode 2 x 4 nodes; 8 GPUs, 2 CPUs and 1.5Gi a pod.
+        (None, {"cpu": "20", "memory": "15Gi", "nvidia.com/gpu": "80"}),
+        ({"prefill": 1, "decode": 1}, {"cpu": "12", "memory": "9Gi", "nvidia.com/gpu": "48"}),
+        ({"prefill": 1, "decode": 0}, {"cpu": "4", "memory": "3Gi", "nvidia.com/gpu": "16"}),
+    ],
+)
+def test_the_gangs_resources_are_those_of_its_minimum(
+    minima: dict[str, int] | None, expected: dict[str, str]
+) -> None:
+    limits = {"nvidia.com/gpu": 8, "cpu": "4", "memory": "1536Mi"}
+    pod = template(container(resources={"limits": limits, "requests": {"cpu": "1500m"}}),
+                   overhead={"cpu": "500m"})  # fmt: skip
+    policy: dict[str, Any] = {"minResources": True}
+    if minima is not None:
+        policy["minRoleReplicas"] = minima
+    manifest = prefill_decode(
+        {"multinode": nodes(2), "template": pod},
+        {"multinode": nodes(4), "template": pod},
+        schedulingStrategy={"gangPolicy": policy},
+    )
+    assert min_resources(manifest) == expected
+
+
+def test_the_gangs_resources_count_leader_and_workers_each_by_their_template() -> None:
+    wide = role(
+        template=None,
+        multinode=nodes(3),
+        leaderTemplate=template(container(**resources(cpu="250m"))),
+        workerTemplate=template(container(gpus=8)),
+    )
+    manifest = service(wide, schedulingStrategy={"gangPolicy": {"minResources": True}})
+    assert min_resources(manifest) == {"cpu": "250m", "nvidia.com/gpu": "16"}
+
+
+def engine(*args: str, gpus: Any = 8, **fields: Any) -> dict[str, Any]:
+    return service(role(template=template(container(gpus=gpus, args=list(args))), **fields))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (
+            engine("--model", "m", "--tensor-parallel-size", "16"),
+            "--tensor-parallel-size 16 needs 16 accelerators, but the pod has 8",
+        ),
+        (
+            engine("--model", "m", "-tp", "32", multinode=nodes(2)),
+            "--tensor-parallel-size 32 needs 32 accelerators, but a replica has 2 nodes x 8 = 16",
+        ),
+    ],
+)
+def test_an_engine_that_needs_more_than_it_has_is_refused(
+    manifest: dict[str, Any], expected: str
+) -> None:
+    assert problems(manifest) == [f"{SERVING}.args: {expected}"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (
+            engine("--model", "m", "--tensor-parallel-size=4"),
+            "--tensor-parallel-size 4 uses 4 accelerators, but the pod has 8: 4 stay idle",
+        ),
+        (
+            engine("--model", "m", multinode=nodes(2)),
+            ("no parallelism is given, so vllm uses 1 accelerator, but a replica has 2 nodes x 8 = "
+            "16: give --tensor-parallel-size 16, or ask for fewer accelerators"),
+        ),
+    ],
+)  # fmt: skip
+def test_idle_accelerators_are_a_warning(manifest: dict[str, Any], expected: str) -> None:
+    assert problems(manifest) == []
+    assert warnings(manifest) == [f"warning: {SERVING}.args: {expected}"]
+
+
+def test_without_accelerators_among_the_resources_there_is_nothing_to_count() -> None:
+    claimed = template(
+        container(args=["--model", "m", "-tp", "8"]),
+        resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "eight"}],
+    )
+    assert said(service(role(template=claimed))) == []
+
+
+def test_the_engine_in_the_second_container_is_the_one_that_is_judged() -> None:
+    pod = template(container("side", args=["-tp", "99"]),
+                   container("vllm", gpus=2, args=["--model", "m", "-tp", "4"]))  # fmt: skip
+    assert problems(service(role(template=pod))) == [
+        (
+            "roles[0].template.spec.containers[1].args: --tensor-parallel-size 4 needs 4 "
+            "accelerators, but the pod has 2"
+        )
+    ]

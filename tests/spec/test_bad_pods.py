@@ -1,0 +1,187 @@
+"""What is refused of pod templates: shapes, names, amounts of resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import container, pod, problems, role, service, template
+
+POD = "roles[0].template.spec"
+SERVING = f"{POD}.containers[0]"
+GPU = f"{SERVING}.resources.limits[nvidia.com/gpu]"
+
+
+def gpus(amount: Any) -> dict[str, Any]:
+    return pod(container(resources={"limits": {"nvidia.com/gpu": amount}}))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (service(role(template="x")), ['roles[0].template: must be a mapping, got "x"']),
+        (service(role(template={})), ["roles[0].template.spec: is required: a mapping"]),
+        (
+            service(role(template={**template(), "kind": "Pod"})),
+            ["roles[0].template.kind: unknown key; a pod template has metadata and spec"],
+        ),
+        (service(role(template={"spec": {}})), [f"{POD}.containers: is required: a list"]),
+        (
+            service(role(template={"spec": {"containers": []}})),
+            [f"{POD}.containers: must hold at least one container"],
+        ),
+        (pod("a"), [f'{SERVING}: must be a mapping, got "a"']),
+        (
+            pod({}),
+            [
+                f"{SERVING}.name: is required: a DNS label (a-z 0-9 -, at most 63)",
+                f"{SERVING}.image: is required: an image reference",
+            ],
+        ),
+        (pod(container(image="a b")), [f'{SERVING}.image: must be an image reference, got "a b"']),
+        (
+            pod(container(), container()),
+            [f'{POD}.containers[1].name: "vllm" names two containers of the pod'],
+        ),
+        (
+            pod(container(), initContainers=[container()]),
+            [f'{POD}.initContainers[0].name: "vllm" names two containers of the pod'],
+        ),
+        (
+            pod(container(args="--model m")),
+            [f'{SERVING}.args: must be a list of strings, got "--model m"'],
+        ),
+        (
+            pod(container(args=["--tp", 8])),
+            [f"{SERVING}.args[1]: must be a string, got 8; quote it in YAML"],
+        ),
+        (
+            pod(container(env=[{"name": "A", "value": 1}, {"value": "x"}])),
+            [
+                f"{SERVING}.env[0].value: must be a string, got 1; quote it in YAML",
+                f"{SERVING}.env[1]: must be a mapping with a name",
+            ],
+        ),
+        (
+            pod(container(ports=[{"containerPort": "80"}, {"containerPort": 0}, {"name": "x"}])),
+            [
+                f'{SERVING}.ports[0].containerPort: must be an integer from 1 to 65535, got "80"',
+                f"{SERVING}.ports[1].containerPort: must be an integer from 1 to 65535, got 0",
+                f"{SERVING}.ports[2].containerPort: is required: an integer from 1 to 65535",
+            ],
+        ),
+        (
+            pod(restartPolicy="OnFailure"),
+            [f'{POD}.restartPolicy: must be Always for pods of a LeaderWorkerSet, got "OnFailure"'],
+        ),
+        (
+            pod(metadata={"name": "x"}),
+            [
+                (
+                    "roles[0].template.metadata.name: has no effect on pods; allowed: labels, "
+                    "annotations"
+                )
+            ],
+        ),
+        (
+            pod(metadata={"labels": {"fusioninfer.io/service": "x", "fusioninfer.io/own": "x"}}),
+            [
+                (
+                    "roles[0].template.metadata.labels[fusioninfer.io/service]: is set by "
+                    "fusioninfer-pulumi; remove it"
+                )
+            ],
+        ),
+        (
+            pod(metadata={"labels": {"leaderworkerset.sigs.k8s.io/worker-index": "0"}}),
+            [
+                (
+                    "roles[0].template.metadata.labels[leaderworkerset.sigs.k8s.io/worker-index]: "
+                    "is set by LeaderWorkerSet; remove it"
+                )
+            ],
+        ),
+        (
+            pod(metadata={"labels": {"a": "has space"}, "annotations": {"b": 1}}),
+            [
+                (
+                    'roles[0].template.metadata.labels.a: a: "has space" is no valid label value '
+                    "(at most 63 of A-Z a-z 0-9 - _ .)"
+                ),
+                "roles[0].template.metadata.annotations.b: must be a string, got 1",
+            ],
+        ),
+    ],
+)
+def test_pod_templates_hold_what_kubernetes_takes(manifest: Any, expected: list[str]) -> None:
+    assert problems(manifest) == expected
+
+
+@pytest.mark.parametrize(
+    ("amount", "message"),
+    [
+        ("0.5", 'must be a whole number of devices, got "0.5"'),
+        (1.5, "must be a whole number of devices, got 1.5"),
+        ("1500m", 'must be a whole number of devices, got "1500m"'),
+        ("-1", 'must be at least 0, got "-1"'),
+        ("many", 'must be a Kubernetes quantity such as 8, 500m or 16Gi, got "many"'),
+        (True, "must be a Kubernetes quantity, got true"),
+        (None, "is required: a Kubernetes quantity"),
+    ],
+)
+def test_devices_are_counted_in_whole_numbers(amount: Any, message: str) -> None:
+    assert problems(gpus(amount)) == [f"{GPU}: {message}"]
+
+
+@pytest.mark.parametrize("amount", [1, "1", 1.0, "1000m", "1e0"])
+def test_a_whole_device_may_be_written_in_any_way(amount: Any) -> None:
+    assert problems(gpus(amount)) == []
+
+
+def test_processors_and_memory_may_be_fractions() -> None:
+    assert problems(pod(container(resources={"requests": {"cpu": "0.5", "memory": "1.5Gi"}}))) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, ["needs the same amount in limits"]),
+        ({"nvidia.com/gpu": 2}, ['must equal limits[nvidia.com/gpu] (2), got "1k"']),
+        ({"nvidia.com/gpu": "1000"}, []),
+    ],
+)
+def test_requests_of_a_device_equal_its_limits(limits: Any, expected: list[str]) -> None:
+    resources = {"limits": limits, "requests": {"nvidia.com/gpu": "1k"}}
+    args = ["--model", "m", "-tp", "1000"]
+    at = f"{SERVING}.resources.requests[nvidia.com/gpu]"
+    assert problems(pod(container(args=args, resources=resources))) == [
+        f"{at}: {each}" for each in expected
+    ]
+
+
+def test_amounts_of_the_whole_pod_are_quantities_too() -> None:
+    manifest = pod(
+        overhead={"cpu": "abc"}, resources={"limits": {"memory": "lots"}, "requests": [1]}
+    )
+    quantity = "must be a Kubernetes quantity such as 8, 500m or 16Gi"
+    assert problems(manifest) == [
+        f'{POD}.overhead.cpu: {quantity}, got "abc"',
+        f'{POD}.resources.limits.memory: {quantity}, got "lots"',
+        f"{POD}.resources.requests: must be a mapping, got [1]",
+    ]
+
+
+def test_what_is_passed_through_can_be_written_as_json() -> None:
+    manifest = pod(
+        volumes=[{1: "a", "b": float("nan")}],
+        affinity={"x": {1, 2}},
+        hostname="\ud800",
+        tolerations=[{"tolerationSeconds": float("inf")}],
+    )
+    assert problems(manifest) == [
+        f"{POD}.volumes[0]: keys must be strings, got 1; quote it in YAML",
+        f"{POD}.volumes[0].b: must be a finite number, got nan",
+        f"{POD}.affinity.x: must be plain data, got a set",
+        f"{POD}.hostname: holds half of a surrogate pair, which is no text",
+        f"{POD}.tolerations[0].tolerationSeconds: must be a finite number, got inf",
+    ]
