@@ -89,7 +89,7 @@ def test_what_stays_down_takes_its_place(cluster: Cluster, namespace: str, proje
     told = stack.up()
     assert told.status != 0
     assert "svc: svc-serve-0 of role serve is down, and with rollout.maxUnavailable 1" in told.text
-    assert "pod svc-serve-0-0: " in told.text
+    assert "pod svc-serve-0-0: phase Running, not ready" in told.text
     assert "Traceback" not in told.text
     assert pods(cluster, namespace) == before
     assert set(images(cluster, namespace).values()) == {"1"}

@@ -15,10 +15,18 @@ Make = Callable[..., Project]
 SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
+def in_turn(stack: Project) -> int:
+    """Sets that come after another one, as the stack's state has it."""
+    kind = ":LeaderWorkerSet"
+    made = [each for each in stack.resources() if each["type"].endswith(kind)]
+    return sum(any(kind in urn for urn in each.get("dependencies") or ()) for each in made)
+
+
 @pytest.mark.parametrize("workers", [None, "2"])
 @pytest.mark.proves(
     "an all-or-nothing gang that gets replicas and another image in one update is changed one "
-    "replica at a time, also with two workers; afterwards there is nothing to do",
+    "replica at a time, also with two workers, and new ones side by side; afterwards there is "
+    "nothing to do",
     needs=ENGINE,
 )
 def test_replicas_and_an_image(
@@ -29,6 +37,7 @@ def test_replicas_and_an_image(
     parallel = {} if workers is None else {"PULUMI_PARALLEL": workers}
     stack.write(service(namespace, role(replicas=3, **SPREAD)))
     stack.up(**parallel).assert_fine()
+    assert in_turn(stack) == 0
     before = pods(cluster, namespace)
     stack.write(service(namespace, role(replicas=10, tag="2", behaviour="slow", **SPREAD)))
     assert stack.preview() == {"create": 14, "update": 4}
@@ -44,6 +53,7 @@ def test_replicas_and_an_image(
     with lowest(cluster, namespace) as least:
         stack.up(**parallel).assert_fine()
     assert least["serve"] == 9, least
+    assert in_turn(stack) == 9
     assert stack.preview() == {}
 
 
