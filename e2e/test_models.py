@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from e2e import inputs
+from e2e.devices import devices
 from e2e.harness import ApiError, Cluster, Object
 from e2e.test_manifests import assert_accepted
 from e2e.volumes import bound_claim
@@ -95,21 +96,8 @@ def test_a_template_cannot_change(cluster: Cluster, namespace: str) -> None:
 @pytest.mark.proves("the scheduler gives each pod the devices that it claims, and no more")
 def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
     names = cluster.add_nodes(2, gpus=0)
-    api = "resource.k8s.io/v1"
     driver = f"{namespace}.example.com"
-    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
-    made: list[Object] = [
-        {"apiVersion": api, "kind": "DeviceClass", "metadata": {"name": driver},
-         "spec": {"selectors": [selector]}},
-        *(
-            {"apiVersion": api, "kind": "ResourceSlice",
-             "metadata": {"name": f"{node}.{namespace}"},
-             "spec": {"driver": driver, "nodeName": node,
-                      "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-                      "devices": [{"name": f"gpu-{index}"} for index in range(8)]}}
-            for node in names
-        ),
-    ]  # fmt: skip
+    made = devices(driver, names, 8)
     cluster.apply(made)
     try:
         claim = {"name": "gpus", "deviceClassName": driver, "count": 8}
@@ -122,7 +110,7 @@ def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
         bound = cluster.bound(namespace)
         assert len(bound) == 2, "8 devices a node, 8 a pod: the third has to wait"
         assert {each["spec"]["nodeName"] for each in bound} == set(names)
-        claims = cluster.list(f"{api}/ResourceClaim", namespace)
+        claims = cluster.list("resource.k8s.io/v1/ResourceClaim", namespace)
         given = [
             len(each["status"]["allocation"]["devices"]["results"])
             for each in claims

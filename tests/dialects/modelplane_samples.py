@@ -30,6 +30,19 @@ def template(*args: str, command: Any = None, **container: Any) -> Manifest:
     return {"spec": {"containers": [engine]}}
 
 
+def completed(given: Manifest, port: int = 8000, *, serves: bool = True) -> Manifest:
+    """A pod template with what Modelplane gives every pod."""
+    (engine,) = given["spec"]["containers"]
+    mount = {"name": "dshm", "mountPath": "/dev/shm"}  # a mount path
+    probe = {
+        "httpGet": {"path": "/health", "port": port},
+        "initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5,
+    }  # fmt: skip
+    built = {**engine, "volumeMounts": [mount], **({"readinessProbe": probe} if serves else {})}
+    volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    return {"spec": {"containers": [built], "volumes": volumes}}
+
+
 def workers(count: Any = 1, tensor: int = 1, **more: Any) -> Manifest:
     """The `workers` of the proposal; a count of None is left out."""
     built = {"count": count, "topology": {"tensor": tensor}, "template": template(), **more}

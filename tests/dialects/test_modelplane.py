@@ -8,6 +8,7 @@ import pytest
 from dialects.modelplane_samples import (
     GPU,
     Manifest,
+    completed,
     deployment,
     engine,
     member,
@@ -47,7 +48,7 @@ def test_the_documents_deployment() -> None:
                 "componentType": "prefiller",
                 "replicas": 1,
                 "kvTransfer": {},
-                "template": template(),
+                "template": completed(template()),
                 "parallelism": {"tensor": 1},
             },
             {
@@ -55,7 +56,7 @@ def test_the_documents_deployment() -> None:
                 "componentType": "decoder",
                 "replicas": 2,
                 "kvTransfer": {},
-                "template": template(),
+                "template": completed(template()),
                 "parallelism": {"tensor": 1},
             },
             {"name": "router", "componentType": "router"},
@@ -175,9 +176,25 @@ def test_engines_become_roles_and_members_their_pods() -> None:
     assert small == {
         "name": "small",
         "componentType": "worker",
-        "template": template(),
+        "template": completed(template()),
         "resourceClaims": [CLAIM],
     }
+
+
+def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
+    leader = member("Leader", template=template("--port=9000"))
+    worker = member("Worker", template=template())
+    (made,) = spec(released(engine("e", leader, worker)))["roles"]
+    for key, wanted in (
+        ("leaderTemplate", completed(template("--port=9000"), 9000)),
+        ("workerTemplate", completed(template(), serves=False)),
+    ):
+        (container,) = wanted["spec"]["containers"]
+        container["env"] = GANG_ENV
+        assert made[key] == wanted
+    own = completed(template(readinessProbe={"tcpSocket": {"port": 1}}))
+    own["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 1}}
+    assert spec(released(engine("e", member(template=own))))["roles"][0]["template"] == own
 
 
 def test_devices_become_claims() -> None:

@@ -56,7 +56,14 @@ def _member(carrier: Carrier, target: Path, member: Member, at: At, *, gang: boo
     field = "template"
     if gang:
         field = "workerTemplate" if member.role is MemberRole.WORKER else "leaderTemplate"
-    carry_template(carrier, (*target, field), member.template, at / "template", gang=gang)
+    carry_template(
+        carrier,
+        (*target, field),
+        member.template,
+        at / "template",
+        gang=gang,
+        serves=member.role is not MemberRole.WORKER,
+    )
     if member.role is MemberRole.WORKER:
         nodes = member.worker.nodes if member.worker is not None else 1
         carrier.derive((*target, "multinode", "nodeCount"), 1 + nodes, at / "worker" / "nodes")

@@ -10,10 +10,16 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
     Phase,
     Template,
 )
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.flags import flag_value, integer, split_joined_flags
 
 #: Component type of each phase.
 TYPES = {Phase.PREFILL: "prefiller", Phase.DECODE: "decoder"}
 _ENGINE = "engine"
+#: What Modelplane gives every pod besides (`backends/native.py`, `backends/llmd.py`): room for
+#: tensor parallelism, and a probe of whoever serves.
+_MEMORY, _SHARED, _PORT = "dshm", "/dev/shm", 8000  # noqa: S108  # a mount path
+_PACE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
 #: How the pods of an engine find each other, by LeaderWorkerSet's variables, which stand before a
 #: template's own (functions/compose-model-replica/function/backends/base.py).
 _GANG = {
@@ -28,7 +34,7 @@ def reserved(book: Book, at: At) -> None:
 
 
 def carry_template(
-    carrier: Carrier, target: Path, template: Template, at: At, *, gang: bool
+    carrier: Carrier, target: Path, template: Template, at: At, *, gang: bool, serves: bool = True
 ) -> None:
     """Carries a pod template over, with what Modelplane adds to every pod.
 
@@ -38,6 +44,7 @@ def carry_template(
         template: The template.
         at: Where it stands.
         gang: Whether the pod is one of several of an engine.
+        serves: Whether it is the one of them that answers requests.
     """
     for key in (template.metadata or {}).get("labels") or {}:
         if str(key).startswith("modelplane.ai/"):
@@ -48,7 +55,7 @@ def carry_template(
         carrier.book.refuse(
             at / "spec" / "containers", f"must be one container named {_ENGINE}, got {names}"
         )
-    built: dict[str, Any] = {"spec": _completed(template.spec, gang=gang)}
+    built: dict[str, Any] = {"spec": _completed(template.spec, gang=gang, serves=serves)}
     if template.metadata is not None:
         built = {"metadata": template.metadata, **built}
     carrier.put(target, built, at)
@@ -58,13 +65,29 @@ def carry_template(
         carrier.origin((*target, *env, index + len(_GANG)), place, whole=True)
 
 
-def _completed(spec: dict[str, Any], *, gang: bool) -> dict[str, Any]:
-    if not gang or not _is_well_formed(spec):
+def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, Any]:
+    if not _is_well_formed(spec):
         return spec
-    # In front: variables of the template may refer to them.
-    added = [{"name": name, "value": value} for name, value in _GANG.items()]
-    engine = {**spec["containers"][0], "env": [*added, *_own_env(spec)]}
-    return {**spec, "containers": [engine, *spec["containers"][1:]]}
+    engine = dict(spec["containers"][0])
+    if gang:
+        # In front: variables of the template may refer to them.
+        added = [{"name": name, "value": value} for name, value in _GANG.items()]
+        engine["env"] = [*added, *_own_env(spec)]
+    if serves and "readinessProbe" not in engine:
+        stated = integer(flag_value(split_joined_flags(read_command(engine).arguments), "--port"))
+        port = _PORT if stated is None else stated
+        engine["readinessProbe"] = {"httpGet": {"path": "/health", "port": port}, **_PACE}
+    volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
+    built = {**spec, "containers": [engine, *spec["containers"][1:]]}
+    if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
+        engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": _SHARED}]
+        built["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
+    return built
+
+
+def _has_memory(volumes: list[Any], mounts: list[Any]) -> bool:
+    held = [each for each in (*volumes, *mounts) if isinstance(each, dict)]
+    return any(each.get("mountPath") == _SHARED or each.get("name") == _MEMORY for each in held)
 
 
 def _is_well_formed(spec: dict[str, Any]) -> bool:

@@ -1,0 +1,134 @@
+"""A Modelplane deployment with its cache and its service, on the real API server and scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e import inputs
+from e2e.devices import devices
+from e2e.harness import Cluster, Object
+from e2e.test_manifests import assert_accepted, room
+from e2e.volumes import bound_claim
+from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.plan import plan_service
+from fusioninfer_pulumi.reading.dispatch import read_all
+from tests.dialects.modelplane_samples import (
+    cache,
+    cached,
+    engine,
+    member,
+    model_service,
+    paired,
+    released,
+    template,
+)
+
+__all__ = ["room"]
+
+DEVICES = 8
+SERVE = ["vllm", "serve", "/mnt/models"]
+NAMED = "--served-model-name=m"
+
+
+def gang() -> Object:
+    """A Leader and a Worker whose commands name the path of the cache."""
+    own = template(NAMED, command=SERVE)
+    for each in own["spec"]["containers"]:
+        each["args"] = [NAMED]
+    members = member("Leader", template=own), member("Worker", template=own, worker={"nodes": 1})
+    return released(engine("main", *members), modelCacheRef={"name": "cache"})
+
+
+def phases() -> Object:
+    """Prefill and decode on one cache."""
+    document = paired(modelCacheRef={"name": "cache"})
+    for its in document["spec"]["template"]["spec"]["engines"]:
+        (container,) = its["members"][0]["template"]["spec"]["containers"]
+        container["args"] = [NAMED, "--model=/mnt/models"]
+    return document
+
+
+FORMS = {
+    "one pod": cached(NAMED, command=SERVE, replicas=2),
+    "a gang": gang(),
+    "prefill and decode": phases(),
+}
+
+
+def objects_of(*documents: Object) -> list[Object]:
+    given = [(str(number), document) for number, document in enumerate(documents)]
+    (read,) = [each for each in read_all(given) if each.document is not None]
+    assert read.document is not None
+    assert read.document.args is not None, read.findings
+    return list(render(plan_service(read.document.args)))
+
+
+@pytest.mark.proves(
+    "Modelplane deployments with a ModelCache and a ModelService are accepted and kept whole: one "
+    "pod, a gang, prefill and decode"
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_deployments_with_a_cache_are_accepted(cluster: Cluster, room: str, form: str) -> None:
+    token = {"name": "hub"}
+    objects = objects_of(FORMS[form], cache(authSecret=token, revision="v1"), model_service())
+    kinds = {each["kind"] for each in objects}
+    assert {"PersistentVolumeClaim", "Job", "HTTPRoute", "InferencePool"} <= kinds
+    assert_accepted(cluster, objects, room)
+
+
+@pytest.mark.proves(
+    "a Modelplane deployment's warm-up Job completes, and its pods then get their devices and "
+    "mount the folder that the Job wrote"
+)
+def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str) -> None:
+    driver = f"{namespace}.example.com"
+    names = cluster.add_nodes(2, gpus=0)
+    made = devices(driver, names, DEVICES)
+    asked = {
+        "devices": [
+            {
+                "name": "gpu",
+                "count": DEVICES,
+                "selectors": [{"cel": f'device.driver == "{driver}"'}],
+            }
+        ]
+    }
+    own = template(NAMED, command=SERVE)
+    document = released(
+        engine("main", member(nodeSelector=asked, template=own), copies=2),
+        modelCacheRef={"name": "cache"},
+    )
+    own["spec"]["containers"][0]["args"] = [NAMED]
+    objects = inputs.with_namespace(objects_of(document, cache(), model_service()), namespace)
+    (claim,) = [each for each in objects if each["kind"] == "PersistentVolumeClaim"]
+    (job,) = [each for each in objects if each["kind"] == "Job"]
+    others = ("PersistentVolumeClaim", "Job", "Deployment")  # bound, first, the picker's
+
+    def complete() -> bool:
+        (live,) = cluster.list("batch/v1/Job", namespace)
+        conditions = live.get("status", {}).get("conditions") or ()
+        return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
+
+    def engines() -> list[Object]:
+        label = "leaderworkerset.sigs.k8s.io/name"
+        return [each for each in cluster.bound(namespace) if label in each["metadata"]["labels"]]
+
+    try:
+        cluster.apply(made)
+        with bound_claim(cluster, namespace, claim["metadata"]["name"]):
+            cluster.apply([job])
+            cluster.wait(complete, 60, lambda: cluster.pods(namespace))
+            cluster.apply([each for each in objects if each["kind"] not in others])
+            cluster.wait(lambda: len(engines()) == len(names), 60, lambda: cluster.pods(namespace))
+            folder = job["spec"]["template"]["spec"]["containers"][0]["args"][1]
+            for pod in engines():
+                (mount,) = [
+                    each
+                    for each in pod["spec"]["containers"][0]["volumeMounts"]
+                    if each["mountPath"] == "/mnt/models"
+                ]
+                assert folder.endswith(f"/{mount['subPath']}")
+            assert {each["spec"]["nodeName"] for each in engines()} == set(names)
+    finally:
+        for each in reversed(made):
+            cluster.delete(each["kind"], each["metadata"]["name"])
