@@ -131,7 +131,7 @@ def _compared(options: argparse.Namespace) -> list[Source]:
         return [_read(options, name, rendered=True) for name in (options.old, options.new)]
     from fusioninfer_pulumi.cli.revision import RevisionError, at_revision  # noqa: PLC0415
 
-    label = f"{options.base}:{options.old}"
+    label = f"{options.base}:{options.old.rstrip('/') or options.old}"
     try:
         with at_revision(options.old, options.base) as path:
             # What did not exist yet had no objects: everything is added.

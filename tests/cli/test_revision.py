@@ -64,6 +64,24 @@ def test_the_working_tree_is_the_new_side(
     assert "serve replicas 2 -> 3" in capsys.readouterr().out
 
 
+def test_a_folder_of_manifests_is_read_in_its_revision(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
+    (repository / "more.yaml").write_text("a: [1\n")
+
+    assert main(["diff", "--base", "HEAD", "./"]) == 2
+    assert capsys.readouterr().err.startswith("more.yaml: not YAML")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+    (repository / "more.yaml").unlink()
+
+    assert main(["diff", "--base", "HEAD", "./"]) == 2
+    assert capsys.readouterr().err.startswith("HEAD:./more.yaml: not YAML")
+    assert main(["diff", "--base", "HEAD~1", "./"]) == 1
+    assert "serve replicas 2 -> 3" in capsys.readouterr().out
+
+
 def test_a_program_sees_the_files_of_its_own_revision(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
