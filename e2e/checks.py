@@ -37,7 +37,7 @@ def stored_is_what_was_sent(sent: Object, stored: Object) -> None:
     for key in ("labels", "annotations"):
         for name in (metadata.get(key) or {}).keys() - (sent["metadata"].get(key) or {}).keys():
             wrong.append(f"metadata.{key}[{name}]: added")
-    _demand(not wrong, f"{sent['kind']} {sent['metadata']['name']} is stored differently", wrong)
+    _demand_none(wrong, f"{sent['kind']} {sent['metadata']['name']} is stored differently")
 
 
 def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
@@ -92,7 +92,7 @@ def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
             for what, actual, planned in facts(found[name])
             if actual != planned
         ]
-    _demand(not wrong, f"pods of {plan.service} are not as planned", wrong)
+    _demand_none(wrong, f"pods of {plan.service} are not as planned")
 
 
 def pod_names(set_name: str, group: int, nodes: int) -> list[str]:
@@ -205,7 +205,7 @@ def leaders_precede_workers(pods: Pods, stateful_sets: Sequence[Object]) -> None
         made = [p["metadata"]["creationTimestamp"] for p in (by_name[leader], pod)]
         if made != sorted(made):
             wrong.append(f"{pod['metadata']['name']}: made before its leader, {made}")
-    _demand(not wrong, "workers and leaders are out of order", wrong)
+    _demand_none(wrong, "workers and leaders are out of order")
 
 
 def selector_finds(service: Object, pods: Pods, wanted: Sequence[str]) -> None:
@@ -220,9 +220,9 @@ def selector_finds(service: Object, pods: Pods, wanted: Sequence[str]) -> None:
         ports = [p for c in pod["spec"]["containers"] for p in c.get("ports", ())]
         if ports and port["targetPort"] not in [each["containerPort"] for each in ports]:
             wrong.append(f"{pod['metadata']['name']}: has no port {port['targetPort']}")
-    _demand(not wrong, f"Service {service['metadata']['name']} selects other pods", wrong)
+    _demand_none(wrong, f"Service {service['metadata']['name']} selects other pods")
 
 
-def _demand(holds: bool, what: str, wrong: Sequence[str]) -> None:  # noqa: FBT001
-    if not holds:
+def _demand_none(wrong: Sequence[str], what: str) -> None:
+    if wrong:
         raise AssertionError(f"{what}:\n  " + "\n  ".join(wrong[:20]))

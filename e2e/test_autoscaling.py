@@ -90,14 +90,12 @@ def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str
     for replicas in (3, 1):
         bounds = {"spec": {"minReplicas": replicas, "maxReplicas": replicas}}
         cluster.patch(HPA, "svc-inference", bounds, namespace)
-        cluster.wait(
-            lambda wanted=replicas: (  # type: ignore[misc]
-                cluster.get(LWS, name, namespace)["spec"]["replicas"] == wanted
-                and bound() == wanted * 2
-            ),
-            90,
-            told,
-        )
+
+        def scaled(wanted: int = replicas) -> bool:
+            live = cluster.get(LWS, name, namespace)["spec"]["replicas"]
+            return bool(live == wanted and bound() == wanted * 2)
+
+        cluster.wait(scaled, 90, told)
     assert cluster.get("PodGroup", "svc", namespace)["spec"] == group
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -130,9 +131,10 @@ def test_a_replica_without_pods_counts_as_missing(cluster: Cluster, namespace: s
 
     own = {"spec": {"minAvailable": None, "maxUnavailable": 1}}
     cluster.patch("PodDisruptionBudget", "svc-inference", own, namespace)
-    allowed: Callable[[], bool] = lambda: evict(  # noqa: E731
-        cluster, namespace, of(live, "inference-1"), dry_run=True
-    )
+
+    def allowed() -> bool:
+        return evict(cluster, namespace, of(live, "inference-1"), dry_run=True)
+
     cluster.wait(allowed, 30, lambda: budget(cluster, namespace))
 
 
@@ -148,17 +150,13 @@ def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(8)
     live.apply()
     for name, allowed, pods in (("svc-prefill", 1, 2), ("svc-decode", 2, 4)):
-        cluster.wait(
-            lambda name=name, wanted=(allowed, pods): (
-                (  # type: ignore[misc]
-                    (seen := budget(cluster, namespace, name)).get("disruptionsAllowed"),
-                    seen.get("expectedPods"),
-                )
-                == wanted
-            ),
-            90,
-            lambda name=name: budget(cluster, namespace, name),  # type: ignore[misc]
-        )
+        look = partial(budget, cluster, namespace, name)
+
+        def settled(look: Callable[[], Object] = look, wanted: object = (allowed, pods)) -> bool:
+            seen = look()
+            return (seen.get("disruptionsAllowed"), seen.get("expectedPods")) == wanted
+
+        cluster.wait(settled, 90, look)
     assert evict(cluster, namespace, of(live, "prefill-0"))
     assert not evict(cluster, namespace, of(live, "prefill-1"))
     assert evict(cluster, namespace, of(live, "decode-0", worker=True))

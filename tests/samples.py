@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
 from fusioninfer_pulumi.plan.check import checked
@@ -117,6 +117,12 @@ def serving_containers(manifest: Manifest) -> list[Manifest]:
     """The serving container of every pod template."""
     found = [each["spec"]["containers"] for each in pod_templates(manifest)]
     return [next(c for c in each if c["name"] == "vllm") for each in found]
+
+
+def assert_told(findings: Sequence[Finding]) -> None:
+    """What is refused says why, each reason in one line."""
+    assert findings
+    assert "\n" not in "".join(str(each) for each in findings)
 
 
 def said(manifest: Any, *severities: Severity) -> list[str]:

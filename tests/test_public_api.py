@@ -115,7 +115,7 @@ def test_a_star_import_gives_the_names() -> None:
 
 def test_an_unknown_name_is_the_usual_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        fusioninfer_pulumi.nothing  # noqa: B018
+        fusioninfer_pulumi.nothing  # noqa: B018 - to read it is what is tested
 
 
 def test_the_package_is_typed_and_of_the_distributions_version() -> None:

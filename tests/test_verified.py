@@ -26,7 +26,7 @@ def whole_run(
     code: str = "this",
 ) -> tuple[report.Report, Any]:
     """A run of every file in which one test claims something and ends in some way."""
-    config = SimpleNamespace(
+    config: Any = SimpleNamespace(
         args=["e2e"],
         option=SimpleNamespace(collectonly=False),
         cache=cache,
@@ -42,7 +42,7 @@ def whole_run(
     others = sorted(set(HERE.rglob("test_*.py")) - {ENGINE})
     items = [item(ENGINE, marker), *(item(path, None) for path in others)]
     session: Any = SimpleNamespace(items=items, testsfailed=0, shouldstop=False, exitstatus=0)
-    watched = report.Report(config)  # type: ignore[arg-type]
+    watched = report.Report(config)
     watched.pytest_collection_modifyitems(items)
     watched.pytest_collection_finish(session)
     when = "call" if outcome == "passed" else "setup"

@@ -120,7 +120,7 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _pools(text: str) -> tuple[NodePool, ...]:
-    from fusioninfer_pulumi.plan.capacity import NodePool  # noqa: PLC0415  # start-up time
+    from fusioninfer_pulumi.plan.capacity import NodePool
 
     pools = []
     for part in text.split(","):

@@ -29,7 +29,7 @@ def render(options: argparse.Namespace) -> int:
     if options.output == "json":
         _print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
-        from fusioninfer_pulumi.cli.yaml_output import to_yaml  # noqa: PLC0415  # start-up time
+        from fusioninfer_pulumi.cli.yaml_output import to_yaml
 
         sys.stdout.write(to_yaml(objects))
     return 0
@@ -50,15 +50,15 @@ def plan(options: argparse.Namespace) -> int:
     records = placement.placed if placement is not None else (None,) * len(rows)
     both = list(zip(rows, records, strict=True))
     if options.output == "json":
-        from fusioninfer_pulumi.cli.plan_json import plan_json  # noqa: PLC0415  # start-up time
+        from fusioninfer_pulumi.cli.plan_json import plan_json
 
         _print_json([plan_json(*row, _placement_json(record, placement)) for row, record in both])
     elif options.output == "mermaid":
-        from fusioninfer_pulumi.cli.mermaid import mermaid  # noqa: PLC0415  # start-up time
+        from fusioninfer_pulumi.cli.mermaid import mermaid
 
         sys.stdout.write(mermaid(*(item for item, _, _ in rows)))
     else:
-        from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools  # noqa: PLC0415
+        from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools
 
         for number, (row, record) in enumerate(both):
             if number:
@@ -82,7 +82,7 @@ def convert(options: argparse.Namespace) -> int:
     if options.output == "json":
         _print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     else:
-        from fusioninfer_pulumi.cli.yaml_output import to_yaml  # noqa: PLC0415  # start-up time
+        from fusioninfer_pulumi.cli.yaml_output import to_yaml
 
         sys.stdout.write(to_yaml(manifests))
     return 0
@@ -105,7 +105,7 @@ def check(options: argparse.Namespace) -> int:
 
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
-    from fusioninfer_pulumi.cli import diff as comparison  # noqa: PLC0415  # start-up time
+    from fusioninfer_pulumi.cli import diff as comparison
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
@@ -129,7 +129,7 @@ def diff(options: argparse.Namespace) -> int:
 def _compared(options: argparse.Namespace) -> list[Source]:
     if options.base is None:
         return [_read(options, name, rendered=True) for name in (options.old, options.new)]
-    from fusioninfer_pulumi.cli.revision import RevisionError, at_revision  # noqa: PLC0415
+    from fusioninfer_pulumi.cli.revision import RevisionError, at_revision
 
     label = f"{options.base}:{options.old.rstrip('/') or options.old}"
     try:
@@ -169,7 +169,7 @@ def _place(options: argparse.Namespace, source: Source) -> Placement | None:
         if options.previous is not None:
             source.add(options.previous, [error("", "has no effect without --inventory")])
         return None
-    from fusioninfer_pulumi.cli.placing import place_source  # noqa: PLC0415  # start-up time
+    from fusioninfer_pulumi.cli.placing import place_source
 
     return place_source(source, options.inventory, options.previous)
 
@@ -179,7 +179,7 @@ def _placement_json(
 ) -> dict[str, Any] | None:
     if record is None or placement is None:
         return None
-    from fusioninfer_pulumi.cli.placement_json import placement_json  # noqa: PLC0415
+    from fusioninfer_pulumi.cli.placement_json import placement_json
 
     return placement_json(record, placement)
 
@@ -214,7 +214,7 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
         ]
     if errors(item.findings):
         return []  # a service without a place
-    from fusioninfer_pulumi.manifests import render as render_plan  # noqa: PLC0415  # a namesake
+    from fusioninfer_pulumi.manifests import render as render_plan  # of another render
 
     return list(render_plan(item))
 

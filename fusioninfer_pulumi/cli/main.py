@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare_streams() -> None:
     """Gives every stream a place to go, and the encoding that YAML and JSON have."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  # as long as the process
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -74,7 +74,7 @@ def _discard_output() -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from fusioninfer_pulumi.cli import commands  # noqa: PLC0415  # start-up time: see above
+    from fusioninfer_pulumi.cli import commands
 
     command = {
         "render": commands.render,

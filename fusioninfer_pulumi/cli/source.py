@@ -209,7 +209,7 @@ def _objects(texts: Sequence[Text]) -> list[dict[str, Any]] | None:
 
 def _project(label: str, folder: Path, stack: str | None, *, show_secrets: bool) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
-    from fusioninfer_pulumi.cli.program import ProgramError, run_program  # noqa: PLC0415
+    from fusioninfer_pulumi.cli.program import ProgramError, run_program
 
     source = Source(label)
     try:

@@ -58,6 +58,7 @@ def ask(url: str) -> None:
     """
     # No proxy: its own refusals could not be told from those of the endpoint.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    # The URL is that of the service's own endpoint, never a file's.
     request = urllib.request.Request(url + PATH, headers={"Accept": "application/json"})  # noqa: S310
     try:
         with opener.open(request, timeout=_ANSWER_SECONDS) as answer:

@@ -17,9 +17,9 @@ Manifest = dict[str, Any]
 SIDECAR = "pd-sidecar"
 # Where every container finds the token of the pod's ServiceAccount, unless something else is
 # mounted there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
-_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
-_NO_TOKEN = "no-token"  # noqa: S105
-_TOKEN = "sidecar-token"  # noqa: S105
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a folder
+_NO_TOKEN = "no-token"  # noqa: S105  # a volume
+_TOKEN = "sidecar-token"  # noqa: S105  # a volume
 _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 
 

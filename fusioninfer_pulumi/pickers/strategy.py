@@ -62,7 +62,7 @@ def check_strategy(
     if request.block_size is not None and request.block_size < 1:
         findings.append(error("blockSize", f"must be at least 1, got {request.block_size}"))
     if request.strategy == PD_DISAGGREGATION:
-        findings += _check_prefill_decode(family, request, prefillers, decoders)
+        findings += _check_prefill_decode(family, request, prefillers=prefillers, decoders=decoders)
     elif prefillers and decoders:
         message = (
             f"{request.strategy} does not disaggregate: requests go to the decoders only, and "
@@ -75,8 +75,9 @@ def check_strategy(
 def _check_prefill_decode(
     family: PickerFamily,
     request: PickerRequest,
-    prefillers: bool,  # noqa: FBT001
-    decoders: bool,  # noqa: FBT001
+    *,
+    prefillers: bool,
+    decoders: bool,
 ) -> list[Finding]:
     findings: list[Finding] = []
     if not family.supports_pd:

@@ -11,6 +11,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pytest
@@ -43,8 +44,8 @@ def test_modules_of_one_name_do_not_mix(tmp_path: Path) -> None:
 def test_a_loaded_module_does_not_hide_the_programs_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = type(sys)("settings")
-    elsewhere.NAME = "elsewhere"  # type: ignore[attr-defined]
+    elsewhere: Any = type(sys)("settings")
+    elsewhere.NAME = "elsewhere"
     monkeypatch.setitem(sys.modules, "settings", elsewhere)
     program = "import settings\nk8s.core.v1.ConfigMap('a', metadata={'name': settings.NAME})\n"
     folder = project(tmp_path / "one", program, settings="NAME = 'own'\n")

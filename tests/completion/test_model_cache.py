@@ -65,7 +65,8 @@ def test_another_content_is_another_job_and_another_folder() -> None:
         return job["metadata"]["name"], container_made["args"][1], claim
 
     first, other = parts(), parts(uri=f"{HF}@v2")
-    assert first[0] != other[0] and first[1] != other[1]  # noqa: PT018
+    assert first[0] != other[0]
+    assert first[1] != other[1]
     assert first[2] == other[2]
     # What is served under another name is the same content.
     assert parts(name="other") == first

@@ -96,14 +96,14 @@ class _Monitor(mocks.MockMonitor):
         super().__init__(engine)
         self.deployment = deployment
 
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+    def RegisterResource(self, request: Any) -> Any:
         response = super().RegisterResource(request)
         if request.type != "pulumi:pulumi:Stack":
             self.deployment.registered.append(Registered(response.urn, request))
             self.deployment.order.append(request.name)
         return response
 
-    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+    def RegisterResourceOutputs(self, request: Any) -> Any:
         outputs = _shown(rpc.deserialize_properties(request.outputs, keep_unknowns=True))
         self.deployment.outputs.append((request.urn, outputs))
         self.deployment.order.append("outputs of " + request.urn.rpartition("::")[2])

@@ -157,13 +157,13 @@ class Api:
         self.connection = None
         self.client = self
 
-    def CoreV1Api(self, _: Any) -> Any:  # noqa: N802  # the client's own name
+    def CoreV1Api(self, _: Any) -> Any:
         class Core:
             list_node = list_pod_for_all_namespaces = None
 
         return Core
 
-    def CustomObjectsApi(self, _: Any) -> Any:  # noqa: N802  # the client's own name
+    def CustomObjectsApi(self, _: Any) -> Any:
         class Custom:
             list_cluster_custom_object = None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from routed import pair, routed
-from samples import Manifest, can_be_written, problems
+from samples import Manifest, assert_told, can_be_written, problems
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.manifests import render
@@ -105,8 +105,7 @@ def judged(manifest: Manifest) -> bool:
         plan = plan_service(args)
         objects = render(plan)
     except InvalidServiceError as refused:
-        assert refused.findings  # noqa: PT017
-        assert "\n" not in "".join(str(each) for each in refused.findings)  # noqa: PT017
+        assert_told(refused.findings)
         # What refuses a document never breaks on what remains of it either.
         assert problems(manifest)
         return False

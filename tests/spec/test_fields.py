@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_snake
 from samples import (
+    assert_told,
     can_be_written,
     container,
     nodes,
@@ -270,7 +271,6 @@ def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: in
             (plan,) = with_collisions([plan_service(args)])
             assert all(can_be_written(each) for each in render(plan))
         except InvalidServiceError as refused:
-            assert refused.findings  # noqa: PT017
-            assert "\n" not in "".join(str(each) for each in refused.findings)  # noqa: PT017
+            assert_told(refused.findings)
         # What refuses a document never breaks on what remains of it either.
         problems(broken)

@@ -54,7 +54,7 @@ class FieldComparison:
     def _deep(self, old: Any, new: Any, prefix: str) -> Iterator[FieldChange]:
         # Imported here: it takes longer than the rest of the command line, and most runs of a
         # preview job find nothing to compare.
-        from deepdiff import DeepDiff  # noqa: PLC0415
+        from deepdiff import DeepDiff
 
         tree = DeepDiff(
             old, new, view="tree", ignore_private_variables=False, threshold_to_diff_deeper=0

@@ -42,7 +42,7 @@ def to_text(difference: Difference, *, color: bool, width: int | None) -> str:
     Returns:
         The text, ending with a newline.
     """
-    from rich.console import Console  # noqa: PLC0415 (costs start-up time of other commands)
+    from rich.console import Console
 
     console = Console(
         file=io.StringIO(),
@@ -63,7 +63,7 @@ def to_text(difference: Difference, *, color: bool, width: int | None) -> str:
 
 
 def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     told = restarting(difference)
     what = counts(difference.objects) if difference.objects or not difference else NO_OBJECT
@@ -86,8 +86,8 @@ def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]
 
 
 def _table(difference: Difference) -> RenderableType:
-    from rich.padding import Padding  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.padding import Padding
+    from rich.table import Table
 
     head, rows = effect_rows(difference)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -137,7 +137,7 @@ def _field(change: FieldChange, console: Console) -> Iterator[RenderableType]:
 
 def _hanging(indent: str, words: str, style: str, console: Console) -> Iterator[RenderableType]:
     """Wraps a line so that what follows is indented like its beginning."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     room = max(console.width - len(indent), _LEAST_VALUE)
     wrapped = Text(words, style=style).wrap(console, room, overflow="fold") or [Text("")]

@@ -101,7 +101,7 @@ def _block(value: Any, limit: int) -> list[str]:
     text = _written(value)
     if len(text) <= limit or not isinstance(value, (dict, list)):
         return [text]
-    import yaml  # noqa: PLC0415 (text of one line is the rule)
+    import yaml
 
     dumped = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=limit)
     return [printable(line) for line in dumped.splitlines()]

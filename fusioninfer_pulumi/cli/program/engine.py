@@ -30,7 +30,7 @@ class Engine:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
 
-    def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802
+    def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:
         """Takes a message of `pulumi.log`."""
         if request.severity == engine_pb2.WARNING:
             self._notes.add(request.message)
@@ -40,6 +40,6 @@ class Engine:
             print(request.message, file=sys.stderr)
         return empty_pb2.Empty()
 
-    def RequirePulumiVersion(self, _request: object) -> empty_pb2.Empty:  # noqa: N802
+    def RequirePulumiVersion(self, _request: object) -> empty_pb2.Empty:
         """Accepts any demand on the CLI's version: there is no CLI."""
         return empty_pb2.Empty()

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.spec.yaml_text import documents
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 #: An unknown Output in place of a whole result, for SDKs that do not ask whether it is unknown.
-_UNKNOWN_RESULT = {rpc._special_sig_key: rpc._special_output_value_sig}  # noqa: SLF001
+_UNKNOWN_RESULT = {rpc._special_sig_key: rpc._special_output_value_sig}  # noqa: SLF001  # no public
 
 
 class Recorder(MockMonitor):
@@ -62,7 +62,7 @@ class Recorder(MockMonitor):
         qualified = type_ if ancestry == _STACK else f"{ancestry}${type_}"
         return f"urn:pulumi:{get_stack()}::{get_project()}::{qualified}::{name}"
 
-    def RegisterResource(self, request: Any) -> resource_pb2.RegisterResourceResponse:  # noqa: N802
+    def RegisterResource(self, request: Any) -> resource_pb2.RegisterResourceResponse:
         """Registers a resource: its outputs are its inputs, the rest is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
@@ -75,7 +75,7 @@ class Recorder(MockMonitor):
         state = self._states[urn] = self._register(urn, request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=state)
 
-    def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:  # noqa: N802
+    def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
         """Reads something that exists: nothing of it is known here."""
         urn = self.make_urn(request.parent, request.type, request.name)
         self._position(request)
@@ -88,12 +88,12 @@ class Recorder(MockMonitor):
         self._states[urn] = struct_pb2.Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
-    def ExistsResource(self, request: Any) -> Any:  # noqa: N802
+    def ExistsResource(self, request: Any) -> Any:
         """Asks whether something exists: nobody knows here."""
         self._notes.add(f'{request.type} "{request.id}": whether it exists is unknown here')
         return SimpleNamespace(exists=False, unknown=True)
 
-    def Invoke(self, request: Any) -> Any:  # noqa: N802
+    def Invoke(self, request: Any) -> Any:
         """Calls a provider's function: unknown, except what needs no provider."""
         if request.tok == "pulumi:pulumi:getResource":
             urn = request.args["urn"]
@@ -103,25 +103,25 @@ class Recorder(MockMonitor):
         self._notes.add(f"function {request.tok}: only its provider can answer")
         return _answer(_UNKNOWN_RESULT, unknown=True) if _wants_output() else _answer({})
 
-    def Call(self, request: Any) -> Any:  # noqa: N802
+    def Call(self, request: Any) -> Any:
         """Calls a method of a remote component: unknown."""
         self._notes.add(f"method {request.tok}: only its provider can answer")
         return _answer({"result": rpc.UNKNOWN})
 
-    def RegisterStackTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
+    def RegisterStackTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:
         """Registers a transform of every later resource."""
         self._stack_transforms_tokens.append(request.token)
         return empty_pb2.Empty()
 
-    def RegisterStackInvokeTransform(self, _request: Any) -> empty_pb2.Empty:  # noqa: N802
+    def RegisterStackInvokeTransform(self, _request: Any) -> empty_pb2.Empty:
         """Registers a transform of provider functions, none of which is called here."""
         return empty_pb2.Empty()
 
-    def RegisterResourceHook(self, _request: Any) -> empty_pb2.Empty:  # noqa: N802
+    def RegisterResourceHook(self, _request: Any) -> empty_pb2.Empty:
         """Registers a hook; hooks belong to deployments."""
         return empty_pb2.Empty()
 
-    def RegisterErrorHook(self, _request: Any) -> empty_pb2.Empty:  # noqa: N802
+    def RegisterErrorHook(self, _request: Any) -> empty_pb2.Empty:
         """Registers an error hook; hooks belong to deployments."""
         return empty_pb2.Empty()
 
@@ -186,7 +186,7 @@ def _wants_output() -> bool:
     A plain invoke returns at once and cannot: generated code would fail on None, while an empty
     answer lets the program go on. Nothing of this is in the request, so the caller is asked.
     """
-    frame = sys._getframe()  # noqa: SLF001
+    frame = sys._getframe()  # noqa: SLF001  # inspect reads the sources of every frame
     while frame.f_back is not None:
         frame = frame.f_back
         if "check_dependencies" in frame.f_code.co_freevars:

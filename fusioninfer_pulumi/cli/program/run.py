@@ -32,6 +32,6 @@ def run_program(folder: Path, stack: str | None = None, *, show_secrets: bool = 
     project = load_project(folder)
     config = stack_config(project, stack)
     # Only now: the command line must not import pulumi before it needs it.
-    from fusioninfer_pulumi.cli.program.session import record  # noqa: PLC0415
+    from fusioninfer_pulumi.cli.program.session import record
 
     return record(project, config, show_secrets=show_secrets)

@@ -61,7 +61,7 @@ def named(properties: struct_pb2.Struct) -> struct_pb2.Struct:
     metadata = state.fields["metadata"]
     if metadata.WhichOneof("kind") in (None, "struct_value"):
         keys = metadata.struct_value.fields
-        if "name" not in keys and rpc._special_sig_key not in keys:  # noqa: SLF001
+        if "name" not in keys and rpc._special_sig_key not in keys:  # noqa: SLF001  # no public name
             keys["name"].string_value = rpc.UNKNOWN
     return state
 
@@ -101,7 +101,7 @@ def _mapping(fields: Fields, *, show_secrets: bool, secret: bool) -> Any:
             key: _plain(fields[key], show_secrets=show_secrets, secret=secret)
             for key in sorted(fields)
         }
-    if signature == rpc._special_secret_sig:  # noqa: SLF001
+    if signature == rpc._special_secret_sig:  # noqa: SLF001  # no public name
         return _plain(fields["value"], show_secrets=show_secrets, secret=not show_secrets)
     # Assets, archives and references to other resources have no place in a Kubernetes object.
     return UNKNOWN

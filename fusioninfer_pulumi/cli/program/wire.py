@@ -3,6 +3,7 @@
 Their stubs are a package of their own, which type checking must not depend on.
 """
 
+# Ignored with its stubs, too: see above.
 from google.protobuf import (  # type: ignore[import-untyped,unused-ignore]
     empty_pb2,
     struct_pb2,
