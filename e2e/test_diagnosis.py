@@ -17,7 +17,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.stages import CRASHING, FAILING, UNPULLABLE
 from e2e.live import LiveService
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
-from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
 from fusioninfer_pulumi.component.diagnosis.seen import Seen
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
@@ -90,6 +90,23 @@ def test_crashing(cluster: Cluster, case: Case) -> None:
     case.start(behaving(CRASHING))
     case.says("crashing", "CrashLoopBackOff", "exit code 1 (Error), restarted 1 time",
               "LeaderWorkerSet svc-inference-0: RecreateGroup")  # fmt: skip
+
+
+@pytest.mark.proves("what a crashed container shows for a moment is seen by each watch of its "
+                    "pods, whenever it begins")  # fmt: skip
+def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> None:
+    cluster.add_nodes(1)
+    case.start(behaving(CRASHING))
+    config = str(cluster.kubeconfig)
+
+    def enough(seen: Seen) -> bool:
+        return is_told(SET, seen)
+
+    for _ in range(5):
+        seen = watch_service(config, None, namespace, "svc", Seen(), enough, 20)
+        (pod, *_) = explain_set(SET, seen)
+        assert "CrashLoopBackOff" in pod
+        assert "exit code 1 (Error), restarted 1 time" in pod
 
 
 @pytest.mark.proves("a pod that its node has evicted is told with the reason")

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import images, left, lowest, pods, ready, role, service, sets
+from e2e.engine.services import (
+    images,
+    left,
+    lowest,
+    pods,
+    ready,
+    role,
+    service,
+    sets,
+    watched,
+)
 from e2e.harness import Cluster
 
 Make = Callable[..., Project]
@@ -65,6 +75,39 @@ def test_two_at_a_time(cluster: Cluster, namespace: str, project: Make) -> None:
     with lowest(cluster, namespace) as least:
         stack.up().assert_fine()
     assert least["serve"] == 4, least
+
+
+@pytest.mark.parametrize("order", ["Together", "Sequential"])
+@pytest.mark.proves(
+    "prefill and decode roll side by side, or with roleOrder Sequential decode begins when all of "
+    "prefill is back; each role by its own maxUnavailable",
+    needs=ENGINE,
+)
+def test_the_order_of_roles(cluster: Cluster, namespace: str, project: Make, order: str) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    pace = {"timeout": "150s", "roleOrder": order}
+
+    def pair(tag: str) -> dict[str, Any]:
+        kinds = (("prefill", "prefiller"), ("decode", "decoder"))
+        roles = [role(name, kind, tag=tag, gpus=1, behaviour="slow") for name, kind in kinds]
+        return service(namespace, *roles, rollout=pace)
+
+    stack.write(pair("1"))
+    stack.up().assert_fine()
+    stack.write(pair("2"))
+    with watched(lambda: ready(cluster, namespace)) as seen:
+        stack.up().assert_fine()
+    down = [{name for name in ("prefill", "decode") if look.get(name, 0) < 3} for look in seen]
+    assert min(count for look in seen for count in look.values()) == 2
+    assert set().union(*down) == {"prefill", "decode"}
+    if order == "Together":
+        assert {"prefill", "decode"} in down
+    else:
+        first = down.index({"decode"})
+        assert all("decode" not in each for each in down[:first])
+        assert all("prefill" not in each for each in down[first:])
+    assert set(images(cluster, namespace).values()) == {"2"}
 
 
 @pytest.mark.proves(

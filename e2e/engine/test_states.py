@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import GROUPS, QUICK, SETS, left, pods, ready, role, service, sets
+from e2e.engine.services import GROUPS, QUICK, left, pods, ready, role, service, sets
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -236,29 +236,6 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     assert one.preview() == two.preview() == {}
     one.down().assert_fine()
     assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
-
-
-@pytest.mark.proves(
-    "what was edited or deleted by hand is found by refresh and repaired by up", needs=ENGINE
-)
-def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(2)
-    stack = project()
-    stack.write(service(namespace, role()))
-    stack.up().assert_fine()
-    cluster.delete(SETS, "svc-serve-1", namespace)
-    cluster.wait(lambda: len(sets(cluster, namespace)) == 2, 60, "the deletion")
-    path = cluster.resource(SETS).path("svc-serve-0", namespace)
-    patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1waitFor"}]
-    cluster.request("PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"})
-    stack.refresh().assert_fine()
-    stack.up().assert_fine()
-    live = sets(cluster, namespace)
-    assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
-    for each in live.values():
-        assert "condition=Available" in each["metadata"]["annotations"]["pulumi.com/waitFor"]
-    assert ready(cluster, namespace) == {"serve": 3}
-    assert stack.preview() == {}
 
 
 @pytest.mark.proves("a preview needs no cluster", needs=ENGINE)
