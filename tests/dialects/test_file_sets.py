@@ -152,6 +152,17 @@ def test_files_of_several_stacks_are_checked_in_one_call(run: Run) -> None:
     assert run("render", "dev", "dev")[2][0] == "dev/s.yaml: is given twice"
 
 
+def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> None:
+    deployment = modelplane_samples.cached("--served-model-name=m")
+    write("dev/a.yaml", deployment, modelplane_samples.cache())
+    write("prod/a.yaml", deployment)
+    (told,) = run("check", "dev", "prod")[2]
+    assert told.startswith("prod/a.yaml: template.spec.modelCacheRef: cannot be carried over")
+    # Where no two documents have one name, there is one stack.
+    write("prod/a.yaml", {**deployment, "metadata": {"name": "other"}})
+    assert run("check", "dev", "prod")[0] == 0
+
+
 def test_the_folder_of_a_project_is_one(run: Run) -> None:
     write("set/a.yaml", samples.service())
     write("set/Pulumi.yaml", {"name": "p", "runtime": "yaml"})
