@@ -12,7 +12,7 @@ from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
 
 TOPOLOGIES, TOPOLOGIES_LONG = 40, 300
 MIXED, MIXED_LONG = 16, 100
-GROUPED = 30
+GROUPED, GROUPED_LONG = 15, 60
 BATCH = 50
 """Cases that are on the cluster at once."""
 
@@ -105,17 +105,29 @@ def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster)
     assert {each.case.model.exact for each in bound} == {True, False}
 
 
+def assert_groups_as_modelled(cluster: Cluster, seed: int, count: int) -> list[Bound]:
+    cases = scheduling.random_cases(seed, count, mixed=False, groups=True)
+    bound = assert_as_modelled(cluster, cases)
+    started = {each.case.title: each.started_groups for each in bound}
+    assert started == {each.case.title: each.case.model.groups for each in bound}
+    return bound
+
+
 @pytest.mark.proves(
     f"as many serving groups start as the model says, on {GROUPED} random topologies with groups, "
     "and where they compete for more the scheduler is never better than the model's bound"
 )
 def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
-    cases = scheduling.random_cases(9, GROUPED, mixed=False, groups=True)
-    bound = assert_as_modelled(cluster, cases)
+    bound = assert_groups_as_modelled(cluster, 9, GROUPED)
     assert {each.case.model.exact for each in bound} == {True, False}
     assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
-    started = {each.case.title: each.started_groups for each in bound}
-    assert started == {each.case.title: each.case.model.groups for each in bound}
+
+
+@pytest.mark.long
+@pytest.mark.proves(f"the same with groups on {GROUPED_LONG} random topologies")
+def test_many_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
+    assert_groups_as_modelled(cluster, 9, GROUPED_LONG // 2)
+    assert_groups_as_modelled(cluster, 300, GROUPED_LONG // 2)
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from component.services import CAMEL, TEMPLATE
 from pulumi_kubernetes.core.v1 import (
     ContainerArgs,
     ContainerPortArgs,
@@ -29,28 +30,6 @@ from fusioninfer_pulumi import (
     load,
 )
 
-TEMPLATE: dict[str, Any] = {
-    "metadata": {"labels": {"team": "a"}},
-    "spec": {
-        "containers": [
-            {
-                "name": "vllm",
-                "image": "vllm/vllm-openai:v0.11.0",
-                "args": ["--model", "Qwen/Qwen3-8B"],
-                "env": [
-                    {
-                        "name": "HF_TOKEN",
-                        "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}},
-                    }
-                ],
-                "ports": [{"containerPort": 8000, "name": "http"}],
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-            }
-        ],
-        "tolerations": [{"key": "gpu", "operator": "Exists"}],
-        "terminationGracePeriodSeconds": 30,
-    },
-}
 SNAKE: dict[str, Any] = {
     "roles": [
         {
@@ -62,18 +41,6 @@ SNAKE: dict[str, Any] = {
         }
     ],
     "scheduling_strategy": {"priority_class_name": "high"},
-}
-CAMEL: dict[str, Any] = {
-    "roles": [
-        {
-            "name": "inference",
-            "componentType": "worker",
-            "replicas": 2,
-            "template": TEMPLATE,
-            "restartPolicy": "None",
-        }
-    ],
-    "schedulingStrategy": {"priorityClassName": "high"},
 }
 MANIFEST = {
     "apiVersion": "fusioninfer.io/v1alpha1",

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 import pydantic
 import pytest
+from component.services import CAMEL, TEMPLATE
 
 from fusioninfer_pulumi import (
     ComponentType,
@@ -16,40 +17,6 @@ from fusioninfer_pulumi import (
     RoleArgs,
 )
 
-TEMPLATE: dict[str, Any] = {
-    "metadata": {"labels": {"team": "a"}},
-    "spec": {
-        "containers": [
-            {
-                "name": "vllm",
-                "image": "vllm/vllm-openai:v0.11.0",
-                "args": ["--model", "Qwen/Qwen3-8B"],
-                "env": [
-                    {
-                        "name": "HF_TOKEN",
-                        "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}},
-                    }
-                ],
-                "ports": [{"containerPort": 8000, "name": "http"}],
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-            }
-        ],
-        "tolerations": [{"key": "gpu", "operator": "Exists"}],
-        "terminationGracePeriodSeconds": 30,
-    },
-}
-CAMEL: dict[str, Any] = {
-    "roles": [
-        {
-            "name": "inference",
-            "componentType": "worker",
-            "replicas": 2,
-            "template": TEMPLATE,
-            "restartPolicy": "None",
-        }
-    ],
-    "schedulingStrategy": {"priorityClassName": "high"},
-}
 STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "roles[0].replicas": lambda role, output: {**role, "replicas": output},
     "roles[0].name": lambda role, output: {**role, "name": output},
