@@ -196,7 +196,7 @@ def _scale(book: Book, policy: Policy, serving: Serving, scaled: Sequence[_Scale
         least, most = each.bounds
         if least > most:
             book.refuse(each.at / "minReplicas", f"is above maxReplicas ({most}), got {least}")
-            continue
+            least = most  # so that the rest is looked at, too
         _start(book, serving, indexes[0], each)
         if least == most and not each.metrics:
             book.note(each.at, f"{each.name} has {most} replicas; nothing scales it")
