@@ -1,15 +1,11 @@
-"""`place`: joint, written into the pod templates, explained, refused with the way out."""
+"""`place`: joint, written into the pod templates, explained, with what is counted."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity
+from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.records import Missing, Origin, PoolLeft, Status
@@ -188,69 +184,6 @@ def test_as_many_as_possible_are_placed() -> None:
     assert where(found) == {"big": {}, "one": {"serve": "a"}, "two": {"serve": "a"}}
 
 
-def test_what_runs_is_not_moved_for_a_new_service_but_the_way_out_is_named() -> None:
-    stock = inventory(pool("a", 4), pool("b", 2))
-    before = {"small": {"serve": "a"}}
-    found = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
-    assert found == (
-        "large: placement: has no place; nearest is serve on a, which lacks 2 more nodes of a "
-        "(16 accelerators) beside the other services; it would have one if small/serve to b "
-        "moved: leave them out of the previous placement"
-    )
-    assert where(place([worker("small", 2), worker("large", 4)], stock)) == {
-        "small": {"serve": "b"},
-        "large": {"serve": "a"},
-    }
-
-
-def test_a_way_out_is_not_to_turn_another_one_out() -> None:
-    told = refusal(
-        [worker("new", 4), worker("runs", 4)],
-        inventory(pool("a", 4)),
-        previous={"runs": {"serve": "a"}},
-    )
-    assert told.startswith("new: placement: has no place")
-    assert told.endswith("beside the other services")
-
-
-@pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
-def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> None:
-    stock = inventory(pool("a", 4), pool("b", 4))
-    old = place([worker("w", 2, placement={"pools": ["b"]})], stock)
-    written = [{"service": "w", "namespace": "default", "placement": {
-        "roles": [{"name": "serve", "pool": "b", "accelerators": 16}]}}]  # fmt: skip
-    (tmp_path / "placed.json").write_text(json.dumps(written))
-    previous: Any = {
-        "record": old,
-        "json": tmp_path / "placed.json",
-        "mapping": {"w": {"serve": "b"}},
-        "namespaced": {"default/w": {"serve": "b"}, "other/w": {"serve": "a"}},
-    }[form]
-    found = place([worker("w", 2)], stock, previous=previous)
-    assert [(each.pool, each.origin) for each in only(found).roles] == [("b", Origin.KEPT)]
-
-
-@pytest.mark.parametrize("wrong", [{"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1]])
-def test_a_previous_placement_of_another_shape_is_refused(wrong: Any) -> None:
-    told = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
-    assert told.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
-
-
-def test_a_previous_placement_that_is_no_json_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(InvalidServiceError, match=r"x\.json: not JSON"):
-        place([worker("w")], inventory(pool("a", 1)), previous=tmp_path / "x.json")
-
-
-def test_a_role_that_has_to_move_says_so() -> None:
-    found = place([worker("w", 2)], inventory(pool("a", 2)), previous={"w": {"serve": "gone"}})
-    ((finding,),) = found.findings.values()
-    assert (finding.severity, finding.message) == (
-        Severity.WARNING,
-        "serve moves from gone to a: all of its replicas restart",
-    )
-
-
 def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
     partial = {"gangPolicy": {"minRoleReplicas": {"prefill": 1, "decode": 1}}}
     service = pair("s", (1, 1), (2, 2), schedulingStrategy=partial)
@@ -310,58 +243,3 @@ def test_parked_roles_take_nothing() -> None:
     found = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
     assert where(found) == {"s": {"prefill": "a", "decode": "a"}}
     assert found.pools[0].left == 0
-
-
-@pytest.mark.parametrize(
-    ("services", "told"),
-    [
-        ([worker("w"), worker("w")],
-         "w: metadata.name: is also the name of service 1 of the list"),
-        ([worker("w", placement={"pools": ["x"]})],
-         'w: roles[0].placement.pools[0]: no pool of that name, got "x"; the inventory has a'),
-        ([worker("w", pod={"nodeSelector": ["a"]})],
-         "w: roles[0].template.spec.nodeSelector: is not of the shape that Kubernetes asks for"),
-        ([worker("w", pod={"affinity": {"nodeAffinity": 3}})],
-         "w: roles[0].template.spec.affinity: is not of the shape that Kubernetes asks for"),
-        ([worker("w", pod={"tolerations": "all"})],
-         "w: roles[0].template.spec.tolerations: is not of the shape that Kubernetes asks for"),
-        ([worker("w", nodes=0)], "roles[0].multinode"),
-        ([worker("w", -1)], "roles[0].replicas: must be at least 0, got -1"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_placed_is_refused(services: Any, told: str) -> None:
-    if "multinode" in told:
-        services[0]["spec"]["roles"][0]["multinode"] = {"nodeCount": 0}
-    assert refusal(services, inventory(pool("a", 9))).startswith(told)
-
-
-def test_a_service_needs_a_name() -> None:
-    flat = {"roles": worker("w")["spec"]["roles"]}
-    assert "name" in refusal([flat], inventory(pool("a", 1)))
-
-
-def test_an_output_where_pools_are_chosen_by_is_refused(output: Callable[..., Any]) -> None:
-    selector = {"nodeSelector": {"zone": output("a")}}
-    told = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
-    assert told.startswith("w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool")
-
-
-def test_other_errors_of_a_service_come_first() -> None:
-    long = worker("w" * 64)
-    with pytest.raises(InvalidServiceError):
-        place([long], inventory(pool("a", 1)))
-
-
-def test_too_many_combinations_are_refused() -> None:
-    roles = [role(f"r{index}", "worker") for index in range(5)]
-    service = {**worker("w"), "spec": {"roles": roles}}
-    stock = inventory(*(pool(f"p{index}", 9) for index in range(6)))
-    assert refusal([service], stock) == (
-        "w: placement: its roles may be combined on pools in 7776 ways, at most 5000 are looked "
-        "at; name pools in placement.pools"
-    )
-
-
-def test_several_problems_are_told_at_once() -> None:
-    told = refusal([worker("a", 9), worker("b", 9)], inventory(pool("p", 1)))
-    assert [line.partition(":")[0] for line in told.splitlines()] == ["a", "b"]
