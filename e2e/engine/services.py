@@ -179,6 +179,15 @@ def images(cluster: Cluster, namespace: str) -> dict[str, str]:
     return found
 
 
+def tags(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """The image of each leader, by its group."""
+    return {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"].rpartition(":")[2]
+        for pod in cluster.pods(namespace)
+        if pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+    }
+
+
 def pods(cluster: Cluster, namespace: str) -> dict[str, str]:
     """The pods, as name and identity: a pod that was replaced has another identity."""
     return {each["metadata"]["name"]: each["metadata"]["uid"] for each in cluster.pods(namespace)}
