@@ -38,13 +38,13 @@ SERVING = "roles[0].template.spec.containers[0]"
 
 
 def snake(value: Any) -> Any:
-    """The manifest in snake_case, pod templates and names left as they are."""
+    """A part of a spec in snake_case; objects of Kubernetes and names are left as they are."""
     if isinstance(value, list):
         return [snake(item) for item in value]
     if not isinstance(value, dict):
         return value
     kept = ("template", "leaderTemplate", "workerTemplate", "labels", "annotations",
-            "minRoleReplicas")  # fmt: skip
+            "minRoleReplicas", "spec")  # fmt: skip
     spelled = {key: "s3" if key == "s3" else to_snake(key) for key in value}
     return {spelled[key]: item if key in kept else snake(item) for key, item in value.items()}
 
@@ -52,7 +52,7 @@ def snake(value: Any) -> Any:
 @given(services(extras=True))
 @settings(max_examples=15)
 def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None:
-    spoken = snake({"metadata": manifest["metadata"], "spec": manifest["spec"]})
+    spoken = {key: snake(manifest[key]) for key in ("metadata", "spec")}
     (args,) = load(manifest)
     assert InferenceServiceArgs(**spoken["metadata"], **spoken["spec"]) == args
     assert InferenceServiceArgs.model_validate(spoken) == args
