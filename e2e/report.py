@@ -52,13 +52,14 @@ NOT_PROVED = """\
 - **No pod runs.** There is no kubelet, no container runtime, no image and no network: kwok says
   that pods are ready. That an engine starts, finds its peers by `LWS_LEADER_ADDRESS`, or answers
   its readiness probe is not shown; nor that an image exists or its name is well-formed.
-- **No accelerator** is there, no device plugin, no driver, no DRA. Nodes state a number.
+- **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
+  claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
 - **No gateway.** Gateway API and InferencePool objects are stored and validated; no implementation
   routes a request or writes their status. No traffic reaches an endpoint picker through one. Where
   a claim names a stand-in, a thread of the test writes that status, and answers `/v1/models`.
-- **No Prometheus, no metrics adapter, no KEDA.** Monitors and ScaledObjects are stored and
-  validated, and their selectors compared with pods; nothing is scraped. A HorizontalPodAutoscaler
-  scales here by its bounds, without metrics. No collector receives a trace.
+- **No Prometheus, no KEDA.** Monitors and ScaledObjects are stored and validated, and their
+  selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
+  and by metrics that a thread of the test serves as an adapter would. No collector receives a trace.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
 - **Volcano without its controllers and webhooks**: no queue quotas (`proportion`, `capacity`), no
   preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at

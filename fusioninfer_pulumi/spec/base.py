@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -13,22 +13,44 @@ from pydantic import (
     Field,
     PlainValidator,
     StringConstraints,
+    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import InvalidServiceError, shown
 from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.spec.messages import findings_of
 from fusioninfer_pulumi.typed_args import to_plain
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
 MAX_COUNT = 10_000
 
 
-class SpecModel(BaseModel):
-    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused."""
+if TYPE_CHECKING:
+    # Type checkers know the constructors of models by this very metaclass.
+    from pydantic._internal._model_construction import ModelMetaclass as _Constructed
+else:
+
+    class _Constructed(type(BaseModel)):
+        """Tells what is wrong with a constructor's arguments as of manifests: a line each."""
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            # Models inside of others are made without it: the whole tells of them.
+            try:
+                return super().__call__(*args, **kwargs)
+            except ValidationError as problem:
+                raise InvalidServiceError(findings_of(problem, cls), cls.__name__) from None
+
+
+class SpecModel(BaseModel, metaclass=_Constructed):
+    """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused.
+
+    Raises:
+        InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel,

@@ -92,7 +92,7 @@ class InventoryArgs(SpecModel):
     """The node pools of a cluster.
 
     Raises:
-        pydantic.ValidationError: The input cannot work; every problem is listed.
+        InvalidServiceError: The input cannot work; every problem is listed.
     """
 
     pool_label: Text | None = None

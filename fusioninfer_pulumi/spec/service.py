@@ -92,7 +92,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     `metadata` and `spec` as in a manifest.
 
     Raises:
-        pydantic.ValidationError: The input cannot work; every problem is listed.
+        InvalidServiceError: The input cannot work; every problem is listed.
     """
 
     @model_validator(mode="before")

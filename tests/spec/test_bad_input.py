@@ -9,7 +9,7 @@ from samples import container, nodes, problems, role, service, template
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.reading import load, loads
-from fusioninfer_pulumi.spec import RoleArgs
+from fusioninfer_pulumi.spec import ComponentType, InferenceServiceArgs, RoleArgs
 
 NAME = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
 POD = "roles[0].template.spec"
@@ -203,3 +203,18 @@ def test_all_problems_of_all_documents_are_raised_in_one_error() -> None:
 def test_a_mapping_is_refused_like_a_file() -> None:
     with pytest.raises(InvalidServiceError, match=r"^roles\[0\]\.replicas: must be at least 0"):
         load(service(role(replicas=-1)))
+
+
+def test_a_constructor_tells_a_line_for_each_problem() -> None:
+    with pytest.raises(InvalidServiceError) as refused:
+        RoleArgs(name="serve", component_type=ComponentType.WORKER, replica=3, replicas="2")
+    assert str(refused.value).splitlines() == [
+        'RoleArgs: replicas: must be an integer, got "2"',
+        "RoleArgs: replica: unknown key, did you mean replicas?",
+    ]
+
+
+def test_a_constructor_tells_where_in_the_whole_a_problem_is() -> None:
+    role = RoleArgs(name="serve", component_type=ComponentType.WORKER, template={"spec": {}})
+    with pytest.raises(InvalidServiceError, match=r"^InferenceServiceArgs: roles\[0\]\.template"):
+        InferenceServiceArgs(roles=[role])
