@@ -20,6 +20,9 @@ def request_path(plan: ServicePlan, router: RouterPlan) -> str:
 def router_url(plan: ServicePlan, router: RouterPlan) -> str:
     """Where clients send requests, as far as a plan can tell."""
     found = router_endpoint(router, plan.namespace)
+    by = router.routed_by
+    if by is not None:
+        return f"not known: that of the route of service {by}"
     if found is None:
         return "not known: the Gateway is not ours, and the route has no host name"
     if found.host is None:
@@ -34,6 +37,8 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         gateways = [_gateway(parent, plan.namespace) for parent in router.parents]
         yield f"Gateway {', '.join(gateways)}" if gateways else "no Gateway"
         yield f"HTTPRoute {router.route.name}"
+    elif router.routed_by is not None:
+        yield f"the route of service {router.routed_by}"
     else:
         yield "no route"
     yield f"InferencePool {router.pool.name}"

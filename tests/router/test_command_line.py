@@ -52,6 +52,17 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
             "not known: the Gateway is not ours, and the route has no host name",
         ),
     ),
+    "another service's route": (
+        routed(httproute={"routedBy": "stable"}, gateway={"implementation": "agentgateway"}),
+        (
+            (
+                "the route of service stable -> InferencePool svc-pool -> picker svc-epp "
+                "(gaie-1.2) -> 1 inference pods, port 8000"
+            ),
+            "requests with the longest shared prefix go to the same pod",
+            "not known: that of the route of service stable",
+        ),
+    ),
     "prefill and decode": (
         pair(httproute={"hostnames": ["a.example.com"], "parentRefs": [{"name": "g"}]}),
         (

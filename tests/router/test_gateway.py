@@ -91,8 +91,9 @@ def test_a_gateway_that_nothing_attaches_to_is_told() -> None:
     ("gateway", "words"),
     [
         (None, "is not given: nothing is generated beside the route; name the gateway software"),
-        ({"implementation": "Istio"}, 'nothing is known of "Istio", and nothing is generated'),
-        ({"implementation": "kgateway"}, 'nothing is known of "kgateway"'),
+        ({"implementation": "kgateway"}, 'nothing is known of "kgateway", and nothing is generat'),
+        ({"implementation": "envoy-gateway"}, 'nothing is known of "envoy-gateway"'),
+        ({"implementation": "eks"}, 'nothing is known of "eks"'),
     ],
 )
 def test_an_unknown_gateway_is_told_and_no_error(gateway: Any, words: str) -> None:
@@ -102,9 +103,21 @@ def test_an_unknown_gateway_is_told_and_no_error(gateway: Any, words: str) -> No
     assert not problems(manifest)
 
 
-def test_a_misspelt_gateway_gets_a_hint() -> None:
-    told = said(routed(gateway={"implementation": "Istio"}), Severity.INFO)
-    assert any(line.endswith("did you mean istio?") for line in told)
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ("Istio", "istio"),
+        ("isito", "istio"),
+        ("GKE", "gke"),
+        ("gkee", "gke"),
+        ("agent-gateway", "agentgateway"),
+        ("nginx_gateway_fabric", "nginx-gateway-fabric"),
+        ("envoy-ai-gatway", "envoy-ai-gateway"),
+    ],
+)
+def test_a_misspelt_gateway_is_probably_wrong(named: str, meant: str) -> None:
+    (told,) = warnings(routed(gateway={"implementation": named}))
+    assert told.endswith(f"did you mean {meant}?")
 
 
 TLS_OFF = {

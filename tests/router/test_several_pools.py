@@ -64,7 +64,20 @@ def test_the_other_service_gets_what_its_gateway_needs(implementation: str) -> N
     alone, other = (
         routed(httproute=route, gateway=gateway) for route in (ROUTE, {"routedBy": "stable"})
     )
-    assert set(kinds(alone)) - set(kinds(other)) == {"HTTPRoute/svc-httproute"}
+    assert set(kinds(alone)) ^ set(kinds(other)) == {"HTTPRoute/svc-httproute"}
+
+
+def test_the_other_service_makes_no_gateway() -> None:
+    other = routed(httproute={"routedBy": "stable"}, gateway={"implementation": "agentgateway"})
+    assert "Gateway/svc-gateway" not in kinds(other)
+    assert not warnings(other)
+
+
+def test_listeners_are_asked_about_routes_alone() -> None:
+    tcp = {"name": "tcp", "port": 80, "protocol": "TCP"}
+    refs = [{"name": "shared", "namespace": "infra", "listeners": [tcp]}]
+    assert problems(routed(gateway={"refs": refs}, httproute={}))
+    assert not problems(routed(gateway={"refs": refs}, httproute={"routedBy": "stable"}))
 
 
 @pytest.mark.parametrize("gateway", GATEWAYS)
@@ -106,6 +119,13 @@ def test_the_same_is_said_of_backends_that_users_write(gateway: str | None) -> N
         ),
         (
             routed(httproute={"routedBy": "stable"}, gateway={}),
+            "roles[0].gateway: would be a Gateway without a route",
+        ),
+        (
+            routed(
+                httproute={"routedBy": "stable"},
+                gateway={"implementation": "istio", "gatewayClassName": "istio"},
+            ),
             "roles[0].gateway: would be a Gateway without a route",
         ),
     ],

@@ -80,7 +80,8 @@ def router_plan(
     findings += gateway_findings(position, args, gateway, parents)
     findings += route_findings(position, args, route, implementation)
     findings += several_pools_findings(position, args, route, implementation)
-    findings += attachment_findings(namespace, hostnames, parents)
+    if route is not None:
+        findings += attachment_findings(namespace, hostnames, parents)
     findings += grant_findings(namespace, needed, created=created)
     findings += _name_findings(service, gateway)
     if picker is None or not served:

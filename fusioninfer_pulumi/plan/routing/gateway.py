@@ -22,6 +22,8 @@ from fusioninfer_pulumi.spec.router import EndpointPickerArgs, GatewayArgs, Gate
 GROUP = "gateway.networking.k8s.io"
 
 _LISTENERS = ({"name": "http", "port": 80, "protocol": "HTTP"},)
+#: Names shorter than this differ from others by two letters: one alone is a slip.
+_SHORT = 5
 _PASSED_ON = ("addresses", "infrastructure", "allowed_listeners", "tls", "default_scope")
 
 
@@ -34,10 +36,13 @@ def implementation_of(args: RoleArgs) -> Implementation | None:
 def is_managed(args: RoleArgs) -> bool:
     """Tells whether the service gets a Gateway of its own.
 
-    `gateway: {implementation: ...}` beside `parentRefs` says what is behind those.
+    `gateway: {implementation: ...}` beside `parentRefs` says what is behind those; beside
+    `routedBy`, what the other service's route attaches to.
     """
     gateway = args.gateway
     if gateway is None or gateway.refs is not None:
+        return False
+    if args.httproute is not None and args.httproute.routed_by is not None:
         return False
     attached = args.httproute is not None and bool(args.httproute.parent_refs)
     return not attached or bool(gateway.model_fields_set - {"implementation"})
@@ -131,7 +136,8 @@ def gateway_findings(
     named = args.gateway.implementation if args.gateway is not None else None
     known = implementation_of(args)
     if known is None and (args.gateway is not None or args.httproute is not None):
-        yield info(f"{at}.gateway.implementation", _unknown(named))
+        say = warning if _is_misspelt(named) else info
+        yield say(f"{at}.gateway.implementation", _unknown(named))
     if (
         gateway is not None
         and known is None
@@ -171,6 +177,20 @@ def _unknown(named: str | None) -> str:
     close = difflib.get_close_matches(named.lower(), list(IMPLEMENTATIONS), n=1)
     hint = f"did you mean {close[0]}?" if close else f"known: {listed}"
     return f"nothing is known of {shown(named)}, and nothing is generated beside the route; {hint}"
+
+
+def _is_misspelt(named: str | None) -> bool:
+    """Whether a name is that of a known gateway but for its case and one or two letters."""
+    return named is not None and any(
+        _edits(named.lower(), known) <= (1 if len(known) < _SHORT else 2)
+        for known in IMPLEMENTATIONS
+    )
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters that are replaced, added or removed, in the way that difflib finds."""
+    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
 
 
 def _stated(

@@ -200,3 +200,8 @@ class RouterPlan:
     def name(self) -> str:
         """Name of the role."""
         return self.args.name
+
+    @property
+    def routed_by(self) -> str | None:
+        """The service whose route leads to the pool, None where it is not another one's."""
+        return None if self.args.httproute is None else self.args.httproute.routed_by
