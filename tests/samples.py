@@ -34,6 +34,16 @@ def role(name: Any = "inference", component_type: Any = "worker", **more: Any) -
     return {key: value for key, value in built.items() if value is not None}
 
 
+def on(port: int) -> Manifest:
+    """A pod template whose engine listens on a port."""
+    return template(container(args=["--model", "m", f"--port={port}"]))
+
+
+def listening(name: str, port: int, component_type: str = "worker", **more: Any) -> Manifest:
+    """A role whose engine listens on the role's `port`."""
+    return role(name, component_type, port=port, template=on(port), **more)
+
+
 def nodes(count: Any, **more: Any) -> Manifest:
     """The `multinode` of so many nodes."""
     return {"nodeCount": count, **more}

@@ -214,7 +214,7 @@ def _role(
     # The engine's own multi-node mode divides its accelerators evenly among the nodes.
     if own_launch or draw(st.booleans()):
         split = max(devices, 1) * count
-    port = draw(st.sampled_from((None, None, 8080)))
+    port = draw(st.sampled_from((None, None, None, 8000, 8000, 8080)))
     if extras and split is not None and form != "own" and draw(st.booleans()):
         role["parallelism"] = draw(parallelisms(split, count, launcher, form))
         split = None
@@ -230,7 +230,8 @@ def _role(
         role["template"] = draw(_template(container, engine, devices))
     if container not in _USUAL:
         role["container"] = container
-    _optional(draw, role, "port", st.just(8000))
+    # What the engine listens on; another one is refused.
+    _optional(draw, role, "port", st.just(port or (30000 if form == "sglang" else 8000)))
     policies = ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None")
     _optional(draw, role, "restartPolicy", st.sampled_from(policies))
     _optional(draw, role, "networkConfig", st.sampled_from(

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.engines.kv_transfer import connector_notes, kv_transfer_
 from fusioninfer_pulumi.engines.launcher_notes import launcher_notes
 
 __all__ = [
+    "PORT_FLAG",
     "block_size",
     "connector_notes",
     "default_port",
@@ -23,12 +24,15 @@ __all__ = [
     "split_joined_flags",
 ]
 
+#: Flag of both engines that says on which port they serve.
+PORT_FLAG = "--port"
+
 
 def serving_port(command: EngineCommand) -> int | None:
     """The engine's `--port`; None when it is not given, or not a port number."""
     if command.engine is None:
         return None
-    port = integer(flag_value(split_joined_flags(command.arguments), "--port"))
+    port = integer(flag_value(split_joined_flags(command.arguments), PORT_FLAG))
     return port if port is not None and 0 < port < 65536 else None
 
 

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.day_two.tracing import traced, tracing_env
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.disaggregation.role import wired
+from fusioninfer_pulumi.plan.port_rules import port_findings
 from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer, SetPlan
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
@@ -67,6 +68,7 @@ def role_plan(
     command_at = f"{at}.{_command_field(container)}"
 
     findings = list(_output_findings(at, container, read_command(container), launcher))
+    written = container
     wire = wired(position, args, leader_template, (container, worker), command_at, disaggregation)
     wire, traces = traced(wire, tracing, position, command_at)
     container, worker = wire.leader, wire.worker
@@ -110,6 +112,8 @@ def role_plan(
         env=tracing_env(tracing, f"{service}-{args.name}") if tracing and traces else (),
     )
     findings += wire.findings
+    if wire.wiring is None or wire.wiring.sidecar is None:
+        findings += port_findings(plan, leader_template, written, command_at)
     findings += _engine_findings(plan, command_at)
     findings += _advice(plan, worker, worker_at)
     return plan, findings

@@ -156,7 +156,8 @@ class RoleArgs(SpecModel):
 
     port: Port | None = None
     """Port that it serves on; by default the engine's `--port`, else the container port named
-    http, else the first container port, else 8000."""
+    http, else the first container port, else 8000. One that the engine does not listen on is
+    refused, unless another container of the pod does."""
 
     multinode: MultinodeArgs | None = None
     """Spreads each replica over several nodes; by default a replica is one pod."""

@@ -28,8 +28,8 @@ def rules(*documents: Manifest, lossy: bool = False) -> list[Manifest]:
 
 
 def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
-    made = spec(serving(), server(workloadPort={"port": 8080}))["roles"]
-    assert [each.get("port") for each in made] == [8080, None]
+    made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
+    assert [each.get("port") for each in made] == [8000, None]
     assert router(serving(), server()) == {}
     assert any("f#2: spec: neither a route nor a Gateway" in each.replace("warning: ", "")
                for each in warned(serving(), server()))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples import container, nodes, prefill_decode, rendered, role, service
+from samples import container, listening, nodes, prefill_decode, rendered, role, service
 from samples import template as pod
 
 
@@ -58,7 +58,7 @@ def test_what_changes_no_pod_changes_no_revision(other: dict[str, Any]) -> None:
         service(role(template=pod(metadata={"labels": {"team": "a"}}))),
         service(role(template=pod(metadata={"annotations": {"note": "a"}}))),
         service(role(template=pod(volumes=[{"name": "a", "emptyDir": {}}]))),
-        service(role(port=9000)),
+        service(listening("inference", 9000)),
         service(role(component_type="decoder")),
         service(schedulingStrategy={"priorityClassName": "high"}),
         service(schedulingStrategy={"schedulerName": "volcano"}),

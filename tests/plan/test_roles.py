@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from samples import (
     container,
+    listening,
     nodes,
+    on,
     plan_of,
     prefill_decode,
     problems,
@@ -55,7 +57,8 @@ def test_the_serving_container_is_the_one_named_or_known_or_first(
         (None, [], [{"containerPort": 9400}, {"containerPort": 9000, "name": "http"}], 9000),
         (None, ["--port", "7000"], [{"containerPort": 9000, "name": "http"}], 7000),
         (None, ["--port=7000"], [], 7000),
-        (6000, ["--port", "7000"], [{"containerPort": 9000}], 6000),
+        (7000, ["--port", "7000"], [{"containerPort": 9000}], 7000),
+        (6000, ["--port", "$(PORT)"], [{"containerPort": 9000}], 6000),
     ],
 )
 def test_the_serving_port_is_the_one_stated_closest_to_the_engine(
@@ -121,14 +124,14 @@ def test_what_worker_pods_do_not_get_is_said() -> None:
 
 
 def test_different_ports_behind_one_service_are_a_warning() -> None:
-    manifest = service(role("a", port=8000), role("b", port=9000))
+    manifest = service(role("a", port=8000), listening("b", 9000))
     assert warnings(manifest) == [
         (
             "warning: roles: the roles serve on different ports (a 8000, b 9000): the Service "
             "reaches only 8000; give them one port"
         )
     ]
-    assert warnings(prefill_decode({"port": 9000}, {"port": 8000})) == [
+    assert warnings(prefill_decode({"template": on(9000)}, {"port": 8000})) == [
         (
             "warning: roles: no router: nothing pairs prefill with decode, clients reach the "
             "decoders "
@@ -148,7 +151,7 @@ def test_findings_come_errors_first() -> None:
 
 
 def test_a_parked_role_does_not_decide_the_port_of_the_service() -> None:
-    parked = role("a", replicas=0, port=9000)
+    parked = listening("a", 9000, replicas=0)
     running = role("b", replicas=1, port=8000)
 
     (entry,) = [item for item in rendered(service(parked, running)) if item["kind"] == "Service"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, V1_5, objects, only, pair, picker_container, routed
-from samples import Manifest, kinds, nodes, rendered, role
+from samples import Manifest, kinds, listening, nodes, rendered, role
 
 from fusioninfer_pulumi.manifests.routing.overlay import overlaid
 
@@ -139,7 +139,9 @@ def test_a_certificate_is_mounted_from_its_secret() -> None:
 
 def test_gke_gets_its_policies() -> None:
     manifest = routed(
-        role(port=8080), gateway={"implementation": "gke"}, httproute={"hostnames": ["a.b"]}
+        listening("inference", 8080),
+        gateway={"implementation": "gke"},
+        httproute={"hostnames": ["a.b"]},
     )
     target = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "svc-pool"}
     health = only(manifest, "HealthCheckPolicy")["spec"]

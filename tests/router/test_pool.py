@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, only, pair, routed
-from samples import Manifest, container, problems, role, said, template, warnings
+from samples import Manifest, container, listening, problems, role, said, template, warnings
 
 from fusioninfer_pulumi.findings import Severity
 
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Manifest, list[str]]] = {
         ],
     ),
     "different ports": (
-        routed(role("a", port=8000), role("b", port=8080)),
+        routed(role("a", port=8000), listening("b", 8080)),
         [
             (
                 "roles[0]: the pods of a pool serve on one port, the roles on different ones (a "
@@ -162,7 +162,7 @@ def test_a_pool_that_cannot_serve_is_refused(case: str) -> None:
 
 
 def test_ports_of_roles_outside_of_the_pool_do_not_matter() -> None:
-    manifest = routed(role("a", "prefiller", port=9000), role("b", port=8080))
+    manifest = routed(listening("a", 9000, "prefiller"), listening("b", 8080))
     assert pool(manifest)["targetPorts"] == [{"number": 8080}]
 
 

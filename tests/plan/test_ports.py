@@ -1,0 +1,91 @@
+"""A role is reached on the port that its engine listens on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import container, nodes, problems, role, service, template, warnings
+
+CONTAINER = "roles[0].template.spec.containers[0]"
+SGLANG = ["python3", "-m", "sglang.launch_server"]
+LOST = "probe, Service and pool would reach a port on which nothing listens"
+CONTRADICTS = f"9000 contradicts --port 8000 of the engine ({CONTAINER}.args): {LOST}; remove one"
+
+
+def engine(*args: str, port: Any = 9000, beside: Any = (), **more: Any) -> Any:
+    serving = container(**{"args": ["--model", "m", *args], **more})
+    return service(role(template=template(serving, *beside), port=port))
+
+
+@pytest.mark.parametrize("args", [["--port=8000"], ["--port", "8000"], ["--port 8000"]])
+def test_another_port_than_the_arguments_say_is_refused(args: list[str]) -> None:
+    assert problems(engine(*args)) == [f"roles[0].port: {CONTRADICTS} of them"]
+
+
+def test_so_is_one_in_a_script_and_of_several_nodes() -> None:
+    script = engine(command=["sh", "-c"], args=["exec vllm serve m --port 8000"])
+    assert problems(script) == [f"roles[0].port: {CONTRADICTS} of them"]
+    serving = container(args=["--model", "m", "-pp=2", "--port=8000"])
+    wide = service(role(template=template(serving), port=9000, multinode=nodes(2)))
+    assert problems(wide) == [f"roles[0].port: {CONTRADICTS} of them"]
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "listens"),
+    [
+        ({}, "vllm", 8000),
+        ({"ports": [{"containerPort": 8000}]}, "vllm", 8000),
+        ({"ports": [{"containerPort": 9000}]}, "vllm", 8000),
+        ({"image": "own:1", "command": SGLANG}, "sglang", 30000),
+    ],
+)
+def test_without_an_argument_the_engines_own_port_is_what_it_listens_on(
+    more: Any, name: str, listens: int
+) -> None:
+    assert problems(engine(**more)) == [
+        (
+            f"roles[0].port: 9000 is not where the engine listens: {name} listens on {listens} "
+            f"without --port: {LOST}; add --port=9000 to its arguments"
+        )
+    ]
+
+
+def test_where_no_port_is_stated_it_is_a_warning() -> None:
+    for manifest, port, listens in (
+        (engine(port=None, ports=[{"containerPort": 9000}]), 9000, "vllm listens on 8000"),
+        (engine(port=None, command=SGLANG), 8000, "sglang listens on 30000"),
+    ):
+        assert warnings(manifest) == [
+            (
+                f"warning: {CONTAINER}.args: the role is reached on port {port}, but {listens} "
+                f"without --port: {LOST}; add --port={port} to its arguments"
+            )
+        ]
+
+
+def test_an_entrypoint_of_ones_own_may_choose_a_port() -> None:
+    own = engine(image="registry.example.com/my-vllm:1")
+    assert problems(own) == []
+    (said,) = warnings(own)
+    assert said.startswith("warning: roles[0].port: 9000 is not where the engine listens: vllm")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        engine("--port=9000"),
+        engine("--port=8000", "--port=9000"),
+        engine("--port=$(PORT)"),
+        engine("--port $(PORT)"),
+        engine("--config=/etc/vllm.yaml"),
+        engine("--port=8000", port=None),
+        engine("--port=8000", port=None, ports=[{"containerPort": 9000}]),
+        engine(port=8000),
+        engine(image="registry.example.com/own:1"),
+        engine(command=["sh", "-c"], args=["vllm serve m $EXTRA"]),
+        engine(beside=[container("proxy", image="p", args=None, ports=[{"containerPort": 9000}])]),
+    ],
+)
+def test_nothing_is_said_where_somebody_may_listen(manifest: Any) -> None:
+    assert problems(manifest) == warnings(manifest) == []
