@@ -203,7 +203,10 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
         if given is None or shortage(given, plan.nodes, command, have) is None:
             notes += check_parallelism(command, have, plan.nodes)
     if plan.launcher is not None:
-        notes += table.launcher_notes(command, plan.launcher.value, plan.nodes)
+        for note in table.launcher_notes(command, plan.launcher.value, plan.nodes):
+            # Without a flag, a note is about the launcher that the image does not fit.
+            launcher = join("roles", plan.position, "multinode", "launcher")
+            yield Finding(Severity(note.severity), at if note.flag else launcher, note.message)
     notes += table.connector_notes(command)
     if plan.leader_launch is None and command.program_in_args and command.image.engine == "vllm":
         yield warning(
@@ -219,7 +222,8 @@ def _advice(plan: RolePlan, worker: Mapping[str, Any], worker_at: str) -> Iterat
     role = join("roles", plan.position)
     if not plan.replicas:
         yield info(f"{role}.replicas", "is 0: the role is parked, no pods of it are made")
-    if plan.nodes == 1 and plan.args.multinode and plan.args.multinode.launcher:
+    stated = plan.args.multinode.launcher if plan.args.multinode else None
+    if plan.nodes == 1 and stated and plan.args.counted:
         yield warning(f"{role}.multinode.launcher", "has no effect: a replica is a single pod")
     if plan.nodes > 1:
         lost = [key for key in LEADER_ONLY if worker.get(key)]

@@ -49,6 +49,11 @@ class ParallelismArgs(SpecModel):
         return any(each is not None for each in (self.tensor, self.pipeline, self.data))
 
     @property
+    def says_pods(self) -> bool:
+        """Whether the number of pods in a replica follows from the sizes."""
+        return self.pipeline is not None or (self.data is not None and self.data_local is not None)
+
+    @property
     def pods(self) -> int:
         """Pods of one replica, where `multinode` does not state them."""
         if self.data is not None and self.data_local is not None:

@@ -104,8 +104,9 @@ class Strategy(str, enum.Enum):
 class MultinodeArgs(SpecModel):
     """Spreads each replica of a role over several nodes."""
 
-    node_count: PositiveCount
-    """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`."""
+    node_count: PositiveCount | None = None
+    """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`.
+    Required, unless the role's `parallelism` says it (`pipeline`, or `data` with `dataLocal`)."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
     """How the pods find each other; by default `ray`, for SGLang `multiprocessing`, and
@@ -254,8 +255,15 @@ class RoleArgs(SpecModel):
     namespaces; by default they are asked for in a warning."""
 
     @property
+    def counted(self) -> bool:
+        """Whether `multinode`, if there is one, has its number of nodes, here or elsewhere."""
+        if self.multinode is None or self.multinode.node_count is not None:
+            return True
+        return self.parallelism is not None and self.parallelism.says_pods
+
+    @property
     def nodes(self) -> int:
         """Pods in one replica; `nodeCount: 1` is the same as no `multinode`."""
-        if self.multinode is not None:
+        if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
         return self.parallelism.pods if self.parallelism is not None else 1

@@ -127,6 +127,7 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
     if role.kv_cache_offloading is not None:
         yield from offloading_problems((*at, "kvCacheOffloading"), role.kv_cache_offloading)
     yield from claim_problems((*at, "resourceClaims"), role.resource_claims or ())
+    yield from _multinode((*at, "multinode"), role)
     if role.parallelism is not None:
         stated = role.multinode.node_count if role.multinode else None
         yield from parallelism_problems((*at, "parallelism"), role.parallelism, stated)
@@ -148,6 +149,19 @@ def _role(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
             yield Problem(
                 where, f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}", size
             )
+
+
+def _multinode(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
+    if role.counted:
+        return
+    if role.parallelism is None:
+        yield Problem((*at, "nodeCount"), "is required")
+    else:
+        yield Problem(
+            (*at, "nodeCount"),
+            "is required: parallelism does not say how many pods a replica has (pipeline would, or "
+            "data with dataLocal)",
+        )
 
 
 def _group_sizes(at: tuple[str | int, ...], role: RoleArgs, groups: int) -> Iterator[Problem]:
@@ -176,7 +190,7 @@ def _templates(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
             yield Problem((*at, name), "stands in place of template; give one or the other")
     elif not given:
         yield Problem((*at, "template"), "is required: the pods that serve the model")
-    elif role.nodes == 1:
+    elif role.nodes == 1 and role.counted:
         for name in given:
             yield Problem((*at, name), "needs multinode.nodeCount of at least 2; use template")
     else:

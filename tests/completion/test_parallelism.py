@@ -17,6 +17,7 @@ from tests.samples import (
     plan_of,
     pod_templates,
     problems,
+    rendered,
     role,
     said,
     service,
@@ -81,6 +82,23 @@ def test_a_stated_launcher_wins() -> None:
     assert not has_flag(leader, "--data-parallel-size-local", "--data-parallel-address")
     leader, _ = arguments(split(given, multinode=nodes(2, launcher="ray")))
     assert flag_value(leader, "--data-parallel-backend") == "ray"
+
+
+def test_a_launcher_is_chosen_without_counting_the_nodes_again() -> None:
+    chosen = {"launcher": "multiprocessing"}
+    for sizes in ({"tensor": 8, "pipeline": 2}, {"tensor": 4, "data": 4, "dataLocal": 2}):
+        manifest = split(sizes, multinode=chosen)
+        assert problems(manifest) == []
+        assert rendered(manifest) == rendered(split(sizes, multinode={**chosen, "nodeCount": 2}))
+        assert [each.nodes for each in plan_of(manifest).roles] == [2]
+
+
+def test_the_field_that_is_named_for_an_image_without_ray_is_the_launcher() -> None:
+    newer = {"image": "vllm/vllm-openai:v0.22.0"}
+    (said,) = warnings(split({"tensor": 8, "pipeline": 2}, **newer))
+    assert said.startswith("warning: roles[0].multinode.launcher: the image vllm/vllm-openai:v0.22")
+    chosen = {"launcher": "multiprocessing"}
+    assert warnings(split({"tensor": 8, "pipeline": 2}, multinode=chosen, **newer)) == []
 
 
 def test_sglang_is_told_in_its_own_words() -> None:

@@ -125,6 +125,24 @@ def test_counts_are_whole_numbers(value: Any, message: str) -> None:
         ({"multinode": nodes(0)}, ["roles[0].multinode.nodeCount: must be at least 1, got 0"]),
         ({"multinode": {}}, ["roles[0].multinode.nodeCount: is required"]),
         (
+            {
+                "multinode": {"launcher": "ray"},
+                "template": None,
+                "leaderTemplate": template(),
+                "workerTemplate": template(),
+            },
+            ["roles[0].multinode.nodeCount: is required"],
+        ),
+        (
+            {"multinode": {"launcher": "ray"}, "parallelism": {"tensor": 8}},
+            [
+                (
+                    "roles[0].multinode.nodeCount: is required: parallelism does not say how many "
+                    "pods a replica has (pipeline would, or data with dataLocal)"
+                )
+            ],
+        ),
+        (
             {"multinode": nodes(2, launcher="mpi")},
             [
                 (

@@ -63,7 +63,8 @@ def parallel_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding
         if place.leads or launcher is not Launcher.RAY:
             built, found = _completed(built, place, sizes, given, launcher)
             findings += found
-    if role.multinode is None and role.nodes > 1:
+    counted = role.multinode is not None and role.multinode.node_count is not None
+    if not counted and role.nodes > 1:
         findings.append(info(at, _pods(given)))
     stated = MultinodeArgs.model_construct(node_count=role.nodes, launcher=launcher)
     if role.nodes > 1:
