@@ -13,6 +13,7 @@ from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan.build import with_collisions
 from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.routing.shares import Shares
 from fusioninfer_pulumi.reading.dispatch import is_read
 from fusioninfer_pulumi.reading.file_set import Text, parse, read_set
 from fusioninfer_pulumi.reading.reading import Reading
@@ -31,6 +32,7 @@ class Source:
         objects: Objects that were registered or given, None to build them from the plans.
         manifests: The services as manifests of ours, None where no manifest was read.
         readings: The documents that were read, None where there are none.
+        planned: Those of the plans, in the same order; none where a program made the plans.
     """
 
     label: str
@@ -40,6 +42,7 @@ class Source:
     objects: list[dict[str, Any]] | None = None
     manifests: list[Mapping[str, Any]] | None = None
     readings: list[Reading] | None = None
+    planned: list[Reading] = field(default_factory=list)
 
     def add(self, label: str, findings: Sequence[Finding]) -> None:
         """Notes findings of one document."""
@@ -137,10 +140,12 @@ def read_apart(
         _problems(source, [each])
         if together is not None:
             own = {each.label, *(label for one in its for label in one.labels)}
-            plan_all(source, [one for one in together if one.label in own])
+            _plan(source, [one for one in together if one.label in own])
         elif its:
             plan_all(source, read_set(its, allow_lossy=allow_lossy))
         sources.append(source)
+    if together is not None:
+        _tell_shares(sources)
     return sources
 
 
@@ -154,6 +159,25 @@ def _problems(source: Source, given: Sequence[Given]) -> None:
 
 def plan_all(source: Source, read: Sequence[Reading]) -> None:
     """Plans what was read, and notes everything that there is to say about it."""
+    _plan(source, read)
+    _tell_shares([source])
+
+
+def _tell_shares(sources: Sequence[Source]) -> None:
+    """Notes what is wrong with requests that services of these sources give to each other."""
+    shares = Shares(plan for source in sources for plan in source.plans)
+    # A name that is none of theirs may be that of a service that could not be read.
+    complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
+    for source in sources:
+        for index, read in enumerate(source.planned):
+            plan = source.plans[index]
+            located = [read.locate(each) for each in shares.findings(plan, complete=complete)]
+            source.findings += located
+            told = (finding for _, finding in located)
+            source.plans[index] = replace(plan, findings=(*told, *plan.findings))
+
+
+def _plan(source: Source, read: Sequence[Reading]) -> None:
     planned: list[Reading] = []
     source.manifests, source.readings = [], list(read)
     for each in read:
@@ -170,6 +194,7 @@ def plan_all(source: Source, read: Sequence[Reading]) -> None:
         _located(source, each, plan)
         for each, plan in zip(planned, with_collisions(source.plans), strict=True)
     ]
+    source.planned = planned
 
 
 def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:

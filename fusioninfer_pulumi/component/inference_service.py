@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -105,7 +106,9 @@ class InferenceService(pulumi.ComponentResource):
         """
         self.plan = _planned(name, args)
         manifests = render(self.plan)
-        _refuse(namesake_findings(self.plan, opts), name)
+        beside = namesake_findings(self.plan, opts)
+        _refuse(beside, name)
+        self.plan = replace(self.plan, findings=(*self.plan.findings, *beside))
         _refuse(switch_findings(name, self.plan), name)
         _refuse(policy_findings(name, self.plan, manifests), name)
         super().__init__(TOKEN, name, None, opts)

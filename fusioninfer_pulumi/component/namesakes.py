@@ -1,4 +1,4 @@
-"""Finds objects that two services of one program would share."""
+"""Finds what is wrong between two services of one program, such as objects of one name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.name_rules import Owners
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.shared import Gateways
+from fusioninfer_pulumi.plan.routing.shares import Shares
 
 
 @dataclass
@@ -21,10 +22,15 @@ class _Seen:
 
     owners: Owners = field(default_factory=Owners)
     gateways: Gateways = field(default_factory=Gateways)
+    shares: Shares = field(default_factory=Shares)
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         self.gateways.add(plan)
-        return [*self.owners.add(plan), *self.gateways.findings(plan)]
+        return [
+            *self.owners.add(plan),
+            *self.gateways.findings(plan),
+            *self.shares.add(plan),
+        ]
 
 
 # By the stack that a program builds, so that nothing outlives it: and there by cluster, because
@@ -40,8 +46,9 @@ def namesake_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) ->
         opts: Options of its component, for the provider and so the cluster.
 
     Returns:
-        One finding for each role or earlier service that it collides with, and for each of their
-        Gateways that does not take its route.
+        One finding for each role or earlier service that it collides with, for each of their
+        Gateways that does not take its route, and for requests that one of them gives to the other
+        and that do not arrive.
     """
     stack = pulumi.runtime.get_root_resource()
     if stack is None:

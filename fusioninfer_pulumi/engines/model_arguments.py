@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from fusioninfer_pulumi.engines.command import EngineCommand
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, split_joined_flags
+from fusioninfer_pulumi.engines.flags import canonical, flag_value, has_flag, split_joined_flags
 
 # vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
 # SGLang: `ServerArgs` of 0.5.3.
@@ -58,6 +59,37 @@ def model_argument(command: EngineCommand) -> str | None:
     if command.serve and arguments and not arguments[0].startswith("-"):
         return arguments[0]  # `vllm serve MODEL`
     return flag_value(arguments, *_MODEL[command.engine])
+
+
+def served_names(command: EngineCommand) -> frozenset[str] | None:
+    """The names by which requests may ask an engine for its model, adapters aside.
+
+    Args:
+        command: The command line.
+
+    Returns:
+        The names; that of its model where it is given none. None where the arguments do not tell.
+    """
+    if command.engine is None or not command.readable:
+        return None
+    arguments = split_joined_flags(command.arguments)
+    if has_flag(arguments, "--config"):
+        return None  # a file that may hold any flag
+    found = _last_values(arguments, _NAME[0])
+    if found is None:
+        found = [model_argument(command) or ""]
+    return None if any(not each or "$" in each for each in found) else frozenset(found) or None
+
+
+def _last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
+    """The words behind the last occurrence of a flag that takes several; None without it."""
+    found = None
+    for index, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if canonical(name) == flag:
+            behind = arguments[index + 1 :]
+            found = [value] if equals else list(takewhile(lambda word: word[:1] != "-", behind))
+    return found
 
 
 def model_words(command: EngineCommand, wanted: ServedModel) -> tuple[list[str], str | None]:

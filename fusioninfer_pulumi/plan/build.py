@@ -26,6 +26,7 @@ from fusioninfer_pulumi.plan.role import role_plan
 from fusioninfer_pulumi.plan.rollout_rules import rollout_findings
 from fusioninfer_pulumi.plan.routing.build import router_plan
 from fusioninfer_pulumi.plan.routing.shared import Gateways
+from fusioninfer_pulumi.plan.routing.shares import Shares
 from fusioninfer_pulumi.plan.topology import (
     VOLCANO,
     entry_types,
@@ -156,14 +157,20 @@ def plan_service(
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
     """Plans the services of one program, and finds the objects that two of them would share.
 
+    Routes that give other services a share of their requests are held against those services.
+
     Args:
         services: The specs.
 
     Returns:
         Their plans, in the same order.
     """
-    plans = [plan_service(args) for args in services]
-    return with_collisions(plans)
+    plans = with_collisions([plan_service(args) for args in services])
+    shares = Shares(plans)
+    return [
+        replace(plan, findings=(*shares.findings(plan, complete=True), *plan.findings))
+        for plan in plans
+    ]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:

@@ -79,7 +79,7 @@ def router_plan(
     findings += failure_mode_findings(position, args, implementation)
     findings += gateway_findings(position, args, gateway, parents)
     findings += route_findings(position, args, route, implementation)
-    findings += several_pools_findings(position, args, route, implementation)
+    findings += several_pools_findings(service, position, args, route, implementation)
     if route is not None:
         findings += attachment_findings(namespace, hostnames, parents)
     findings += grant_findings(namespace, needed, created=created)

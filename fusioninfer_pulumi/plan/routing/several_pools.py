@@ -23,18 +23,29 @@ _ONE_PICKER = (
 
 
 def several_pools_findings(
-    position: int, args: RoleArgs, route: RoutePlan | None, implementation: Implementation | None
+    service: str,
+    position: int,
+    args: RoleArgs,
+    route: RoutePlan | None,
+    implementation: Implementation | None,
 ) -> Iterator[Finding]:
     """Says what is wrong with shares, and what the gateway makes of several pools.
 
     Args:
+        service: Name of the service.
         position: Index of the router in the spec.
         args: The router role.
         route: The route, None where there is none.
         implementation: What is known of the gateway.
     """
     at = join("roles", position, "httproute")
-    if args.httproute is not None and args.httproute.routed_by is not None:
+    if args.httproute is not None and args.httproute.routed_by == service:
+        yield error(
+            f"{at}.routedBy",
+            "is this service, and no route is made then; remove it, or name the one whose route "
+            "leads here",
+        )
+    elif args.httproute is not None and args.httproute.routed_by is not None:
         yield info(
             f"{at}.routedBy",
             f"no route is made: requests come once {args.httproute.routed_by} names this service "
