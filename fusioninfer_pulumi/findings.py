@@ -84,6 +84,15 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
+def similar(key: str, known: Iterable[str]) -> str | None:
+    """The known key that was probably meant by an unknown one; None when none is like it."""
+    import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
+
+    lowered = {name.lower(): name for name in sorted(known)}
+    close = difflib.get_close_matches(key.lower(), list(lowered), n=1, cutoff=0.6)
+    return lowered[close[0]] if close else None
+
+
 def shown(value: Any) -> str:
     """A value as a message shows it: JSON, shortened, never an object's address."""
     if is_output(value):

@@ -21,6 +21,7 @@ from fusioninfer_pulumi.plan.layout_rules import layout_findings
 from fusioninfer_pulumi.plan.model import model_plan
 from fusioninfer_pulumi.plan.name_rules import Owners, name_findings
 from fusioninfer_pulumi.plan.network_topology_rules import network_topology_findings
+from fusioninfer_pulumi.plan.pod_keys import key_findings
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.role import role_plan
 from fusioninfer_pulumi.plan.rollout_rules import rollout_findings
@@ -65,6 +66,7 @@ def plan_service(
                 f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
             )
         )
+    findings += key_findings(args)
     written, files = args.roles, None
     if args.model is not None:
         files = model_files(service, args.model)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_snake
 from pydantic_core import ErrorDetails
 
-from fusioninfer_pulumi.findings import LIFT, Finding, error, join, one_line, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, error, join, one_line, shown, similar
 from fusioninfer_pulumi.outputs import is_output
 
 _TYPES = {
@@ -86,12 +86,9 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     aliases = _known_keys(location[:-1], root)
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
-    lowered = {name.lower(): name for name in known}
-    import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
-
-    close = difflib.get_close_matches(key.lower(), list(lowered), n=1, cutoff=0.6)
-    if close:
-        return f"unknown key, did you mean {lowered[close[0]]}?"
+    meant = similar(key, known)
+    if meant is not None:
+        return f"unknown key, did you mean {meant}?"
     return f"unknown key; allowed: {', '.join(known)}"
 
 
