@@ -36,3 +36,13 @@ def config(name: str = "base", **spec: Any) -> Manifest:
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+#: A router with everything that KServe makes by itself.
+ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
+
+
+def container(role: Manifest, block: str = "template") -> Manifest:
+    """The first container of a role of ours."""
+    found: Manifest = role[block]["spec"]["containers"][0]
+    return found

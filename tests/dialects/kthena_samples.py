@@ -101,3 +101,7 @@ def binding(policy: str = "policy", **spec: Any) -> Manifest:
         "metadata": {"name": "binding"},
         "spec": {"policyRef": {"name": policy}, **spec},
     }
+
+
+#: Roles that are told by their names.
+PAIR = (role("prefill"), role("decode"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from dialects.kserve_samples import URI, Manifest, config, llm, pod
+from dialects.kserve_samples import ROUTER, URI, Manifest, container, llm, pod
 from dialects.reads import problems, said, spec, warned
 
 from fusioninfer_pulumi.dialects.kserve.container import IMAGE
@@ -13,17 +11,6 @@ from fusioninfer_pulumi.dialects.kserve.container import IMAGE
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
 ADDED = {"name": "VLLM_ADDITIONAL_ARGS", "value": NIXL}
 DRA = "serving.kserve.io/exp-dra-"
-ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
-
-
-def container(role: Manifest, block: str = "template") -> Manifest:
-    found: Manifest = role[block]["spec"]["containers"][0]
-    return found
-
-
-def router(document: Manifest) -> Manifest:
-    (found,) = (each for each in spec(document)["roles"] if each["componentType"] == "router")
-    return dict(found)
 
 
 def test_a_service_of_one_workload() -> None:
@@ -247,64 +234,6 @@ def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
     assert "startup" not in spec(llm(template=pod(startupProbe=probe)))["roles"][0]
 
 
-def test_a_managed_route_has_kserves_paths() -> None:
-    made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
-    assert made["gateway"] == {}
-    first, *_, last = made["httproute"]["rules"]
-    assert first["matches"] == [
-        {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
-    ]
-    assert first["filters"][0]["urlRewrite"]["path"]["replacePrefixMatch"] == "/v1/completions"
-    assert last["matches"][0]["path"]["value"] == "/team/llm"
-    assert made["scorers"] == {"prefix-cache": 2, "load": 1}
-
-
-def test_references_to_gateways_and_a_route_of_its_own() -> None:
-    refs = [{"name": "my-custom-gateway", "namespace": "istio-system"}]
-    own = {"hostnames": ["llm.example.com"], "rules": [{"matches": [{"path": {"value": "/"}}]}]}
-    made = router(
-        llm(router={**ROUTER, "route": {"http": {"spec": own}}, "gateway": {"refs": refs}})
-    )
-    assert (made["gateway"], made["httproute"]) == ({"refs": refs}, own)
-
-
-def test_without_a_gateway_the_route_attaches_where_kserves_do() -> None:
-    made = router(llm(router={"route": {}, "scheduler": {}}))
-    assert made["gateway"] == {"refs": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]}
-
-
-@pytest.mark.parametrize("form", ["mapping", "text"])
-def test_the_pickers_own_configuration(form: str) -> None:
-    plugins = {"plugins": [{"type": "queue-scorer"}]}
-    given: Any = plugins if form == "mapping" else "plugins:\n- type: queue-scorer\n"
-    made = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": given}, "replicas": 2}}))
-    assert made["endpointPickerConfig"] == "plugins:\n- type: queue-scorer\n"
-    assert made["endpointPicker"]["replicas"] == 2
-    assert "scorers" not in made
-
-
-def test_the_pickers_pods() -> None:
-    template = {
-        "nodeSelector": {"a": "b"},
-        "containers": [
-            {"name": "main", "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
-             "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}},
-        ],
-    }  # fmt: skip
-    made = router(llm(router={**ROUTER, "scheduler": {"template": template, "labels": {"x": "y"}}}))
-    assert made["endpointPicker"] == {
-        "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
-        "resources": {"limits": {"cpu": "1"}},
-        "template": {
-            "metadata": {"labels": {"x": "y"}},
-            "spec": {
-                "nodeSelector": {"a": "b"},
-                "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}],
-            },
-        },
-    }
-
-
 def test_devices_by_annotations() -> None:
     given = {
         f"{DRA}device-class": "gpu.nvidia.com",
@@ -339,55 +268,6 @@ def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
 def test_a_stopped_service_is_parked() -> None:
     made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
     assert [each["replicas"] for each in made["roles"]] == [0]
-
-
-def test_configs_are_merged_below_the_service() -> None:
-    below = config(
-        "gpu",
-        model={"uri": "hf://a/b"},
-        replicas=4,
-        template={
-            "nodeSelector": {"pool": "gpu"},
-            "containers": [
-                {"name": "main", "image": "below", "env": [{"name": "A", "value": "1"}]},
-                {"name": "beside", "image": "b"},
-            ],
-        },
-    )
-    between = config("more", template={"containers": [{"name": "main", "env": [
-        {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
-    own = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
-    made = spec(below, between, own)
-    (role,) = made["roles"]
-    assert (made["model"]["uri"], role["replicas"]) == (URI, 4)
-    assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
-    assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
-    assert container(role)["image"] == "below"
-    assert container(role)["env"] == [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
-    assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
-
-
-def test_a_configs_templates_name_fields_of_the_service() -> None:
-    word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
-    below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
-        "scheduler": {"replicas": 2}})  # fmt: skip
-    own = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
-              model={"uri": URI, "name": "m"})  # fmt: skip
-    role, route = spec(below, own)["roles"]
-    assert "--x=m/default/llm" in container(role)["args"]
-    assert route["endpointPicker"]["replicas"] == 2
-
-
-def test_what_is_wrong_with_a_merged_value_is_told_where_it_stands() -> None:
-    limits = {"limits": {"nvidia.com/gpu": "two"}}
-    below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
-    own = llm(baseRefs=[{"name": "base"}], template=None)
-    (told,) = problems(below, own)
-    assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
-
-
-def test_a_config_that_nobody_names_and_kserves_own() -> None:
-    assert problems(config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])) == []
 
 
 def test_a_workloads_metadata_is_that_of_its_pods() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dialects.kthena_samples import Manifest, entry, role, route, rule, server, serving
-from dialects.reads import converted, problems, said, source, spec, warned
+from dialects.reads import problems, said, source, spec, warned
 
 from fusioninfer_pulumi.manifests import render
 
@@ -113,54 +113,6 @@ def test_timeouts_and_retries_are_what_routes_can_express() -> None:
     wrong = server(trafficPolicy={"timeout": "1.5s"})
     assert any(each.startswith("f#2: trafficPolicy.timeout") for each in problems(
         serving(), wrong, route()))  # fmt: skip
-
-
-OTHER = serving(role(entryTemplate={**entry(), "metadata": {"labels": {"v": "2"}}}), name="v2")
-SHARES = {"modelServerName": "srv", "weight": 30}, {"modelServerName": "new", "weight": 70}
-
-
-def pool(name: str, weight: int) -> Manifest:
-    group = "inference.networking.k8s.io"
-    return {"group": group, "kind": "InferencePool", "name": name, "weight": weight}
-
-
-def test_weights_are_shares_of_the_route_of_the_largest() -> None:
-    canary = route(rule(*SHARES), parentRefs=GATEWAY)
-    documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
-    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
-    assert first == {"routedBy": "v2"}
-    backends = [pool("ms-pool", 30), pool("v2-pool", 70)]
-    matches = [{"headers": [MODEL]}]
-    assert second == {
-        "rules": [{"matches": matches, "backendRefs": backends}],
-        "parentRefs": GATEWAY,
-    }
-    (told,) = [each for each in warned(*documents) if "InferencePools" in each]
-    assert told.startswith("f#5: warning: rules[0].targetModels: lead to several InferencePools")
-
-
-def test_a_target_with_a_rule_of_its_own_keeps_it() -> None:
-    canary = route(rule(*SHARES), rule({"modelServerName": "srv"}))
-    documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
-    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
-    assert first["rules"] == [{"matches": [{"headers": [MODEL]}]}]
-    assert "routedBy" not in first
-    assert len(second["rules"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "fine"),
-    [("9s", "9s", True), ("9s", "8s", False), (None, "9s", True), ("9s", None, False)],
-)
-def test_shared_requests_go_by_one_policy(one: Any, other: Any, fine: bool) -> None:
-    first, second = ({"trafficPolicy": {"timeout": each}} if each else {} for each in (one, other))
-    documents = (serving(), OTHER, server(**first), server("new", {"v": "2"}, **second),
-                 route(rule(*SHARES)))  # fmt: skip
-    if fine:
-        converted(*documents)
-    else:
-        (lost,) = problems(*documents)
-        assert lost.startswith("f#3: trafficPolicy: cannot be carried over: requests that new sh")
 
 
 def test_prefill_and_decode_are_those_that_the_server_selects() -> None:

@@ -1,0 +1,55 @@
+"""LLMInferenceServiceConfigs, which are merged below a service."""
+
+from __future__ import annotations
+
+from dialects.kserve_samples import URI, config, container, llm, pod
+from dialects.reads import problems, spec
+
+
+def test_configs_are_merged_below_the_service() -> None:
+    below = config(
+        "gpu",
+        model={"uri": "hf://a/b"},
+        replicas=4,
+        template={
+            "nodeSelector": {"pool": "gpu"},
+            "containers": [
+                {"name": "main", "image": "below", "env": [{"name": "A", "value": "1"}]},
+                {"name": "beside", "image": "b"},
+            ],
+        },
+    )
+    between = config("more", template={"containers": [{"name": "main", "env": [
+        {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
+    own = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
+    made = spec(below, between, own)
+    (role,) = made["roles"]
+    assert (made["model"]["uri"], role["replicas"]) == (URI, 4)
+    assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
+    assert container(role)["image"] == "below"
+    assert container(role)["env"] == [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
+    assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+
+
+def test_a_configs_templates_name_fields_of_the_service() -> None:
+    word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
+    below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
+        "scheduler": {"replicas": 2}})  # fmt: skip
+    own = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
+              model={"uri": URI, "name": "m"})  # fmt: skip
+    role, route = spec(below, own)["roles"]
+    assert "--x=m/default/llm" in container(role)["args"]
+    assert route["endpointPicker"]["replicas"] == 2
+
+
+def test_what_is_wrong_with_a_merged_value_is_told_where_it_stands() -> None:
+    limits = {"limits": {"nvidia.com/gpu": "two"}}
+    below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
+    own = llm(baseRefs=[{"name": "base"}], template=None)
+    (told,) = problems(below, own)
+    assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
+
+
+def test_a_config_that_nobody_names_and_kserves_own() -> None:
+    assert problems(config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])) == []
