@@ -59,7 +59,7 @@ NOT_PROVED = """\
   a claim names a stand-in, a thread of the test writes that status, and answers `/v1/models`.
 - **No Prometheus, no KEDA.** Monitors and ScaledObjects are stored and validated, and their
   selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
-  and by metrics that a thread of the test serves as an adapter would. No collector receives a trace.
+  and by metrics that a thread of the test serves as an adapter would. No collector gets a trace.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
 - **Volcano without its controllers and webhooks**: no queue quotas (`proportion`, `capacity`), no
   preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
