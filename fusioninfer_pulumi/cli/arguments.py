@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from fusioninfer_pulumi import __version__
 
@@ -17,9 +17,19 @@ _SOURCE = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says on one line what is wrong with the value of an option: its usage would not help."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with status 2."""
+        if message.startswith("argument ") and ": wanted " in message:
+            self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
+        super().error(message)
+
+
 def parser() -> argparse.ArgumentParser:
     """Builds the command line's parser."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="fusioninfer-pulumi",
         description="Says what an LLM inference service becomes on Kubernetes, without a cluster.",
         epilog="Exit status: 0 fine (diff: no difference), 1 diff found a difference, 2 invalid.",
@@ -81,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # the type has no public name
+    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
     name: str,
     summary: str,
 ) -> argparse.ArgumentParser:

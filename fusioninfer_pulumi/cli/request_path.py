@@ -47,7 +47,8 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
     counts = [
         f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
     ]
-    yield f"{' + '.join(counts)} pods, port {router.pool.port}"
+    one = len(counts) == 1 and counts[0].startswith("1 ")
+    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, port {router.pool.port}"
 
 
 def _gateway(parent: ParentPlan, own: Any) -> str:

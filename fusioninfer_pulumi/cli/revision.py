@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+from fusioninfer_pulumi.findings import one_line
+
+_NO_SUCH = "Needed a single revision"
+
 
 class RevisionError(ValueError):
     """The revision cannot be read; the message says why."""
@@ -36,7 +40,7 @@ def at_revision(source: str, revision: str) -> Iterator[str | None]:
     while not folder.exists():
         folder = folder.parent
     top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-    commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    commit = _commit(folder, revision)
     archive = _git(top, "archive", "--format=zip", commit.decode().strip())
     try:
         inside = path.resolve().relative_to(top.resolve())
@@ -47,6 +51,17 @@ def at_revision(source: str, revision: str) -> Iterator[str | None]:
         zipfile.ZipFile(BytesIO(archive)).extractall(unpacked)
         old = Path(unpacked) / inside
         yield str(old) if old.exists() else None
+
+
+def _commit(folder: Path, revision: str) -> bytes:
+    asked = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    try:
+        return _git(folder, *asked)
+    except RevisionError as problem:
+        # Git's words for it are "fatal: Needed a single revision".
+        if _NO_SUCH not in str(problem):
+            raise
+        raise RevisionError(f"no such revision: {one_line(revision)}") from None
 
 
 def _git(folder: Path, *arguments: str) -> bytes:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.findings import Finding, join, one_line
+
+#: Messages whose subject is the field that they stand at.
+_OF_ITS_FIELD = re.compile(r"(is|are|must|has|have|needs|would|cannot|does|belongs|stands)\b")
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,12 @@ def written(at: At) -> str:
 
 
 def _told(finding: Finding, place: str, ours: str) -> Finding:
-    named = f" ({ours} of the converted service)" if ours else ""
-    return replace(finding, path=place, message=finding.message + named)
+    if not ours:
+        return replace(finding, path=place)
+    named = f"{ours} of the converted service"
+    if _OF_ITS_FIELD.match(finding.message):
+        return replace(finding, path=place, message=f"{named} {finding.message}")
+    return replace(finding, path=place, message=f"{finding.message} ({named})")
 
 
 def _prefixes(path: str) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi import quantity
+from fusioninfer_pulumi.findings import Finding, error, shown
 
 # Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
 _ACCELERATORS = frozenset(
@@ -37,6 +38,31 @@ Amounts = dict[str, Decimal]
 def is_accelerator(resource: str) -> bool:
     """Tells whether a resource name stands for an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
+
+
+def unit_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Refuses accelerators with a unit: `4Gi` of them, four thousand million, was memory.
+
+    Args:
+        at: Field that holds the template.
+        template: A pod template whose resources were validated.
+
+    Yields:
+        One error each.
+    """
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            for kind, amounts in (container.get("resources") or {}).items():
+                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
+                    continue
+                for name, amount in amounts.items():
+                    if is_accelerator(str(name)) and str(amount)[-1:].isalpha():
+                        yield error(
+                            f"{at}.spec.{key}[{index}].resources.{kind}[{name}]",
+                            "accelerators are counted in whole numbers without a unit, got "
+                            f"{shown(amount)} ({int(quantity.parse(amount))})",
+                        )
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.disaggregation.role import wired
 from fusioninfer_pulumi.plan.port_rules import port_findings
 from fusioninfer_pulumi.plan.records import ReplicaPlan, RolePlan, ServingContainer, SetPlan
-from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
+from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each, unit_findings
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.day_two import TracingArgs
 from fusioninfer_pulumi.spec.role import Launcher, RestartPolicy, RoleArgs
@@ -112,6 +112,9 @@ def role_plan(
         env=tracing_env(tracing, f"{service}-{args.name}") if tracing and traces else (),
     )
     findings += wire.findings
+    findings += unit_findings(join("roles", position, leader_field), leader_template)
+    if worker_field != leader_field:
+        findings += unit_findings(join("roles", position, worker_field), worker_template)
     if wire.wiring is None or wire.wiring.sidecar is None:
         findings += port_findings(plan, leader_template, written, command_at)
     findings += _engine_findings(plan, command_at)

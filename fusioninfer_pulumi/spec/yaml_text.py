@@ -13,12 +13,16 @@ from typing import Any
 
 import yaml
 
+from fusioninfer_pulumi.spec.yaml_hints import plain_reason
+
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Values of one document with every alias written out.
 MAX_VALUES = 500_000
 MAX_DEPTH = 100
+#: Digits of a number; Python reads no longer ones.
+MAX_DIGITS = 4300
 TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
@@ -66,6 +70,21 @@ def _joined_surrogates(text: str) -> str:
     return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
 
 
+def _int(loader: Any, node: yaml.ScalarNode) -> int:
+    try:
+        value: int = _Base.construct_yaml_int(loader, node)
+    except ValueError as problem:
+        digits = sum(character.isdigit() for character in node.value)
+        if digits <= MAX_DIGITS:
+            raise
+        message = f"{_place(node)}: a number of {digits} digits; at most {MAX_DIGITS} are read"
+        raise UnreadableError(message) from problem
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+
+
 def documents(text: str) -> Iterator[Any]:
     """Yields each document of a YAML text as plain Python values; empty ones are left out.
 
@@ -78,6 +97,13 @@ def documents(text: str) -> Iterator[Any]:
     """
     if len(text) > MAX_BYTES:
         raise UnreadableError(TOO_LARGE)
+    try:
+        yield from _documents(text)
+    except UnreadableError as problem:
+        raise UnreadableError(plain_reason(str(problem), text)) from None
+
+
+def _documents(text: str) -> Iterator[Any]:
     loader = None
     try:
         text = _joined_surrogates(text)

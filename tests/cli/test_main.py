@@ -61,7 +61,8 @@ def test_wrong_usage_ends_with_2(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "usage: fusioninfer-pulumi" in err
+    # How the command is used says nothing about a value.
+    assert ("usage: fusioninfer-pulumi" in err) != ("wanted" in err)
     assert told in err.splitlines()[-1]
 
 
@@ -173,3 +174,17 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("fusioninfer_pulumi.cli.commands.check", interrupted)
     assert main(["check", STORY_1]) == 130
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--gpus", "--gpus: wanted numbers such as 80,64,48, got '80,x'"),
+        ("--nodes", "--nodes: wanted count x accelerators such as 8x8,4x4, got '80,x'"),
+    ],
+)
+def test_a_wrong_value_of_an_option_takes_one_line(
+    option: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", option, "80,x", "a.yaml"]) == 2
+    assert capsys.readouterr().err == f"fusioninfer-pulumi plan: {said}\n"

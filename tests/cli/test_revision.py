@@ -121,7 +121,7 @@ def test_what_is_no_commit_is_one_line(
 ) -> None:
     assert main(["diff", f"--base={base}", "chat.yaml"]) == 2
 
-    assert capsys.readouterr().err.startswith(f"{base}:chat.yaml: git: ")
+    assert capsys.readouterr().err == f"{base}:chat.yaml: no such revision: {base}\n"
 
 
 def test_a_folder_outside_of_git_is_one_line(

@@ -15,6 +15,8 @@ from dialects.reads import converted, problems, said, source, warned
 
 from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.dialects.origins import Origins
+from fusioninfer_pulumi.findings import warning
 from fusioninfer_pulumi.manifests import render
 
 INPUTS = sorted((Path(__file__).parents[1] / "fixtures" / "inputs").glob("*.yaml"))
@@ -206,3 +208,16 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
 def test_converted_services_share_no_objects_unnoticed() -> None:
     assert any("metadata.name" in each for each in problems(serving(), serving()))
     assert len(render(source(serving()).plans[0])) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("is not given: X is taken", "{} is not given: X is taken"),
+        ("neither a route nor a Gateway", "neither a route nor a Gateway ({})"),
+    ],
+)
+def test_a_field_without_a_counterpart_is_named(message: str, told: str) -> None:
+    found = Origins("f", {}).locate(warning("roles[0].gateway.x", message))
+    ours = told.format("roles[0].gateway.x of the converted service")
+    assert found == ("f", warning("", ours))

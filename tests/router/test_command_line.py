@@ -24,7 +24,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
             (
                 "a.example.com, b.example.com -> Gateway infra/shared (https) -> HTTPRoute "
                 "svc-httproute -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> "
-                "1 inference pods, port 8000"
+                "1 inference pod, port 8000"
             ),
             "each request goes to the pod with the fewest waiting requests",
             "http://a.example.com",
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         (
             (
                 "any host -> Gateway svc-gateway -> HTTPRoute svc-httproute -> InferencePool "
-                "svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference pods, port 8000"
+                "svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference pod, port 8000"
             ),
             "requests with the longest shared prefix go to the same pod",
             "http://<address> (the Gateway's, once it has one)",
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         (
             (
                 "no route -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference "
-                "pods, port 8000"
+                "pod, port 8000"
             ),
             "requests with the longest shared prefix go to the same pod",
             "not known: the Gateway is not ours, and the route has no host name",
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         (
             (
                 "the route of service stable -> InferencePool svc-pool -> picker svc-epp "
-                "(gaie-1.2) -> 1 inference pods, port 8000"
+                "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             "requests with the longest shared prefix go to the same pod",
             "not known: that of the route of service stable",

@@ -57,7 +57,7 @@ def refusal(text: str) -> str:
         ("just text", 'must be a mapping, got "just text"'),
         ("[", "not YAML: line 2, column 1: did not find expected node content"),
         ("a: b: c", "not YAML: line 1, column 5: mapping values are not allowed in this context"),
-        ("\tkind: x", "not YAML: line 1, column 1: found character that cannot start any token"),
+        ("\tkind: x", "not YAML: line 1: indented with a tab, where YAML takes only spaces"),
         ("*nowhere", "not YAML: line 1, column 1: found undefined alias"),
         ("a: !!python/object:os.system {}", ("line 1, column 4: unsupported tag "
          "'tag:yaml.org,2002:python/object:os.system'")),
