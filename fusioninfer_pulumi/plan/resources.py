@@ -31,6 +31,8 @@ _ACCELERATORS = frozenset(
 )
 _FAMILIES = ("nvidia.com/mig-",)
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
+#: Units that memory is written in; no pod has a million accelerators.
+_OF_MEMORY = ("i", "M", "G", "T", "P", "E")
 
 Amounts = dict[str, Decimal]
 
@@ -57,7 +59,7 @@ def unit_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
                 if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
                     continue
                 for name, amount in amounts.items():
-                    if is_accelerator(str(name)) and str(amount)[-1:].isalpha():
+                    if is_accelerator(str(name)) and str(amount).endswith(_OF_MEMORY):
                         yield error(
                             f"{at}.spec.{key}[{index}].resources.{kind}[{name}]",
                             "accelerators are counted in whole numbers without a unit, got "

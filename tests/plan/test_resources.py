@@ -242,8 +242,8 @@ def test_the_engine_in_the_second_container_is_the_one_that_is_judged() -> None:
     ]
 
 
-@pytest.mark.parametrize(("amount", "shown"), [("4Gi", 4 * 2**30), ("1k", 1000)])
-def test_accelerators_have_no_unit(amount: str, shown: int) -> None:
+@pytest.mark.parametrize(("amount", "shown"), [("4Gi", 4 * 2**30), ("4M", 4_000_000)])
+def test_accelerators_have_no_unit_of_memory(amount: str, shown: int) -> None:
     wrong = template(container(gpus=amount))
     at = "spec.containers[0].resources.limits[nvidia.com/gpu]"
     said = f'accelerators are counted in whole numbers without a unit, got "{amount}" ({shown})'
