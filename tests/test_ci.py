@@ -119,7 +119,7 @@ def test_a_command_that_is_missing_fails(repository: Path) -> None:
 def test_a_base_that_is_missing_fails(repository: Path) -> None:
     told = shell(WRITE, repository, BASE="HEAD^1", SOURCE="service.yaml", STACK="")
     assert told.returncode == 1
-    assert "git: " in (repository / "comment.md").read_text()
+    assert "no such revision" in (repository / "comment.md").read_text()
 
 
 def test_the_stack_is_passed_on_as_one_word(repository: Path, tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None
     nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
     program = stack.folder / "__main__.py"
     program.write_text(
-        "from fusioninfer_pulumi.component.diagnosis.hook import Diagnosis\n"
+        "from fusioninfer_pulumi.component.diagnosis import hook\n"
         f"async def access(_): return {str(nobody)!r}, None\n"
-        "Diagnosis._access = access\n" + program.read_text(encoding="utf-8"),
+        "assert hook.access\nhook.access = access\n" + program.read_text(encoding="utf-8"),
         encoding="utf-8",
     )
     lines = said(stack.up())
