@@ -112,8 +112,5 @@ def test_the_budget_follows_the_replicas(cluster: Cluster, namespace: str) -> No
         return status.get("desiredHealthy", -1), status.get("disruptionsAllowed", -1)
 
     cluster.wait(lambda: counts() == (3, 1), 60, counts)
-    path = f"{cluster.resource(LWS).path(name, namespace)}/scale"
-    scale = cluster.request("GET", path)
-    scale["spec"]["replicas"] = 3
-    cluster.request("PUT", path, scale)
+    cluster.patch(LWS, name, {"spec": {"replicas": 3}}, namespace, subresource="scale")
     cluster.wait(lambda: counts() == (5, 1), 60, counts)

@@ -30,10 +30,9 @@ def scaled(namespace: str, tag: str = "1", **more: Any) -> Object:
 
 def scale(cluster: Cluster, namespace: str, replicas: int) -> None:
     """Scales as an autoscaler does."""
-    path = f"{cluster.resource(SETS).path(NAME, namespace)}/scale"
-    now = cluster.request("GET", path)
-    now["spec"]["replicas"] = replicas
-    cluster.request("PUT", path, now)
+    # A patch, because the controller writes beside it.
+    change = {"spec": {"replicas": replicas}}
+    cluster.patch(SETS, NAME, change, namespace, subresource="scale")
 
 
 @pytest.mark.proves(
