@@ -122,12 +122,7 @@ class Pace:
     async def _look(self) -> Rollout:
         down: set[str] = set()
         if not await self._files.future():
-            try:
-                down = await self._down()
-            # Whatever it is: an update goes on as without a look.
-            except Exception as problem:  # noqa: BLE001
-                told = str(problem) if isinstance(problem, UnreadableError) else repr(problem)
-                pulumi.log.info(f"replicas that are down were not counted: {told}", self._component)
+            down = await self._down() or down
         order = rollout_plan(self._plan, workers(), self._existing)
         for step in order.steps:
             counts = step.required and step.name in self._existing and step.role in self._roles
@@ -138,10 +133,8 @@ class Pace:
     async def _look_again(self, role: str) -> Rollout:
         for name in self._first[role]:
             await self._resources[name].urn.future()
-        try:
-            down = await self._down()
-        except Exception as problem:  # noqa: BLE001  # as above
-            pulumi.log.info(f"replicas that are down were not counted: {problem}", self._component)
+        down = await self._down()
+        if down is None:
             return self._drawn({})
         steps = [step for step in self._drawn({}).steps if step.role == role and step.required]
         lasting = [step.name for step in steps if step.name in self._existing and step.name in down]
@@ -154,8 +147,15 @@ class Pace:
         first = frozenset(name for names in self._first.values() for name in names)
         return rollout_plan(self._plan, workers(), self._existing, Down(first, lasting))
 
-    async def _down(self) -> set[str]:
-        down: set[str] = await self._read(read_down)
+    async def _down(self) -> set[str] | None:
+        """Sets that are not available; None where they cannot be read, which is told."""
+        try:
+            down: set[str] = await self._read(read_down)
+        # Whatever it is: an update goes on as without a look.
+        except Exception as problem:  # noqa: BLE001
+            told = str(problem) if isinstance(problem, UnreadableError) else repr(problem)
+            pulumi.log.info(f"replicas that are down were not counted: {told}", self._component)
+            return None
         return down
 
     async def _refusal(self, role: str, down: list[str], limit: int) -> str:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 Version = tuple[int, ...]
 
+#: Where the processes of an engine share memory: 64 MiB unless a volume is mounted there.
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
+
 #: First vLLM release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
 VLLM_WITHOUT_RAY: Version = (0, 18, 0)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 
 Manifest = dict[str, Any]
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
 
 def wired_container(container: Manifest, wiring: Wiring, spec: Mapping[str, Any]) -> Manifest:
@@ -36,7 +36,7 @@ def wired_container(container: Manifest, wiring: Wiring, spec: Mapping[str, Any]
     mounts = list(built.get("volumeMounts") or ())
     if _wants_shared_memory(built, wiring, spec):
         volume = free_name(spec, "shm")
-        built["volumeMounts"] = [*mounts, {"name": volume, "mountPath": _SHARED_MEMORY}]
+        built["volumeMounts"] = [*mounts, {"name": volume, "mountPath": SHARED_MEMORY}]
     return built
 
 
@@ -94,7 +94,7 @@ def _wants_shared_memory(
     if wiring.shared_memory is None or spec.get("hostIPC"):
         return False
     paths = [str(each.get("mountPath")) for each in container.get("volumeMounts") or ()]
-    return all(path.rstrip("/") != _SHARED_MEMORY for path in paths)
+    return all(path.rstrip("/") != SHARED_MEMORY for path in paths)
 
 
 def free_name(spec: Mapping[str, Any], wanted: str) -> str:

@@ -11,6 +11,7 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
     Template,
 )
 from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.engines.flags import flag_value, integer, split_joined_flags
 
 #: Component type of each phase.
@@ -18,7 +19,7 @@ TYPES = {Phase.PREFILL: "prefiller", Phase.DECODE: "decoder"}
 _ENGINE = "engine"
 #: What Modelplane gives every pod besides (`backends/native.py`, `backends/llmd.py`): room for
 #: tensor parallelism, and a probe of whoever serves.
-_MEMORY, _SHARED, _PORT = "dshm", "/dev/shm", 8000  # noqa: S108  # a mount path
+_MEMORY, _PORT = "dshm", 8000
 _PACE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
 #: How the pods of an engine find each other, by LeaderWorkerSet's variables, which stand before a
 #: template's own (functions/compose-model-replica/function/backends/base.py).
@@ -80,14 +81,16 @@ def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, A
     volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
     built = {**spec, "containers": [engine, *spec["containers"][1:]]}
     if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
-        engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": _SHARED}]
+        engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": SHARED_MEMORY}]
         built["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
     return built
 
 
 def _has_memory(volumes: list[Any], mounts: list[Any]) -> bool:
     held = [each for each in (*volumes, *mounts) if isinstance(each, dict)]
-    return any(each.get("mountPath") == _SHARED or each.get("name") == _MEMORY for each in held)
+    return any(
+        each.get("mountPath") == SHARED_MEMORY or each.get("name") == _MEMORY for each in held
+    )
 
 
 def _is_well_formed(spec: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.engines.kv_offloading import (
     HASH_SEED_ENV,
     SGLANG_FOLDER_ENV,
@@ -24,7 +25,6 @@ from fusioninfer_pulumi.engines.kv_offloading import (
 from fusioninfer_pulumi.engines.kv_settings import SettingError
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.plan.completion.kv_offloading_pods import (
-    SHARED_MEMORY,
     mounted,
     tier_findings,
     with_shared_memory,

@@ -7,12 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi import quantity
+from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.plan.completion.templates import Place, Template, with_container, with_spec
 from fusioninfer_pulumi.plan.kv_offloading import folder
 from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs, SecondaryTierArgs
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 _DISK = "ephemeral-storage"
 
 
