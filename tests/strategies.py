@@ -40,6 +40,8 @@ def _role(
     component_type: str,
     max_replicas: int,
     max_nodes: int,
+    forms: Sequence[str],
+    ports: Sequence[int | None],
     model: Manifest | None = None,
     *,
     extras: bool = False,
@@ -49,7 +51,7 @@ def _role(
     nodes = draw(st.sampled_from((None, None, *range(1, max_nodes + 1))))
     count = nodes or 1
     devices = draw(st.sampled_from((0, 1, 2, 8)))
-    form = draw(st.sampled_from(tuple(LAUNCHERS)))
+    form = draw(st.sampled_from(tuple(forms)))
     container = draw(st.sampled_from((*_USUAL, "server")))
     launcher, split = None, None
     if nodes is not None:
@@ -61,7 +63,7 @@ def _role(
     # The engine's own multi-node mode divides its accelerators evenly among the nodes.
     if own_launch or draw(st.booleans()):
         split = max(devices, 1) * count
-    port = draw(st.sampled_from((None, None, None, 8000, 8000, 8080)))
+    port = draw(st.sampled_from(tuple(ports)))
     if extras and split is not None and form != "own" and draw(st.booleans()):
         role["parallelism"] = draw(parallelisms(split, count, launcher, form))
         split = None
@@ -135,6 +137,7 @@ def _scheduling(
 def services(
     draw: st.DrawFn,
     *,
+    min_roles: int = 1,
     max_roles: int = 3,
     max_replicas: int = 4,
     max_nodes: int = 4,
@@ -142,12 +145,15 @@ def services(
     queues: Sequence[str] = ("research",),
     priority_classes: Sequence[str] = ("high",),
     groups: Sequence[int | None] = (None, None, 0, 1, 2, 3),
+    forms: Sequence[str] = tuple(LAUNCHERS),
+    ports: Sequence[int | None] = (None, None, None, 8000, 8000, 8080),
     extras: bool = False,
 ) -> Manifest:
     """Manifests of services without a router that can be planned without an error.
 
     Args:
         draw: Supplied by Hypothesis.
+        min_roles: Fewest roles of a service.
         max_roles: Most roles of a service.
         max_replicas: Most replicas of a role.
         max_nodes: Most nodes of a replica.
@@ -155,19 +161,21 @@ def services(
         queues: Volcano queues that exist; empty for the default one alone.
         priority_classes: Priority classes that exist; empty for none.
         groups: Serving groups to choose from, None for a service without.
+        forms: Engines to choose from, and how they are called.
+        ports: What engines are told to listen on to choose from, None for their own choice.
         extras: Whether to draw models, sizes, offloading and what day two needs, too.
     """
     extras = extras and draw(st.booleans())
     model = draw(models) if extras else None
     types = draw(
-        st.lists(st.sampled_from(("worker", "prefiller", "decoder")), min_size=1,
+        st.lists(st.sampled_from(("worker", "prefiller", "decoder")), min_size=min_roles,
                  max_size=max_roles)
     )  # fmt: skip
     names = draw(
         st.lists(st.sampled_from(_WORDS), min_size=len(types), max_size=len(types), unique=True)
     )
     roles = [
-        draw(_role(name, kind, max_replicas, max_nodes, model, extras=extras))
+        draw(_role(name, kind, max_replicas, max_nodes, forms, ports, model, extras=extras))
         for name, kind in zip(names, types, strict=True)
     ]
     metadata: Manifest = {"name": draw(service_names)}

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from routed import ROUTE
@@ -19,6 +20,9 @@ from fusioninfer_pulumi.reading import load
 
 STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity",
               "pd-disaggregation", None)  # fmt: skip
+
+ENGINES = (("entrypoint", "serve", "script"), ("sglang",))
+"""The forms of each engine that hands its KV cache over; a pair needs two of the same."""
 
 Labels = Mapping[str, str]
 
@@ -56,9 +60,15 @@ def pods_of(plan: ServicePlan) -> Iterator[tuple[str, bool, Labels]]:
             yield kind, worker == 0, {**own, **lws_labels(name, 0, worker)}
 
 
+PAIRS = pytest.mark.parametrize("pairs", [False, True])
+"""Both kinds in every property: how many of a kind are drawn by chance varies with the Python."""
+
+
 @st.composite
-def routed_services(draw: st.DrawFn) -> Manifest:
-    manifest = draw(services(namespaces=("default",)))
+def routed_services(draw: st.DrawFn, pairs: bool = False) -> Manifest:
+    """A service behind a router; `pairs` makes its first roles a prefiller and a decoder."""
+    own = {"min_roles": 2, "forms": draw(st.sampled_from(ENGINES))} if pairs else {}
+    manifest = draw(services(namespaces=("default",), ports=(8000,), **own))
     strategy = draw(st.sampled_from(STRATEGIES))
     router: Manifest = {"name": "router", "componentType": "router", "httproute": ROUTE}
     if strategy is not None:
@@ -66,7 +76,7 @@ def routed_services(draw: st.DrawFn) -> Manifest:
     template = draw(st.sampled_from((None, {"metadata": {"labels": {"role": "x", "team": "y"}}})))
     if template is not None:
         router["endpointPicker"] = {"template": template}
-    if len(manifest["spec"]["roles"]) > 1 and draw(st.booleans()):  # else pairs are rare
+    if pairs:
         for role, kind in zip(manifest["spec"]["roles"], ("prefiller", "decoder"), strict=False):
             role["componentType"] = kind
         for role in manifest["spec"]["roles"]:
@@ -102,10 +112,11 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
     return kind == ("decoder" if "decoder" in types else "worker")
 
 
-@settings(max_examples=40)
-@given(routed_services())
-def test_the_pool_holds_exactly_the_pods_that_serve(manifest: Manifest) -> None:
-    plan = accepted(manifest)
+@PAIRS
+@settings(max_examples=25)
+@given(st.data())
+def test_the_pool_holds_exactly_the_pods_that_serve(pairs: bool, data: st.DataObject) -> None:
+    plan = accepted(data.draw(routed_services(pairs)))
     if plan is None:
         return
     (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
@@ -116,9 +127,11 @@ def test_the_pool_holds_exactly_the_pods_that_serve(manifest: Manifest) -> None:
     assert sum(kind == "router" for kind, _, _ in pods) == 1
 
 
-@settings(max_examples=30)
-@given(routed_services(), routed_services())
-def test_no_selector_reaches_another_services_pods(one: Manifest, other: Manifest) -> None:
+@PAIRS
+@settings(max_examples=20)
+@given(st.data())
+def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObject) -> None:
+    one, other = data.draw(routed_services(pairs)), data.draw(routed_services())
     other["metadata"]["name"] = one["metadata"]["name"] + "-x"
     plans = [plan for plan in map(accepted, (one, other)) if plan is not None]
     for mine, theirs in itertools.permutations(plans, 2):
@@ -133,10 +146,11 @@ def test_no_selector_reaches_another_services_pods(one: Manifest, other: Manifes
                 assert not any(matches(selector, labels) for _, _, labels in pods_of(theirs))
 
 
-@settings(max_examples=25)
-@given(routed_services())
-def test_the_pickers_service_reaches_the_picker_alone(manifest: Manifest) -> None:
-    plan = accepted(manifest)
+@PAIRS
+@settings(max_examples=20)
+@given(st.data())
+def test_the_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
+    plan = accepted(data.draw(routed_services(pairs)))
     if plan is None:
         return
     (service,) = [each for each in render(plan) if each["kind"] == "Service"]
@@ -145,22 +159,23 @@ def test_the_pickers_service_reaches_the_picker_alone(manifest: Manifest) -> Non
         assert matches(selector, labels) == (kind == "router")
 
 
-def test_the_property_sees_services_of_every_kind() -> None:
-    """The properties would be empty if most services were refused."""
-    seen: dict[str, int] = {"accepted": 0, "refused": 0, "several nodes": 0, "pair": 0}
+@PAIRS
+def test_the_properties_see_services_of_every_kind(pairs: bool) -> None:
+    """They would be empty if most services were refused."""
+    seen = {"accepted": 0, "several nodes": 0, "pair": 0}
 
-    # Always the same ones: how many of a kind are drawn by chance varies widely.
-    @settings(derandomize=True, database=None, max_examples=50)
-    @given(routed_services())
+    @settings(derandomize=True, database=None)
+    @given(routed_services(pairs))
     def look(manifest: Manifest) -> None:
         plan = accepted(manifest)
-        seen["accepted" if plan is not None else "refused"] += 1
         if plan is not None:
             types = {role.component_type.value for role in plan.roles}
+            seen["accepted"] += 1
             seen["several nodes"] += any(role.nodes > 1 for role in plan.roles)
             seen["pair"] += {"prefiller", "decoder"} <= types
 
     look()
-    assert seen["accepted"] > seen["refused"]
-    assert seen["several nodes"] > 5
-    assert seen["pair"] > 5, seen
+    assert seen["accepted"] > 25, seen
+    assert seen["several nodes"] > 5, seen
+    if pairs:
+        assert seen["pair"] == seen["accepted"]
