@@ -79,6 +79,10 @@ ROUTERS: dict[str, dict[str, Any]] = {
             "metrics": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
         },
     },
+    "routes made elsewhere": {
+        "httproute": {"refs": [{"name": "chat", "namespace": "other"}, {"name": "batch"}]},
+        "referenceGrants": True,
+    },
     "istio": {"httproute": PARENT, "gateway": {"implementation": "istio"}},
     "gke": {"httproute": HOST, "gateway": {"implementation": "gke"}},
 }

@@ -125,12 +125,13 @@ def metrics_reviewer(namespace: str, service: str) -> str:
     return f"fusioninfer:{namespace}:{endpoint_picker(service)}"
 
 
-def reference_grant(namespace: str, owner: str) -> str:
-    """Name of a ReferenceGrant in another namespace, for a route or Gateway of ours.
+def reference_grant(namespace: str, name: str) -> str:
+    """Name of a ReferenceGrant for references from a namespace.
 
-    A dot, which neither part can hold, keeps them apart.
+    Its `name` is that of the route or Gateway of ours that refers, or of the pool of ours that is
+    referred to. A dot, which neither part can hold, keeps them apart.
     """
-    return f"{namespace}.{owner}"
+    return f"{namespace}.{name}"
 
 
 def model_cache(service: str, digest: str) -> str:

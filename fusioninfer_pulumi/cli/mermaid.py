@@ -62,8 +62,10 @@ def _entry(plan: ServicePlan, at: str) -> Generator[str, None, set[str]]:
         yield f'{at}client --> {at}entry["{service}"]'
         return {role.name for role in reached}
     pool = f"InferencePool<br/>{router.pool.name}<br/>port {router.pool.port}"
-    if router.route is not None:
-        route = f'{at}route["HTTPRoute<br/>{_text(router.route.name)}"]'
+    routes = [router.route.name] if router.route is not None else []
+    routes += [each.name for each in router.routes_elsewhere]
+    if routes:
+        route = f'{at}route["HTTPRoute<br/>{"<br/>".join(map(_text, routes))}"]'
         yield f'{at}client --> {route} --> {at}entry["{pool}"]'
     else:
         yield f'{at}client --> {at}entry["{pool}"]'

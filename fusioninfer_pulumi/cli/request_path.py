@@ -23,6 +23,8 @@ def router_url(plan: ServicePlan, router: RouterPlan) -> str:
     by = router.routed_by
     if by is not None:
         return f"not known: that of the route of service {by}"
+    if router.routes_elsewhere:
+        return f"not known: that of HTTPRoute {_routes(plan, router)}, which is made elsewhere"
     if found is None:
         return "not known: the Gateway is not ours, and the route has no host name"
     if found.host is None:
@@ -39,6 +41,8 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         yield f"HTTPRoute {router.route.name}"
     elif router.routed_by is not None:
         yield f"the route of service {router.routed_by}"
+    elif router.routes_elsewhere:
+        yield f"HTTPRoute {_routes(plan, router)} (made elsewhere)"
     else:
         yield "no route"
     yield f"InferencePool {router.pool.name}"
@@ -52,6 +56,15 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
 
 
 def _gateway(parent: ParentPlan, own: Any) -> str:
-    namespace = "" if same(parent.namespace, own) else f"{plain(parent.namespace)}/"
     section = "" if parent.section is None else f" ({parent.section})"
-    return f"{namespace}{parent.name}{section}"
+    return f"{_near(parent.namespace, own)}{parent.name}{section}"
+
+
+def _routes(plan: ServicePlan, router: RouterPlan) -> str:
+    own = plan.namespace
+    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.routes_elsewhere)
+
+
+def _near(namespace: Any, own: Any) -> str:
+    """How a namespace is written before a name; not where it is the service's own."""
+    return "" if namespace is None or same(namespace, own) else f"{plain(namespace)}/"

@@ -72,15 +72,28 @@ def httproute_problems(at: Location, route: HttpRouteArgs) -> Iterator[Problem]:
     for index, rule in enumerate(route.rules or ()):
         yield from _rule((*at, "rules", index), rule)
     yield from _split((*at, "split"), route.split or ())
-    if route.routed_by is not None:
-        for field in sorted(route.model_fields_set - {"routed_by"}):
-            if getattr(route, field) is not None:
-                alias = HttpRouteArgs.model_fields[field].alias or field
-                yield Problem(
-                    (*at, alias),
-                    f"belongs to a route, and none is made here: that of {route.routed_by} leads "
-                    "to the pool (routedBy); give one or the other",
-                )
+    yield from _elsewhere(at, route)
+
+
+def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Problem]:
+    said = route.elsewhere
+    if said is None:
+        return
+    for field in sorted(route.model_fields_set):
+        alias = HttpRouteArgs.model_fields[field].alias or field
+        if alias != said and getattr(route, field) is not None:
+            yield Problem(
+                (*at, alias),
+                f"belongs to a route, and none is made here: another one leads to the pool "
+                f"({said}); give one or the other",
+            )
+    seen: dict[tuple[str, str], int] = {}
+    for index, ref in enumerate(route.refs or ()):
+        if is_output(ref.namespace):
+            continue
+        first = seen.setdefault((ref.name, str(ref.namespace)), index)
+        if first != index:
+            yield Problem((*at, "refs", index, "name"), f'"{ref.name}" is named twice', ref.name)
 
 
 def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Problem]:

@@ -53,8 +53,18 @@ class SplitArgs(SpecModel):
     """Percent of the requests that go to its pool; what is left of 100 stays here."""
 
 
+class HttpRouteRefArgs(SpecModel):
+    """An HTTPRoute that is made elsewhere."""
+
+    name: str = Field(min_length=1)
+    """Its name."""
+
+    namespace: Namespace | None = None
+    """Its namespace, by default the service's; may be an Output."""
+
+
 class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute, kept whole."""
+    """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
 
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; by default those of `gateway`."""
@@ -74,6 +84,16 @@ class HttpRouteArgs(SpecModel):
 
     routed_by: Name | None = None
     """The service whose route leads to this one's pool; none is made here then."""
+
+    refs: Annotated[list[HttpRouteRefArgs], Field(min_length=1)] | None = None
+    """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
+
+    @property
+    def elsewhere(self) -> str | None:
+        """The field that says whose route leads to the pool, where none is made here."""
+        if self.routed_by is not None:
+            return "routedBy"
+        return None if self.refs is None else "refs"
 
 
 class GatewayRefArgs(SpecModel):

@@ -53,14 +53,14 @@ def router_problems(at: Location, role: RoleArgs) -> Iterator[Problem]:
         yield from gateway_problems((*at, "gateway"), role.gateway)
         if (
             role.httproute is not None
-            and role.httproute.routed_by is not None
+            and role.httproute.elsewhere is not None
             and role.gateway.refs is None
             and role.gateway.model_fields_set != {"implementation"}
         ):
             yield Problem(
                 (*at, "gateway"),
-                "would be a Gateway without a route (httproute.routedBy); remove it, or leave "
-                "implementation alone, or give refs",
+                f"would be a Gateway without a route (httproute.{role.httproute.elsewhere}); "
+                "remove it, or leave implementation alone, or give refs",
             )
         if role.gateway.refs and role.httproute is not None and role.httproute.parent_refs:
             yield Problem(

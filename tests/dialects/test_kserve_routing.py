@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dialects.kserve_samples import ROUTER, Manifest, llm
-from dialects.reads import spec
+from dialects.reads import spec, warned
 
 
 def router(document: Manifest) -> Manifest:
@@ -33,6 +33,17 @@ def test_references_to_gateways_and_a_route_of_its_own() -> None:
         llm(router={**ROUTER, "route": {"http": {"spec": own}}, "gateway": {"refs": refs}})
     )
     assert (made["gateway"], made["httproute"]) == ({"refs": refs}, own)
+
+
+def test_references_to_routes() -> None:
+    document = llm(
+        router={"route": {"http": {"refs": [{"name": "r", "namespace": "n"}]}}, "scheduler": {}}
+    )
+    made = router(document)
+    assert made["httproute"] == {"refs": [{"name": "r", "namespace": "n"}]}
+    assert "gateway" not in made
+    (told,) = (each for each in warned(document) if "router.route.http.refs: " in each)
+    assert told.endswith("until the route's backendRefs name InferencePool llm-pool")
 
 
 def test_without_a_gateway_the_route_attaches_where_kserves_do() -> None:

@@ -177,7 +177,6 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
         ({"scaling": {"maxReplicas": 3, "keda": {"triggers": [{"type": "cron"}]}}}, "scaling"),
         ({"router": {"ingress": {}}}, "router.ingress"),
         ({"router": {"route": {"group": "g", "weight": 1}}}, "router.route.group"),
-        ({"router": {"route": {"http": {"refs": [{"name": "r"}]}}}}, "router.route.http.refs"),
         ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
         ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},

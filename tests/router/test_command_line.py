@@ -63,6 +63,17 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
             "not known: that of the route of service stable",
         ),
     ),
+    "routes made elsewhere": (
+        routed(httproute={"refs": [{"name": "a", "namespace": "infra"}, {"name": "b"}]}),
+        (
+            (
+                "HTTPRoute infra/a, b (made elsewhere) -> InferencePool svc-pool -> picker svc-epp "
+                "(gaie-1.2) -> 1 inference pod, port 8000"
+            ),
+            "requests with the longest shared prefix go to the same pod",
+            "not known: that of HTTPRoute infra/a, b, which is made elsewhere",
+        ),
+    ),
     "prefill and decode": (
         pair(httproute={"hostnames": ["a.example.com"], "parentRefs": [{"name": "g"}]}),
         (

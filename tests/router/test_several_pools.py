@@ -115,7 +115,7 @@ def test_the_same_is_said_of_backends_that_users_write(gateway: str | None) -> N
         ),
         (
             routed(httproute={"routedBy": "stable", "hostnames": ["a.example.com"]}),
-            "hostnames: belongs to a route, and none is made here: that of stable",
+            "hostnames: belongs to a route, and none is made here: another one leads",
         ),
         (
             routed(httproute={"routedBy": "stable"}, gateway={}),

@@ -72,15 +72,17 @@ def _route(carrier: Carrier, target: Path, router: Node) -> None:
             )
     refs = route.get("http", "refs")
     if refs is not None:
-        book.lost(
+        carry(carrier, (*target, "httproute", "refs"), refs)
+        book.warn(
             refs.at,
-            "write its spec into route.http.spec; a route of your own would have to lead to the "
-            f"pool {names.inference_pool(str(carrier.main.name))}",
+            "KServe's pool is called otherwise, and no request comes until the route's backendRefs "
+            f"name InferencePool {names.inference_pool(str(carrier.main.name))}",
         )
     own = route.get("http", "spec")
     if own is not None:
         for key, field in own.content.items():
             carry(carrier, (*target, "httproute", key), field)
+    if refs is not None or own is not None:
         return
     namespace, name = carrier.main.namespace, carrier.main.name
     rules = [_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]

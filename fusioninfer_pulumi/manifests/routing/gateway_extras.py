@@ -26,7 +26,7 @@ _HEALTH_PATH = "/health"
 def gateway_extras(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
     """Builds what the named implementation needs, nothing for others."""
     known = router.implementation
-    if known is None or (router.route is None and router.routed_by is None):
+    if known is None or not router.is_routed:
         return
     if known.picker_tls is PickerTls.BY_DESTINATION_RULE and router.picker.args.tls.enabled:
         yield _destination_rule(plan, router)

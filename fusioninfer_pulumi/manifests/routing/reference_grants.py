@@ -1,4 +1,4 @@
-"""ReferenceGrants (gateway.networking.k8s.io/v1beta1) in other namespaces."""
+"""ReferenceGrants (gateway.networking.k8s.io/v1beta1) for references between namespaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GROUP = "gateway.networking.k8s.io"
 
 
 def reference_grants(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
-    """Builds one ReferenceGrant for each namespace that the route or the Gateway refers to."""
+    """Builds one ReferenceGrant for each namespace that is referred to, or from."""
     together: dict[tuple[str, str], list[GrantPlan]] = {}
     for grant in router.grants:
         together.setdefault((grant.namespace, grant.name), []).append(grant)
@@ -27,7 +27,7 @@ def reference_grants(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest
                     {
                         "group": _GROUP,
                         "kind": grants[0].from_kind,
-                        "namespace": plan.namespace,
+                        "namespace": grants[0].from_namespace,
                     }
                 ],
                 "to": [

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.findings import Finding, error, join
 from fusioninfer_pulumi.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.records import RolePlan
 from fusioninfer_pulumi.plan.routing.attachment import attachment_findings
+from fusioninfer_pulumi.plan.routing.elsewhere import elsewhere_findings, elsewhere_grants
 from fusioninfer_pulumi.plan.routing.gateway import (
     gateway_findings,
     gateway_plan,
@@ -74,12 +75,16 @@ def router_plan(
     refs = parent_refs(args, gateway)
     route = route_plan(service, namespace, args, refs, implementation)
     hostnames = (route.hostnames if route is not None else None) or ()
-    needed = needed_grants(namespace, position, route, gateway)
+    needed = [
+        *needed_grants(namespace, position, route, gateway),
+        *elsewhere_grants(service, namespace, position, args),
+    ]
     created = bool(args.reference_grants)
     findings += failure_mode_findings(position, args, implementation)
     findings += gateway_findings(position, args, gateway, parents)
     findings += route_findings(position, args, route, implementation)
-    findings += several_pools_findings(service, position, args, route, implementation)
+    findings += elsewhere_findings(service, position, args)
+    findings += several_pools_findings(position, route, implementation)
     if route is not None:
         findings += attachment_findings(namespace, hostnames, parents)
     findings += grant_findings(namespace, needed, created=created)

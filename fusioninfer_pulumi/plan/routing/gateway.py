@@ -37,12 +37,12 @@ def is_managed(args: RoleArgs) -> bool:
     """Tells whether the service gets a Gateway of its own.
 
     `gateway: {implementation: ...}` beside `parentRefs` says what is behind those; beside
-    `routedBy`, what the other service's route attaches to.
+    `routedBy` or `refs`, what the route that is made elsewhere attaches to.
     """
     gateway = args.gateway
     if gateway is None or gateway.refs is not None:
         return False
-    if args.httproute is not None and args.httproute.routed_by is not None:
+    if args.httproute is not None and args.httproute.elsewhere is not None:
         return False
     attached = args.httproute is not None and bool(args.httproute.parent_refs)
     return not attached or bool(gateway.model_fields_set - {"implementation"})

@@ -50,7 +50,15 @@ def grant_findings(
         One warning for each, or an error where they cannot be named.
     """
     for grant in needed:
-        if created and is_output(namespace):
+        if grant.from_namespace is not namespace:
+            if not created:
+                yield warning(
+                    grant.at,
+                    f"routes of namespace {grant.from_namespace} may not lead to {grant.to_kind} "
+                    f"{grant.to_name} without a ReferenceGrant beside it; referenceGrants: true "
+                    "creates it",
+                )
+        elif created and is_output(namespace):
             yield error(
                 grant.at,
                 "the ReferenceGrant's name is made of the service's namespace, which must be a "
@@ -93,6 +101,7 @@ def _grant(
             name=names.reference_grant(text, owner),
             namespace=foreign,
             from_kind=kind,
+            from_namespace=namespace,
             to_group=str(ref.get("group", "")),
             to_kind=target,
             to_name=str(ref["name"]),

@@ -9,7 +9,12 @@ from typing import Any
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.plan.routing.implementations import Implementation
 from fusioninfer_pulumi.spec.role import RoleArgs
-from fusioninfer_pulumi.spec.router import EndpointPickerArgs, FailureMode, MetricsMode
+from fusioninfer_pulumi.spec.router import (
+    EndpointPickerArgs,
+    FailureMode,
+    HttpRouteRefArgs,
+    MetricsMode,
+)
 
 
 @dataclass(frozen=True)
@@ -154,8 +159,9 @@ class GrantPlan:
     Attributes:
         at: Field that makes the reference, for findings.
         name: Name of the ReferenceGrant.
-        namespace: Namespace that is referred to.
+        namespace: Namespace that is referred to; may be an Output where it is the service's.
         from_kind: `HTTPRoute` or `Gateway`.
+        from_namespace: Namespace of what refers; may be an Output where it is the service's.
         to_group: API group of what is referred to; empty for the core group.
         to_kind: Its kind.
         to_name: Its name.
@@ -163,8 +169,9 @@ class GrantPlan:
 
     at: str
     name: str
-    namespace: str
+    namespace: Any
     from_kind: str
+    from_namespace: Any
     to_group: str
     to_kind: str
     to_name: str
@@ -205,3 +212,14 @@ class RouterPlan:
     def routed_by(self) -> str | None:
         """The service whose route leads to the pool, None where it is not another one's."""
         return None if self.args.httproute is None else self.args.httproute.routed_by
+
+    @property
+    def routes_elsewhere(self) -> tuple[HttpRouteRefArgs, ...]:
+        """HTTPRoutes that lead to the pool and are no service's."""
+        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether some route leads to the pool, as far as the spec says."""
+        given = self.args.httproute
+        return self.route is not None or (given is not None and given.elsewhere is not None)

@@ -43,7 +43,7 @@ def route_plan(
     """
     if args.httproute is None and args.gateway is None:
         return None
-    if args.httproute is not None and args.httproute.routed_by is not None:
+    if args.httproute is not None and args.httproute.elsewhere is not None:
         return None
     given = args.httproute or HttpRouteArgs()
     return RoutePlan(
@@ -77,7 +77,7 @@ def route_findings(
     """
     at = join("roles", position, "httproute")
     if route is None:
-        if args.httproute is not None and args.httproute.routed_by is not None:
+        if args.httproute is not None and args.httproute.elsewhere is not None:
             return
         yield warning(
             at,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, join, warning
 from fusioninfer_pulumi.plan.routing.implementations import Implementation, SeveralPools
 from fusioninfer_pulumi.plan.routing.records import RoutePlan
 from fusioninfer_pulumi.plan.routing.route import is_pool
-from fusioninfer_pulumi.spec.role import RoleArgs
 
 _NOT_NAMED = (
     "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) split such "
@@ -23,34 +22,18 @@ _ONE_PICKER = (
 
 
 def several_pools_findings(
-    service: str,
     position: int,
-    args: RoleArgs,
     route: RoutePlan | None,
     implementation: Implementation | None,
 ) -> Iterator[Finding]:
     """Says what is wrong with shares, and what the gateway makes of several pools.
 
     Args:
-        service: Name of the service.
         position: Index of the router in the spec.
-        args: The router role.
         route: The route, None where there is none.
         implementation: What is known of the gateway.
     """
     at = join("roles", position, "httproute")
-    if args.httproute is not None and args.httproute.routed_by == service:
-        yield error(
-            f"{at}.routedBy",
-            "is this service, and no route is made then; remove it, or name the one whose route "
-            "leads here",
-        )
-    elif args.httproute is not None and args.httproute.routed_by is not None:
-        yield info(
-            f"{at}.routedBy",
-            f"no route is made: requests come once {args.httproute.routed_by} names this service "
-            "in its httproute.split, or in backendRefs",
-        )
     if route is None:
         return
     if route.split:

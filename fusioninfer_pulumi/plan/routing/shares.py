@@ -117,6 +117,8 @@ class Shares:
                 yield warning(
                     at, f"{other.service} says routedBy: {by}, and this is {plan.service}"
                 )
+        elif other.router.routes_elsewhere:
+            return  # by which it gets requests is not read
         elif route is None:
             yield warning(
                 at, f"{other.service} does not say whose route leads to it; write {_back(plan)}"
