@@ -54,7 +54,7 @@ def read_previous(source: PreviousPlacement) -> Before:
             raise InvalidServiceError([error("", f"not JSON: {problem}")], title) from None
     try:
         return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise InvalidServiceError(
             [
                 error(

@@ -20,7 +20,7 @@ _VARIABLE = re.compile(
     r"|MODELSCOPE_SDK_TOKEN|AWS_SESSION_TOKEN|AZURE_STORAGE_(KEY|SAS_TOKEN|CONNECTION_STRING)"
     r"|(\w+_)?(API|AUTH|ACCESS|BEARER)_TOKEN"
     r"|(\w+_)?(API|SECRET|SECRET_ACCESS|PRIVATE)_KEY"
-    r"|(\w+_)?(PASSWORD|PASSWD|CLIENT_ADVICE)",
+    r"|(\w+_)?(PASSWORD|PASSWD|CLIENT_SECRET)",
     re.IGNORECASE,
 )
 # What credentials look like, wherever they stand: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.spec.base import Count, LabelMap, PositiveCount, SpecModel
 from fusioninfer_pulumi.spec.day_two import Quantity
+from fusioninfer_pulumi.spec.forms import WebAddress
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -60,7 +61,7 @@ class AutoscalingArgs(SpecModel):
     metrics: list[AutoscalingMetricArgs] = Field(min_length=1)
     """What the replicas follow; of several, the one that asks for most of them counts."""
 
-    prometheus: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    prometheus: WebAddress | None = None
     """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
 
     behavior: dict[str, Any] | None = None

@@ -12,7 +12,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    StringConstraints,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -144,11 +143,6 @@ def label_problem(key: object, value: object) -> str | None:
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-
-#: A name that becomes part of DNS-1035 names.
-Name = Annotated[
-    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
-]
 
 #: A string that may be a pulumi Output.
 LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string"})]

@@ -16,6 +16,7 @@ from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import MAX_COUNT, LabelMap, PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.forms import form
 from fusioninfer_pulumi.spec.rollout import Duration
 
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
@@ -117,6 +118,9 @@ class TokenSecretArgs(SpecModel):
     """Key that holds the token; `token` by default."""
 
 
+_Path = Annotated[str, form(r"^/", "a path that starts with /")]
+
+
 class MonitoringArgs(SpecModel):
     """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
 
@@ -127,7 +131,7 @@ class MonitoringArgs(SpecModel):
     """A ServiceMonitor for the endpoint picker; by default where its metrics are on
     (`endpointPicker.metrics`)."""
 
-    path: str = Field(default="/metrics", pattern=r"^/")
+    path: _Path = "/metrics"
     """Path of the engines' metrics; `/metrics` by default."""
 
     interval: Interval | None = None
@@ -187,10 +191,19 @@ class TopologySpreadArgs(SpecModel):
     """`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."""
 
 
+_Collector = Annotated[
+    str,
+    form(
+        r"^https?://[^\s/]+/?$",
+        "an address such as http://otel-collector.observability:4317, without a path",
+    ),
+]
+
+
 class TracingArgs(SpecModel):
     """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
 
-    endpoint: str = Field(pattern=r"^https?://[^\s/]+/?$")
+    endpoint: _Collector
     """Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."""
 
     sampling: float = Field(default=0.1, ge=0, le=1)

@@ -10,13 +10,19 @@ from pydantic import Field, StringConstraints
 from fusioninfer_pulumi.findings import LIFT
 from fusioninfer_pulumi.outputs import contains_output
 from fusioninfer_pulumi.spec.base import PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.forms import ObjectName, form
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
 
 Location = tuple[str | int, ...]
 
-_Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
-_Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+_Label = Annotated[
+    str,
+    form(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
+    ),
+]
 
 _SOURCES = {
     "device_class_name": "deviceClassName",
@@ -38,7 +44,7 @@ class ResourceClaimArgs(SpecModel):
     name: _Label
     """Name of the claim in the pod."""
 
-    device_class_name: _Name | None = None
+    device_class_name: ObjectName | None = None
     """DeviceClass of the devices, such as `gpu.nvidia.com`."""
 
     count: PositiveCount | None = None
@@ -53,10 +59,10 @@ class ResourceClaimArgs(SpecModel):
     spec: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     """The spec of a ResourceClaim, passed on as it is."""
 
-    template_name: _Name | None = None
+    template_name: ObjectName | None = None
     """An existing ResourceClaimTemplate."""
 
-    claim_name: _Name | None = None
+    claim_name: ObjectName | None = None
     """An existing ResourceClaim, which all pods share."""
 
     @property

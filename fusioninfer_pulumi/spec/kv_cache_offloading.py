@@ -6,18 +6,21 @@ import enum
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import contains_output
 from fusioninfer_pulumi.spec.base import SpecModel
+from fusioninfer_pulumi.spec.forms import ObjectName, form
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
 
 Location = tuple[str | int, ...]
 
-_ClaimName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+_Folder = Annotated[
+    str, form(r"^[^/\s][^\s]*$", "a folder such as cache/chat, without spaces or a / before it")
+]
 
 
 class EvictionPolicy(str, enum.Enum):
@@ -37,10 +40,10 @@ class EmptyDirTierArgs(SpecModel):
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
-    name: _ClaimName
+    name: ObjectName
     """Name of the claim; several pods need one that is `ReadWriteMany`."""
 
-    path: Annotated[str, StringConstraints(pattern=r"^[^/\s][^\s]*$")] | None = None
+    path: _Folder | None = None
     """Folder in the claim, by default its root."""
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.spec.base import Count, LeafText, Port, PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.forms import form
 
 
 class KvRole(str, enum.Enum):
@@ -59,24 +60,34 @@ class SidecarArgs(SpecModel):
     """More command line flags; those that the library sets are refused."""
 
 
+_Resource = Annotated[
+    str, form(r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$", "an extended resource such as rdma/ib")
+]
+_Device = Annotated[
+    str, form(r"^[A-Za-z0-9_.-]+(:[0-9]+)?$", "a device such as mlx5_0 or mlx5_0:1")
+]
+_Transports = Annotated[
+    str, form(r"^[^\s]+$", "transports without spaces between them, such as rc,cuda_copy")
+]
+_Endpoint = Annotated[
+    str, form(r"^tcp://.+:[0-9]{1,5}$", "a ZMQ endpoint such as tcp://*:5557, with its port")
+]
+
+
 class RdmaArgs(SpecModel):
     """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
 
-    resource: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] | None = (
-        None
-    )
+    resource: _Resource | None = None
     """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
 
     count: PositiveCount = 1
     """How many of it each pod asks for."""
 
-    devices: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(:[0-9]+)?$")]] = (
-        Field(default_factory=list)
-    )
+    devices: list[_Device] = Field(default_factory=list)
     """Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by
     default UCX and NCCL choose."""
 
-    transports: Annotated[str, StringConstraints(pattern=r"^[^\s]+$")] | None = None
+    transports: _Transports | None = None
     """`UCX_TLS`, such as `rc,cuda_copy,cuda_ipc`; by default UCX chooses."""
 
     gid_index: Count | None = None
@@ -125,7 +136,7 @@ class KvEventsArgs(SpecModel):
     `{}` makes each pod publish on its own address, where a picker that discovers pods subscribes.
     """
 
-    endpoint: Annotated[str, StringConstraints(pattern=r"^tcp://.+:[0-9]{1,5}$")] = "tcp://*:5557"
+    endpoint: _Endpoint = "tcp://*:5557"
     """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
 
     topic: Annotated[str, StringConstraints(min_length=1)] | None = None

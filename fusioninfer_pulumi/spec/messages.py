@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from fusioninfer_pulumi.findings import LIFT, Finding, error, join, one_line, shown, similar
 from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.spec.forms import words_of
 
 _TYPES = {
     "int_type": "an integer",
@@ -25,7 +26,6 @@ _TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
-_NAME_RULE = "a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
 
 
 def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
@@ -69,7 +69,7 @@ def _message(item: ErrorDetails, root: type[BaseModel]) -> str:
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
         return f"must be {choice}, got {shown(value)}"
     if kind == "string_pattern_mismatch":
-        return f"must be {_NAME_RULE}, got {shown(value)}"
+        return f"must be {words_of(context['pattern'])}, got {shown(value)}"
     if kind == "string_too_long":
         return f"must have at most {context['max_length']} characters, got {len(str(value))}"
     if kind == "string_too_short":

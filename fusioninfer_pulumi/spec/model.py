@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.spec.base import Count, LeafText, PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.forms import ObjectName, form
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -16,9 +17,17 @@ FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
 FETCHER_USER = 1000
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-AbsolutePath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_.-]+)+$")]
-RelativePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+AbsolutePath = Annotated[
+    str,
+    form(r"^(/[A-Za-z0-9_.-]+)+$", "a path such as /models/chat, of A-Z a-z 0-9 _ . - and /"),
+]
+RelativePath = Annotated[
+    str,
+    form(
+        r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$",
+        "a path such as models/chat without a / before it, of A-Z a-z 0-9 _ . - and /",
+    ),
+]
 
 
 class Fetch(str, enum.Enum):

@@ -10,7 +10,6 @@ from pydantic import Field
 from fusioninfer_pulumi.spec.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.spec.base import (
     Count,
-    Name,
     PodTemplate,
     Port,
     PositiveCount,
@@ -22,6 +21,7 @@ from fusioninfer_pulumi.spec.day_two import (
     TopologySpreadArgs,
 )
 from fusioninfer_pulumi.spec.device_claims import ResourceClaimArgs
+from fusioninfer_pulumi.spec.forms import Name
 from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.spec.kv_transfer import KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs

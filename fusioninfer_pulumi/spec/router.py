@@ -13,12 +13,12 @@ from pydantic import Field
 from fusioninfer_pulumi.spec.base import (
     AnnotationMap,
     LeafText,
-    Name,
     Namespace,
     Port,
     PositiveCount,
     SpecModel,
 )
+from fusioninfer_pulumi.spec.forms import Name
 
 
 class FailureMode(str, enum.Enum):

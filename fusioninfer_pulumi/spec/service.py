@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.spec.autoscaling import PrefillDecodeRatioArgs
-from fusioninfer_pulumi.spec.base import AnnotationMap, Count, LabelMap, Name, Namespace, SpecModel
+from fusioninfer_pulumi.spec.base import AnnotationMap, Count, LabelMap, Namespace, SpecModel
 from fusioninfer_pulumi.spec.day_two import DisruptionBudgetArgs, MonitoringArgs, TracingArgs
+from fusioninfer_pulumi.spec.forms import Name
 from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.placement import ServicePlacementArgs
 from fusioninfer_pulumi.spec.problem import Problem

@@ -102,6 +102,12 @@ def test_each_tier_has_its_volume() -> None:
     assert serving["env"] == [{"name": "PYTHONHASHSEED", "value": "0"}]
 
 
+def test_resources_may_be_left_empty() -> None:
+    own = {**engine(), "resources": None}
+    (pod,) = pod_templates(offloading({"secondary": [DISK]}, container=own))
+    assert pod["spec"]["containers"][0]["resources"] == {"requests": {"ephemeral-storage": "200Gi"}}
+
+
 def test_the_plan_says_where_the_cache_goes() -> None:
     manifest = offloading({"secondary": [DISK, SHARED, OWN]}, replicas=2)
     found = [each for each in said(manifest) if "kvCacheOffloading" in each]

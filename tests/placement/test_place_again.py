@@ -63,7 +63,13 @@ def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> No
     assert [(each.pool, each.origin) for each in only(found).roles] == [("b", Origin.KEPT)]
 
 
-@pytest.mark.parametrize("wrong", [{"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1]])
+MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
+
+
+@pytest.mark.parametrize("wrong", [
+    {"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1],
+    [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
+])  # fmt: skip
 def test_a_previous_placement_of_another_shape_is_refused(wrong: Any) -> None:
     told = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
     assert told.startswith("must be the JSON of `plan --inventory`, or a mapping of service")

@@ -61,7 +61,12 @@ def _effect(effect: RoleEffect) -> dict[str, Any]:
         "kept": list(effect.kept),
         "reason": effect.reason,
         "order": [
-            {"replicas": list(stage.replicas), "atATime": stage.at_a_time} for stage in effect.order
+            {
+                "replicas": list(stage.replicas),
+                "atATime": stage.at_a_time,
+                "groups": stage.groups,
+            }
+            for stage in effect.order
         ],
         "after": list(effect.after),
         "held": list(effect.held),

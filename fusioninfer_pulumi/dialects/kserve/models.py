@@ -11,12 +11,13 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
 from fusioninfer_pulumi.dialects.model import DialectModel
+from fusioninfer_pulumi.spec.forms import Percentage
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 #: Kubernetes' IntOrString.
-CountOrPercentage = Count | Annotated[str, StringConstraints(pattern=r"^(100|[0-9]{1,2})%$")]
+CountOrPercentage = Count | Percentage
 Quantity = int | float | str
 Raw = dict[str, Any]
 

@@ -9,10 +9,11 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
 from fusioninfer_pulumi.dialects.model import DialectModel
+from fusioninfer_pulumi.spec.forms import Percentage
 
 Count = Annotated[int, Field(ge=0)]
 #: A count, or a percentage such as `10%`.
-CountOrPercentage = Count | Annotated[str, StringConstraints(pattern=r"^(100|[0-9]{1,2})%$")]
+CountOrPercentage = Count | Percentage
 
 
 class RecoveryPolicy(str, enum.Enum):

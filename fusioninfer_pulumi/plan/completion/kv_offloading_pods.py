@@ -38,13 +38,12 @@ def with_tiers(
     if mounts:
         built["volumeMounts"] = [*(container.get("volumeMounts") or ()), *mounts]
     disk = _disk(given)
-    limits = (container.get("resources") or {}).get("limits") or {}
-    requests = (container.get("resources") or {}).get("requests") or {}
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     # Without a request Kubernetes asks for the limit, which has room for the tiers.
     if disk and (_DISK in requests or _DISK not in limits):
         asked = quantity.write(disk + quantity.parse(requests.get(_DISK, 0)))
-        resources = {**container.get("resources", {}), "requests": {**requests, _DISK: asked}}
-        built["resources"] = resources
+        built["resources"] = {**resources, "requests": {**requests, _DISK: asked}}
     template = with_container(place.template, str(container["name"]), lambda _: built)
     return with_spec(template, volumes=[*(spec.get("volumes") or ()), *volumes]) if volumes else (
         template
