@@ -109,6 +109,21 @@ def test_what_is_invalid_fails_and_says_why(repository: Path) -> None:
     assert "\n    service.yaml: roles[0].replicas: must be at least 0, got -1\n" in told
 
 
+def test_what_is_invalid_at_the_base_may_be_repaired(repository: Path) -> None:
+    (repository / "service.yaml").write_text(SERVICE + "  rollout: {maxUnavailable: 0}\n")
+    author = "-c user.name=a -c user.email=a@example.com"
+    shell(f"git {author} commit -qam second", repository).check_returncode()
+    (repository / "service.yaml").write_text(SERVICE)
+    told = comment(repository, 0)
+    assert "\n- warning: HEAD:service.yaml could not be read as a whole" in told
+    assert "\n    HEAD:service.yaml: warning: rollout.maxUnavailable: must be at least 1" in told
+
+
+def test_what_is_deleted_is_told(repository: Path) -> None:
+    (repository / "service.yaml").unlink()
+    assert "service chat removed" in comment(repository, 0)
+
+
 def test_a_command_that_is_missing_fails(repository: Path) -> None:
     script = WRITE.replace("fusioninfer-pulumi diff", "no-such-command diff")
     told = shell(script, repository, BASE="HEAD", SOURCE="service.yaml", STACK="")

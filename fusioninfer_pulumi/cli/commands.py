@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi import labels
@@ -110,12 +111,19 @@ def diff(options: argparse.Namespace) -> int:
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
         return 2
-    sources = _compared(options)
-    objects = [source.rendered() for source in sources]
-    if _refused(options, sources):
+    from fusioninfer_pulumi.cli.compared import compared
+    from fusioninfer_pulumi.cli.revision import RevisionError
+
+    try:
+        both = compared(options)
+    except RevisionError as problem:
+        sys.stderr.write(f"{options.base}:{options.old}: {problem}\n")
         return 2
-    old, new = (source.plans for source in sources)
-    difference = comparison.compare(*objects, plans=(old, new))
+    objects = [source.rendered() for source in (both.old, both.new)]
+    if _refused(options, [both.old, both.new], judged=both.judged):
+        return 2
+    difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
+    difference = replace(difference, notes=(*both.notes, *difference.notes))
     if options.output == "json":
         _print_json(comparison.to_json(difference))
     elif options.output == "markdown":
@@ -124,35 +132,6 @@ def diff(options: argparse.Namespace) -> int:
         color = sys.stdout.isatty()
         sys.stdout.write(comparison.to_text(difference, color=color, width=None))
     return 1 if difference else 0
-
-
-def _compared(options: argparse.Namespace) -> list[Source]:
-    if options.base is None:
-        return [_read(options, name, rendered=True) for name in (options.old, options.new)]
-    from fusioninfer_pulumi.cli.revision import RevisionError, at_revision
-
-    label = f"{options.base}:{options.old.rstrip('/') or options.old}"
-    try:
-        with at_revision(options.old, options.base) as path:
-            # What did not exist yet had no objects: everything is added.
-            old = Source(label, objects=[])
-            if path is not None:
-                old = _read(options, path, rendered=True).named(path, label)
-                old.rendered()
-    except RevisionError as problem:
-        old = Source(label)
-        old.add(label, [error("", str(problem))])
-    return [old, _read(options, options.old, rendered=True)]
-
-
-def _read(options: argparse.Namespace, name: str, *, rendered: bool = False) -> Source:
-    return read_sources(
-        [name],
-        options.stack,
-        show_secrets=options.show_secrets,
-        rendered=rendered,
-        allow_lossy=options.allow_lossy,
-    )
 
 
 def _read_all(options: argparse.Namespace) -> Source:
@@ -185,11 +164,16 @@ def _placement_json(
 
 
 def _refused(
-    options: argparse.Namespace, sources: Sequence[Source], *, quiet: bool = False
+    options: argparse.Namespace,
+    sources: Sequence[Source],
+    *,
+    judged: Sequence[Source] | None = None,
+    quiet: bool = False,
 ) -> bool:
-    """Prints errors and warnings, and tells whether the command has to stop."""
-    strict = options.strict and any(source.has(Severity.WARNING) for source in sources)
-    refused = strict or any(source.has(Severity.ERROR) for source in sources)
+    """Prints errors and warnings, and tells whether those of the judged stop the command."""
+    held = sources if judged is None else judged
+    strict = options.strict and any(source.has(Severity.WARNING) for source in held)
+    refused = strict or any(source.has(Severity.ERROR) for source in held)
     for source in sources:
         for label, finding in source.findings:
             if finding.severity is not Severity.INFO and (refused or not quiet):

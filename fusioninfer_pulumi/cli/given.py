@@ -52,8 +52,27 @@ def read_given(name: str) -> Given:
     return given
 
 
+def holds_nothing(name: str) -> bool:
+    """Tells whether there is nothing to read at a path: no file, project or manifest.
+
+    Args:
+        name: As for `read_given`.
+    """
+    path = Path(name)
+    if name in ("-", "") or "\0" in name or (os.path.lexists(path) and not path.is_dir()):
+        return False
+    try:
+        return not path.is_dir() or not (_is_project(path) or manifest_files(path))
+    except OSError:
+        return False  # reading it tells why
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _PROJECT)
+
+
 def _read_folder(given: Given, folder: Path) -> None:
-    if any((folder / name).is_file() for name in _PROJECT):
+    if _is_project(folder):
         given.project = True
         return
     files = manifest_files(folder)

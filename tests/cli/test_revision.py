@@ -76,8 +76,6 @@ def test_a_folder_of_manifests_is_read_in_its_revision(
     git(repository, "commit", "-q", "-m", "two")
     (repository / "more.yaml").unlink()
 
-    assert main(["diff", "--base", "HEAD", "./"]) == 2
-    assert capsys.readouterr().err.startswith("HEAD:./more.yaml: not YAML")
     assert main(["diff", "--base", "HEAD~1", "./"]) == 1
     assert "serve replicas 2 -> 3" in capsys.readouterr().out
 
@@ -102,17 +100,73 @@ def test_what_did_not_exist_yet_is_added(
     assert "+ LeaderWorkerSet more-serve-0" in capsys.readouterr().out
 
 
-def test_problems_of_the_revision_name_it_and_no_temporary_folder(
+def test_a_change_may_repair_what_is_invalid_at_the_base(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beside = MANIFEST.replace("name: chat", "name: more")
+    (repository / "more.yaml").write_text(beside)
+    (repository / "chat.yaml").write_text(MANIFEST + "  rollout: {maxUnavailable: 0}\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+    (repository / "chat.yaml").write_text(MANIFEST)
+    (repository / "more.yaml").write_text(beside.replace("replicas: 2", "replicas: 3"))
+
+    # Not even a strict job is about the state that is repaired.
+    assert main(["diff", "--strict", "--base", "HEAD", "."]) == 1
+
+    told = capsys.readouterr()
+    assert "HEAD:./chat.yaml: warning: rollout.maxUnavailable: must be at least 1" in told.err
+    assert "  * warning: HEAD:. could not be read as a whole: " in told.out
+    assert "+ LeaderWorkerSet chat-serve-0" in told.out
+    # What could be read is compared.
+    assert "more: serve replicas 2 -> 3" in told.out
+    assert "+ LeaderWorkerSet more-serve-0" not in told.out
+
+
+def test_two_given_sources_have_to_be_valid_both(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "old.yaml").write_text(MANIFEST + "  rollout: {maxUnavailable: 0}\n")
+
+    assert main(["diff", "old.yaml", "chat.yaml"]) == 2
+
+    assert capsys.readouterr().err.startswith("old.yaml: rollout.maxUnavailable: must be")
+
+
+@pytest.mark.parametrize("source", ["chat.yaml", ".", "project"])
+def test_what_is_gone_is_removed(
+    repository: Path, capsys: pytest.CaptureFixture[str], source: str
+) -> None:
+    (repository / "project" / "Pulumi.yaml").unlink()
+    if source != "project":  # whose program reads it
+        (repository / "chat.yaml").unlink()
+
+    assert main(["diff", "--base", "HEAD", source]) == 1
+
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert "service chat removed: 3 objects deleted" in told.out
+
+
+def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "--base", "HEAD", "nothing.yaml"]) == 2
+
+    assert capsys.readouterr().err == "nothing.yaml: cannot be read: No such file or directory\n"
+
+
+def test_an_unreadable_base_of_what_is_gone_is_a_difference(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (repository / "chat.yaml").write_text("kind: Nothing\n")
     git(repository, "commit", "-q", "-a", "-m", "two")
-    (repository / "chat.yaml").write_text(MANIFEST)
+    (repository / "chat.yaml").unlink()
 
-    assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 2
+    assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 1
 
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("HEAD:chat.yaml: apiVersion: is required")
+    told = capsys.readouterr()
+    # It is named as it was given, without the temporary folder.
+    assert told.err.startswith("HEAD:chat.yaml: warning: apiVersion: is required")
+    assert told.out.startswith("no object changes\n\n  * warning: HEAD:chat.yaml could not be read")
 
 
 @pytest.mark.parametrize("base", ["nowhere", "--output=/dev/null", "HEAD:chat.yaml"])

@@ -1,0 +1,84 @@
+"""The two sides of `diff`: what may be wrong with each of them, and still be compared."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+
+from fusioninfer_pulumi.cli.given import holds_nothing
+from fusioninfer_pulumi.cli.revision import at_revision
+from fusioninfer_pulumi.cli.source import Source, read_sources
+from fusioninfer_pulumi.findings import Severity, errors
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is compared.
+
+    Attributes:
+        old: The state before.
+        new: The state after.
+        judged: Those whose errors, and with `--strict` warnings, stop the command.
+        notes: What the comparison does not show, to be told with it.
+    """
+
+    old: Source
+    new: Source
+    judged: tuple[Source, ...]
+    notes: tuple[str, ...] = ()
+
+
+def compared(options: argparse.Namespace) -> Compared:
+    """Reads both sides.
+
+    A git revision is there already, whatever this release thinks of it: what is wrong with it are
+    warnings, so that a change that repairs it can be compared. What only one side has is added or
+    removed.
+
+    Args:
+        options: The command line of `diff`.
+
+    Raises:
+        RevisionError: The revision cannot be read.
+    """
+    if options.base is None:
+        old, new = (_read(options, name) for name in (options.old, options.new))
+        return Compared(old, new, judged=(old, new))
+    name = options.old
+    label = f"{options.base}:{name.rstrip('/') or name}"
+    with at_revision(name, options.base) as path:
+        was_there = path is not None and not holds_nothing(path)
+        old = Source(label, objects=[])
+        if path is not None and was_there:
+            old = _read(options, path).named(path, label)
+            old.rendered()
+    gone = was_there and holds_nothing(name)
+    new = Source(name, objects=[]) if gone else _read(options, name)
+    notes = _forgive(old)
+    return Compared(old, new, judged=(new,), notes=notes)
+
+
+def _forgive(old: Source) -> tuple[str, ...]:
+    """Makes warnings of the errors of a base, and leaves out what has any."""
+    if not old.has(Severity.ERROR):
+        return ()
+    old.findings = [
+        (label, replace(found, severity=Severity.WARNING) if errors([found]) else found)
+        for label, found in old.findings
+    ]
+    old.plans = [plan for plan in old.plans if not errors(plan.findings)]
+    told = (
+        f"warning: {old.label} could not be read as a whole: what could not be read is left out, "
+        "and its new state is shown as added, though it may be running"
+    )
+    return (told,)
+
+
+def _read(options: argparse.Namespace, name: str) -> Source:
+    return read_sources(
+        [name],
+        options.stack,
+        show_secrets=options.show_secrets,
+        rendered=True,
+        allow_lossy=options.allow_lossy,
+    )
