@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
+from fusioninfer_pulumi.plan.pod_edits import (
+    shared_memory,
+    with_env,
+    with_mounts,
+    with_volumes,
+)
 
 Manifest = dict[str, Any]
 
@@ -27,17 +32,9 @@ def wired_container(container: Manifest, wiring: Wiring, spec: Mapping[str, Any]
         wiring: What the role's pods get.
         spec: The pod spec of its template.
     """
-    built = dict(container)
-    given = list(built.get("env") or ())
-    names = {each.get("name") for each in given}
-    added = [dict(each) for each in wiring.env if each["name"] not in names]
-    if added:
-        built["env"] = [*given, *added]
-    mounts = list(built.get("volumeMounts") or ())
-    if _wants_shared_memory(built, wiring, spec):
-        volume = free_name(spec, "shm")
-        built["volumeMounts"] = [*mounts, {"name": volume, "mountPath": SHARED_MEMORY}]
-    return built
+    built = with_env(container, wiring.env)
+    added = _shared_memory(container, wiring, spec)
+    return built if added is None else with_mounts(built, [added[1]])
 
 
 def wired_leader(container: Manifest, wiring: Wiring, *, host_network: bool) -> Manifest:
@@ -81,26 +78,16 @@ def wired_spec(spec: Manifest, container: Mapping[str, Any], wiring: Wiring) -> 
         container: The serving container as the template has it.
         wiring: What the role's pods get.
     """
-    if not _wants_shared_memory(container, wiring, spec):
-        return spec
-    volume = {"name": free_name(spec, "shm"), "emptyDir": dict(wiring.shared_memory or {})}
-    return {**spec, "volumes": [*(spec.get("volumes") or ()), volume]}
+    added = _shared_memory(container, wiring, spec)
+    return spec if added is None else with_volumes(spec, [added[0]])
 
 
-def _wants_shared_memory(
+def _shared_memory(
     container: Mapping[str, Any], wiring: Wiring, spec: Mapping[str, Any]
-) -> bool:
-    # With the host's IPC namespace comes the host's shared memory.
-    if wiring.shared_memory is None or spec.get("hostIPC"):
-        return False
-    paths = [str(each.get("mountPath")) for each in container.get("volumeMounts") or ()]
-    return all(path.rstrip("/") != SHARED_MEMORY for path in paths)
-
-
-def free_name(spec: Mapping[str, Any], wanted: str) -> str:
-    """A name for a volume that no volume of the template has."""
-    taken = {each.get("name") for each in spec.get("volumes") or ()}
-    return next(name for name in (wanted, f"kv-{wanted}", f"pd-{wanted}") if name not in taken)
+) -> tuple[Manifest, Manifest] | None:
+    if wiring.shared_memory is None:
+        return None
+    return shared_memory(spec, container, wiring.shared_memory)
 
 
 def _listed(ports: list[Manifest], port: Mapping[str, Any]) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusioninfer_pulumi import names
-from fusioninfer_pulumi.manifests.disaggregation import free_name
 from fusioninfer_pulumi.pickers.sidecar import HEALTH_PATH, USER
 from fusioninfer_pulumi.plan.disaggregation.records import SidecarPlan
 from fusioninfer_pulumi.plan.disaggregation.sidecar import NAMESPACE_ENV
+from fusioninfer_pulumi.plan.pod_edits import free_name
 
 Manifest = dict[str, Any]
 
@@ -93,7 +93,7 @@ def _token(spec: Mapping[str, Any], sidecar: SidecarPlan) -> Manifest | None:
     if sidecar.account is None:
         if spec.get("automountServiceAccountToken") is False:
             return None
-        return {"name": free_name(spec, _NO_TOKEN), "emptyDir": {}}
+        return {"name": free_name(_NO_TOKEN, spec.get("volumes")), "emptyDir": {}}
     namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
     root = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     sources = [
@@ -101,4 +101,4 @@ def _token(spec: Mapping[str, Any], sidecar: SidecarPlan) -> Manifest | None:
         {"configMap": root},
         {"downwardAPI": {"items": [namespace]}},
     ]
-    return {"name": free_name(spec, _TOKEN), "projected": {"sources": sources}}
+    return {"name": free_name(_TOKEN, spec.get("volumes")), "projected": {"sources": sources}}

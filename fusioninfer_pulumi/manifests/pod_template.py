@@ -16,7 +16,6 @@ from typing import Any
 from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.facts import RAY_PORT
-from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.manifests.disaggregation import (
     wired_container,
     wired_leader,
@@ -29,8 +28,8 @@ from fusioninfer_pulumi.manifests.spread import spread
 from fusioninfer_pulumi.outputs import with_placeholders
 from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.plan.day_two.startup import PERIOD_SECONDS, startup_failures
-from fusioninfer_pulumi.plan.day_two.tracing import missing
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
+from fusioninfer_pulumi.plan.pod_edits import with_env, with_words
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.role import LEADER_ONLY
 from fusioninfer_pulumi.spec.role import Launcher
@@ -173,7 +172,7 @@ def _wired_leader(template: Manifest, wiring: Wiring) -> Manifest:
 
 def _leader_container(role: RolePlan) -> Manifest:
     given = serving_container(role.leader_template, role.args.container)
-    container = _with_env(_launched(given, role.leader_launch), role)
+    container = with_env(with_words(given, role.leader_launch), role.env)
     if role.wiring is not None:
         spec = role.leader_template["spec"]
         container = wired_container(container, role.wiring, spec)
@@ -210,23 +209,7 @@ def _health(role: RolePlan, path: str) -> Manifest:
 def _worker_container(role: RolePlan) -> Manifest:
     name = role.args.container or role.serving.name
     given = serving_container(role.worker_template, name)
-    container = _with_env(_launched(given, role.worker_launch), role)
+    container = with_env(with_words(given, role.worker_launch), role.env)
     if role.wiring is not None:
         container = wired_container(container, role.wiring, role.worker_template["spec"])
     return {key: value for key, value in container.items() if key not in LEADER_ONLY}
-
-
-def _with_env(container: Manifest, role: RolePlan) -> Manifest:
-    given = container.get("env") or []
-    added = missing(given, role.env)
-    return {**container, "env": [*given, *map(dict, added)]} if added else container
-
-
-def _launched(given: Mapping[str, Any], launch: Launch | None) -> Manifest:
-    """Replaces what a container runs; an empty list leaves the image's own entrypoint."""
-    if launch is None:
-        return dict(given)
-    words = {"command": launch.command, "args": launch.args}
-    head = {key: given[key] for key in ("name", "image") if key in given}
-    tail = {key: value for key, value in given.items() if key not in head and key not in words}
-    return {**head, **{key: value for key, value in words.items() if value}, **tail}

@@ -263,10 +263,11 @@ def test_the_nodes_shared_memory_is_not_covered() -> None:
 
 
 def test_volume_names_do_not_meet_the_templates() -> None:
-    volumes = [{"name": "shm", "emptyDir": {}}]
-    template = leader(pair(pod={"volumes": volumes}))
-    assert [each["name"] for each in template["spec"]["volumes"]] == ["shm", "kv-shm", "no-token"]
-    assert serving(template)["volumeMounts"][0]["name"] == "kv-shm"
+    taken = ["shm", "shm-2", "kv-shm", "pd-shm", "no-token"]
+    template = leader(pair(pod={"volumes": [{"name": name, "emptyDir": {}} for name in taken]}))
+    names = [each["name"] for each in template["spec"]["volumes"]]
+    assert names == [*taken, "shm-3", "no-token-2"]
+    assert serving(template)["volumeMounts"][0]["name"] == "shm-3"
 
 
 def test_no_other_connector_gets_nixls_address() -> None:

@@ -25,7 +25,6 @@ from fusioninfer_pulumi.engines.kv_offloading import (
 from fusioninfer_pulumi.engines.kv_settings import SettingError
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.plan.completion.kv_offloading_pods import (
-    mounted,
     tier_findings,
     with_shared_memory,
     with_tiers,
@@ -33,13 +32,12 @@ from fusioninfer_pulumi.plan.completion.kv_offloading_pods import (
 from fusioninfer_pulumi.plan.completion.templates import (
     Place,
     Template,
-    launched,
     places,
-    with_env,
     with_template,
 )
 from fusioninfer_pulumi.plan.disaggregation.arguments import why_unknown
 from fusioninfer_pulumi.plan.kv_offloading import offloading_of
+from fusioninfer_pulumi.plan.pod_edits import mounted, with_env, with_words
 from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 
@@ -102,7 +100,7 @@ def _container(
     if command.engine == "sglang":
         if place.leads or read_command(container).engine == "sglang":
             edit = with_arguments(container, hierarchical_words(command, wanted))
-            container = launched(container, edit)
+            container = with_words(container, edit)
         if wanted.folders:
             variables.append({"name": SGLANG_FOLDER_ENV, "value": wanted.folders[0]})
     elif any(_kept(tier) for tier in given.secondary):

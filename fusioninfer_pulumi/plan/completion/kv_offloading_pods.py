@@ -7,10 +7,17 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi import quantity
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.findings import Finding, error
-from fusioninfer_pulumi.plan.completion.templates import Place, Template, with_container, with_spec
+from fusioninfer_pulumi.plan.completion.templates import Place, Template, with_container
 from fusioninfer_pulumi.plan.kv_offloading import folder
+from fusioninfer_pulumi.plan.pod_edits import (
+    free_name,
+    memory,
+    mounted,
+    shared_memory,
+    with_mounts,
+    with_volumes,
+)
 from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs, SecondaryTierArgs
 
 _DISK = "ephemeral-storage"
@@ -27,16 +34,13 @@ def with_tiers(
         given: The tiers.
     """
     spec = place.template["spec"]
-    taken = {each.get("name") for each in spec.get("volumes") or ()}
     volumes, mounts = [], []
     for index, tier in enumerate(given.secondary):
-        name = free_volume(f"kv-cache-secondary-{index}", taken)
+        name = free_name(f"kv-cache-secondary-{index}", spec.get("volumes"))
         source, mount = _source(tier)
         volumes.append({"name": name, **source})
         mounts.append({"name": name, "mountPath": folder(index), **mount})
-    built: Template = dict(container)
-    if mounts:
-        built["volumeMounts"] = [*(container.get("volumeMounts") or ()), *mounts]
+    built = with_mounts(container, mounts)
     disk = _disk(given)
     resources = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
@@ -45,9 +49,7 @@ def with_tiers(
         asked = quantity.write(disk + quantity.parse(requests.get(_DISK, 0)))
         built["resources"] = {**resources, "requests": {**requests, _DISK: asked}}
     template = with_container(place.template, str(container["name"]), lambda _: built)
-    return with_spec(template, volumes=[*(spec.get("volumes") or ()), *volumes]) if volumes else (
-        template
-    )  # fmt: skip
+    return {**template, "spec": with_volumes(template["spec"], volumes)}
 
 
 def with_shared_memory(template: Template, name: str, limit: str | None) -> Template:
@@ -60,15 +62,12 @@ def with_shared_memory(template: Template, name: str, limit: str | None) -> Temp
     """
     spec = template["spec"]
     (container,) = [each for each in spec["containers"] if each["name"] == name]
-    if spec.get("hostIPC") or mounted(container, SHARED_MEMORY) is not None:
+    added = shared_memory(spec, container, memory(limit))
+    if added is None:
         return template
-    volume = free_volume("shm", {each.get("name") for each in spec.get("volumes") or ()})
-    mount = {"name": volume, "mountPath": SHARED_MEMORY}
-    source = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
-    built = {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}
-    complete = with_container(template, name, lambda _: built)
-    added = {"name": volume, "emptyDir": source}
-    return with_spec(complete, volumes=[*(spec.get("volumes") or ()), added])
+    volume, mount = added
+    complete = with_container(template, name, lambda each: with_mounts(each, [mount]))
+    return {**complete, "spec": with_volumes(complete["spec"], [volume])}
 
 
 def tier_findings(place: Place, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
@@ -89,21 +88,6 @@ def tier_findings(place: Place, given: KvCacheOffloadingArgs) -> Iterator[Findin
             f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
             f"asks for {quantity.write(asked)}",
         )
-
-
-def mounted(container: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-    """What a container mounts at a path."""
-    for mount in container.get("volumeMounts") or ():
-        if str(mount.get("mountPath")).rstrip("/") == path:
-            found: Mapping[str, Any] = mount
-            return found
-    return None
-
-
-def free_volume(wanted: str, taken: set[Any]) -> str:
-    """A name that no volume has yet."""
-    candidates = (wanted, *(f"{wanted}-{number}" for number in range(2, 10_000)))
-    return next(each for each in candidates if each not in taken)
 
 
 def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:

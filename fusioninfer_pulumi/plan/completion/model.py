@@ -19,12 +19,18 @@ from fusioninfer_pulumi.plan.completion.model_files import ModelFiles
 from fusioninfer_pulumi.plan.completion.templates import (
     Place,
     Template,
-    launched,
     places,
     with_container,
-    with_env,
     with_spec,
     with_template,
+)
+from fusioninfer_pulumi.plan.pod_edits import (
+    free_name,
+    mounted,
+    with_env,
+    with_mounts,
+    with_volumes,
+    with_words,
 )
 from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.role import Launcher, RoleArgs
@@ -94,9 +100,8 @@ def _starts_engine(role: RoleArgs, place: Place) -> bool:
 
 def _taken(place: Place, files: ModelFiles) -> Iterator[Finding]:
     """What the template has already where the model would stand."""
-    paths = {str(each.get("mountPath")).rstrip("/"): each for each in _mounts(place.container)}
     for mount in files.mounts:
-        if mount["mountPath"] in paths:
+        if mounted(place.container, mount["mountPath"]) is not None:
             yield error(
                 f"{place.container_at}.volumeMounts",
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
@@ -129,7 +134,7 @@ def _told(place: Place, wanted: ServedModel) -> tuple[Template, list[Finding]]:
         return dict(container), said
     words, positional = model_words(command, wanted)
     try:
-        return launched(container, with_arguments(container, words, model=positional)), []
+        return with_words(container, with_arguments(container, words, model=positional)), []
     except SettingError as problem:
         return dict(container), [
             error(
@@ -143,28 +148,22 @@ def _template(
     place: Place, container: Mapping[str, Any], model: ModelArgs, files: ModelFiles
 ) -> Template:
     spec = place.template["spec"]
-    volume = _free(spec.get("volumes") or (), files.volumes)
+    volume = {name: free_name(name, spec.get("volumes")) for name in files.volumes}
     mounts = [{**each, "name": volume[each["name"]]} for each in files.mounts]
-    complete = with_env(container, files.env)
-    if mounts:
-        complete["volumeMounts"] = [*_mounts(container), *mounts]
+    complete = with_mounts(with_env(container, files.env), mounts)
+    added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
     fields: dict[str, Any] = {}
-    if files.volumes:
-        added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
-        fields["volumes"] = [*(spec.get("volumes") or ()), *added]
     if files.fetched:
-        wanted = [f"fetch-model-{index}" for index in range(len(files.fetched))]
         everybody = [*(spec.get("initContainers") or ()), *spec["containers"]]
-        named = _free(everybody, wanted)
         fetchers = [
             fetch_container(
                 model,
-                named[name],
+                free_name(f"fetch-model-{index}", everybody),
                 model.fetcher.command,
                 [(source, folder)],
                 [{**mount, "name": volume[mount["name"]]}],
             )
-            for name, (source, folder, mount) in zip(wanted, files.fetched, strict=True)
+            for index, (source, folder, mount) in enumerate(files.fetched)
         ]
         fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
     if model.image_pull_secrets:
@@ -173,18 +172,5 @@ def _template(
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
         fields["imagePullSecrets"] = [*given, *more]
     template = with_container(place.template, str(container["name"]), lambda _: complete)
-    return with_spec(template, **fields)
-
-
-def _mounts(container: Mapping[str, Any]) -> list[Any]:
-    return list(container.get("volumeMounts") or ())
-
-
-def _free(given: Any, wanted: Any) -> dict[str, str]:
-    """Names that nothing of a template has yet, by the names that were wanted."""
-    taken = {each.get("name") for each in given}
-    found = {}
-    for name in wanted:
-        candidates = (name, *(f"{name}-{number}" for number in range(2, 10_000)))
-        found[name] = next(each for each in candidates if each not in taken)
-    return found
+    built = with_spec(template, **fields)
+    return {**built, "spec": with_volumes(built["spec"], added)}

@@ -20,13 +20,12 @@ from fusioninfer_pulumi.engines.parallel_arguments import (
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.plan.completion.templates import (
     Place,
-    launched,
     places,
     with_container,
-    with_env,
     with_template,
 )
 from fusioninfer_pulumi.plan.disaggregation.arguments import why_unknown
+from fusioninfer_pulumi.plan.pod_edits import with_env, with_words
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
 from fusioninfer_pulumi.spec.role import Launcher, MultinodeArgs, RoleArgs
@@ -207,7 +206,7 @@ def _completed(
                 f"{' '.join(added)} cannot be added to it: {problem}; write the command as a list",
             )
         ]
-    return _replaced(role, place, launched(container, edit)), []
+    return _replaced(role, place, with_words(container, edit)), []
 
 
 def _replaced(role: RoleArgs, place: Place, container: dict[str, Any]) -> RoleArgs:

@@ -11,9 +11,9 @@ from fusioninfer_pulumi.plan.completion.templates import (
     Template,
     places,
     with_container,
-    with_env,
     with_template,
 )
+from fusioninfer_pulumi.plan.pod_edits import with_env
 from fusioninfer_pulumi.spec.kv_transfer import RdmaArgs
 from fusioninfer_pulumi.spec.role import RoleArgs
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.launch_types import Launch
 from fusioninfer_pulumi.findings import join
 from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.spec.role import RoleArgs
@@ -92,25 +90,3 @@ def with_container(template: Mapped, name: str, change: Callable[[Mapped], Mappe
 def with_spec(template: Mapped, **fields: Any) -> Template:
     """A template with fields of its pod spec replaced."""
     return {**template, "spec": {**template["spec"], **fields}}
-
-
-def launched(container: Mapped, launch: Launch | None) -> Template:
-    """A container with the words of an edited command line."""
-    if launch is None:
-        return dict(container)
-    words = {"command": launch.command, "args": launch.args}
-    kept = {key: value for key, value in container.items() if key not in words}
-    return {**kept, **{key: value for key, value in words.items() if value}}
-
-
-def with_env(container: Mapped, variables: Sequence[Mapped]) -> Template:
-    """A container with more variables; those that it has already stay as they are."""
-    given = list(container.get("env") or ())
-    names = {each.get("name") for each in given}
-    added = [dict(each) for each in variables if each["name"] not in names]
-    return {**container, "env": [*given, *added]} if added else dict(container)
-
-
-def engine_of(place: Place) -> str | None:
-    """The engine that a template's serving container starts, None when it is not known."""
-    return read_command(place.container).engine

@@ -6,16 +6,16 @@ spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from fusioninfer_pulumi.engines import observability
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_settings import SettingError, with_settings
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.pickers import PickerFamily
-from fusioninfer_pulumi.plan.disaggregation.role import Wired, edited_container
+from fusioninfer_pulumi.plan.disaggregation.role import Wired
+from fusioninfer_pulumi.plan.pod_edits import with_words
 from fusioninfer_pulumi.spec.day_two import TracingArgs
 
 Variable = Mapping[str, str]
@@ -90,18 +90,12 @@ def traced(wire: Wired, args: TracingArgs | None, position: int, at: str) -> tup
         worker = None  # nothing but ray, maybe
     return replace(
         wire,
-        leader=edited_container(wire.leader, leader),
-        worker=edited_container(wire.worker, worker),
+        leader=with_words(wire.leader, leader),
+        worker=with_words(wire.worker, worker),
         leader_edit=leader or wire.leader_edit,
         worker_edit=worker or wire.worker_edit,
         findings=[*wire.findings, *found],
     ), True
-
-
-def missing(given: Sequence[Mapping[str, Any]], added: Sequence[Variable]) -> list[Variable]:
-    """Those variables that a container's author has not set."""
-    names = {each.get("name") for each in given}
-    return [each for each in added if each["name"] not in names]
 
 
 def picker_findings(

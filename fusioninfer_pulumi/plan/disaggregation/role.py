@@ -20,6 +20,7 @@ from fusioninfer_pulumi.plan.disaggregation.arguments import (
 )
 from fusioninfer_pulumi.plan.disaggregation.decode import decode_side
 from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT, Disaggregation, Wiring
+from fusioninfer_pulumi.plan.pod_edits import memory, with_words
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
@@ -86,7 +87,7 @@ def wired(
         engine_port=pool,
         labels={labels.LLM_D_ROLE: part} if paired is not None and part is not None else None,
         setup=way.setup,
-        shared_memory=_shared_memory(given) if paired or args.kv_transfer else None,
+        shared_memory=memory(given.shared_memory) if paired or args.kv_transfer else None,
     )
     published, said = events(position, args, command, pool)
     found += said
@@ -102,8 +103,8 @@ def wired(
     edits, said = _edited(leader, worker, settings, list(way.settings), at)
     found += said
     return Wired(
-        edited_container(leader, edits[0]),
-        edited_container(worker, edits[1]),
+        with_words(leader, edits[0]),
+        with_words(worker, edits[1]),
         wiring,
         edits[0],
         edits[1],
@@ -119,7 +120,7 @@ def _as_meant(args: RoleArgs, leader: Container, worker: Container, at: str) -> 
     if nodes_per_replica(args) > 1:
         return Wired(leader, worker)
     (edit, _), found = _edited(leader, worker, [], [], at)
-    return Wired(edited_container(leader, edit), worker, leader_edit=edit, findings=found)
+    return Wired(with_words(leader, edit), worker, leader_edit=edit, findings=found)
 
 
 def _pool_port(
@@ -172,17 +173,3 @@ def _edited(
     except SettingError:
         # A worker with a command of its own, which may well be nothing but ray.
         return (edit, None), found
-
-
-def edited_container(container: Container, edit: Launch | None) -> Container:
-    """A container that runs what an edit says; as it was without one."""
-    if edit is None:
-        return container
-    words = {"command": edit.command, "args": edit.args}
-    kept = {key: value for key, value in container.items() if key not in words}
-    return {**kept, **{key: value for key, value in words.items() if value}}
-
-
-def _shared_memory(given: KvTransferArgs) -> dict[str, Any]:
-    limit = {} if given.shared_memory is None else {"sizeLimit": given.shared_memory}
-    return {"medium": "Memory", **limit}
