@@ -47,11 +47,6 @@ def leader_pod(set_name: str, group: int = 0) -> str:
     return f"{set_name}-{group}"
 
 
-def worker_pod(set_name: str, worker: int, group: int = 0) -> str:
-    """Name of a group's worker pod; workers count from 1."""
-    return f"{set_name}-{group}-{worker}"
-
-
 def pod_group(service: str, serving_group_index: int | None = None) -> str:
     """Name of the PodGroup of a service, or of one of its serving groups."""
     return serving_group(service, serving_group_index)

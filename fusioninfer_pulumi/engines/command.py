@@ -21,8 +21,6 @@ class EngineCommand:
 
     Attributes:
         engine: `vllm`, `sglang` or None when neither is recognised.
-        image_version: Version in the tag of an engine project's own image (`v0.11.0` is
-            (0, 11, 0)); None for `latest`, digests, other images and Outputs.
         program: The words before the engine's arguments as written, for example
             `("vllm", "serve")`; empty when the image's own entrypoint runs.
         arguments: The engine's arguments, what could be read of them; `<output>` stands for an
@@ -36,7 +34,6 @@ class EngineCommand:
     """
 
     engine: str | None
-    image_version: tuple[int, ...] | None
     program: tuple[str, ...]
     arguments: tuple[str, ...]
     script: str | None
@@ -68,7 +65,6 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
     if program is not None:
         return EngineCommand(
             engine=program.engine,
-            image_version=image.version,
             program=tuple(texts[: program.end]),
             arguments=tuple(texts[program.end :]),
             script=None,
@@ -81,7 +77,6 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
         # Some other program: what it makes of its arguments is not known.
         return EngineCommand(
             engine=None,
-            image_version=image.version,
             program=tuple(texts[: len(words.command)]),
             arguments=tuple(texts[len(words.command) :]),
             script=None,
@@ -93,7 +88,6 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
         engine = container.get("name") if container.get("name") in _NAMES else None
     return EngineCommand(
         engine=engine,
-        image_version=image.version,
         program=(),
         arguments=tuple(texts),
         script=None,
@@ -113,7 +107,6 @@ def _read_script(image: Image, words: list[str], *, known: bool) -> EngineComman
     call = calls[0] if calls else None
     return EngineCommand(
         engine=call.engine if call else None,
-        image_version=image.version,
         program=call.program if call else (),
         arguments=call.arguments if call else (),
         script=script,

@@ -117,7 +117,7 @@ def offloading_notes(
     if command.engine == "sglang":
         yield from _sglang(command, wanted, decodes=decodes)
     else:
-        yield from _vllm(command.image_version, wanted)
+        yield from _vllm(command.image.version, wanted)
 
 
 def _vllm(version: Version | None, wanted: Offloading) -> Iterator[tuple[str, EngineNote]]:
@@ -139,7 +139,7 @@ def _vllm(version: Version | None, wanted: Offloading) -> Iterator[tuple[str, En
 def _sglang(
     command: EngineCommand, wanted: Offloading, *, decodes: bool
 ) -> Iterator[tuple[str, EngineNote]]:
-    version = command.image_version
+    version = command.image.version
     if decodes:
         message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
         yield "", EngineNote("error", "", message)

@@ -56,7 +56,7 @@ def connector_notes(command: EngineCommand) -> list[EngineNote]:
         A warning, which names the connectors that exist, or nothing.
     """
     settings = kv_transfer_config(command)
-    version = command.image_version
+    version = command.image.version
     if command.engine != "vllm" or not isinstance(settings, dict):
         return []
     if settings.get("kv_connector") != _REMOVED or settings.get("kv_connector_module_path"):

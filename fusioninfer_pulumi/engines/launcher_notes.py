@@ -51,7 +51,7 @@ def launcher_notes(command: EngineCommand, launcher: str, nodes: int) -> list[En
 
 
 def _ray_image(command: EngineCommand) -> Iterator[EngineNote]:
-    version, tag = command.image_version, command.image.tag
+    version, tag = command.image.version, command.image.tag
     moving = command.image.stock and tag is not None and tag.startswith(VLLM_MOVING_TAGS)
     if moving or (version is not None and version >= VLLM_WITHOUT_RAY):
         yield EngineNote(
@@ -90,7 +90,7 @@ def _ray_flags(command: EngineCommand, arguments: Sequence[str]) -> Iterator[Eng
 
 
 def _multiprocessing_version(command: EngineCommand, nodes: int) -> Iterator[EngineNote]:
-    version = command.image_version
+    version = command.image.version
     if version is not None and version < VLLM_MULTI_NODE:
         yield EngineNote(
             "warning",

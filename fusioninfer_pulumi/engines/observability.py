@@ -46,7 +46,7 @@ def tracing_settings(command: EngineCommand, endpoint: str) -> tuple[Setting, ..
 
 def tracing_notes(command: EngineCommand) -> list[EngineNote]:
     """What speaks against an engine's tracing flag."""
-    version = command.image_version
+    version = command.image.version
     if version is not None and VLLM_WITHOUT_OTEL <= version < VLLM_WITH_OTEL:
         return [
             EngineNote(

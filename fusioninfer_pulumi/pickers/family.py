@@ -82,7 +82,6 @@ class PickerFamily:
         image: The family's newest image.
         versions: Range of image versions, both ends included.
         sidecar_image: The prefill/decode sidecar of the same release, None where there is none.
-        entrypoint: The picker's program inside the image.
         api_versions: apiVersions that it registers for its configuration; the first is written.
         sections: Top-level keys of the configuration and, for those that are objects, the keys
             inside (None: not checked).
@@ -113,7 +112,6 @@ class PickerFamily:
     image: str
     versions: tuple[Version, Version]
     sidecar_image: str | None
-    entrypoint: str
     api_versions: tuple[str, ...]
     sections: Mapping[str, frozenset[str] | None]
     plugins: Mapping[str, PluginType]

@@ -51,11 +51,6 @@ def prefill_references(groups: GroupPairing | None) -> list[dict[str, Any]]:
     return [{"pluginRef": _FILTER_NAME}] if groups is not None and not groups.strict else []
 
 
-def needs_experimental(pods: PrefillDecode) -> bool:
-    """Whether the picker has to be told that alpha plugins are wanted."""
-    return pods.groups is not None
-
-
 def check_pairing(family: PickerFamily, pods: PrefillDecode) -> list[Finding]:
     """What speaks against the pairing on a picker."""
     wanted = {plugin["type"] for plugin in pairing_plugins(pods)}

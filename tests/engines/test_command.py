@@ -197,8 +197,8 @@ def test_command(container: dict[str, Any], expected: tuple[Any, ...]) -> None:
 
 
 def test_version_belongs_to_the_engines_own_image() -> None:
-    assert read(image=STOCK).image_version == (0, 11, 0)
-    assert read(image="me/vllm:v0.11.0").image_version is None
+    assert read(image=STOCK).image.version == (0, 11, 0)
+    assert read(image="me/vllm:v0.11.0").image.version is None
 
 
 def test_program_in_args() -> None:

@@ -161,7 +161,7 @@ def _generated(
     flag = _flag(settings)
     # Read back, so that what is known of a connector is known of a generated one too.
     words = (flag.flag, flag.value)
-    made = kv_setup(EngineCommand("vllm", None, (), words, None, readable=True))
+    made = kv_setup(EngineCommand("vllm", (), words, None, readable=True))
     assert isinstance(made, KvSetup), "what is generated can be read"
     return Transfer((flag,), made), said
 
@@ -174,11 +174,11 @@ def _unfit(connector: str, command: EngineCommand, field: str) -> Iterator[Findi
             f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
             f"one, or write {KV_TRANSFER_FLAG} with both into the arguments",
         )
-    elif command.image_version is not None and command.image_version < VLLM_WITH_NIXL:
+    elif command.image.version is not None and command.image.version < VLLM_WITH_NIXL:
         yield error(
             field,
             f"together with kvCacheOffloading needs vLLM {spelled(VLLM_WITH_NIXL)}, got "
-            f"{spelled(command.image_version)}",
+            f"{spelled(command.image.version)}",
         )
 
 
