@@ -12,12 +12,10 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.pickers.family import KIND, PickerFamily, PrefixKeys
 from fusioninfer_pulumi.pickers.group_pairing import pairing_plugins, prefill_references
 from fusioninfer_pulumi.pickers.request import PD_DISAGGREGATION, PickerRequest, PrefillDecode
 from fusioninfer_pulumi.pickers.scorers import weights
-from fusioninfer_pulumi.pickers.strategy import check_strategy
 
 _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
@@ -47,14 +45,8 @@ def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any
 
     Args:
         family: The picker that will read it.
-        request: What the picker shall do.
-
-    Raises:
-        InvalidServiceError: The picker cannot do it; `check_strategy` says the same beforehand.
+        request: What the picker shall do, a request that `check_strategy` has nothing against.
     """
-    problems = errors(check_strategy(family, request, prefillers=True, decoders=True))
-    if problems:
-        raise InvalidServiceError(problems)
     scored = weights(request)
     scoring = [plugin for scorer in scored for plugin in _scorer(family, scorer, request)]
     references: list[dict[str, Any]] = [{"pluginRef": _PICKER}]

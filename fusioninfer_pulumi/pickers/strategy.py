@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.pickers.family import PickerFamily
 from fusioninfer_pulumi.pickers.group_pairing import check_pairing
 from fusioninfer_pulumi.pickers.request import (
@@ -41,16 +39,12 @@ def strategy_in_words(request: PickerRequest) -> str:
     return f"each request goes to the pod with the highest score: {_sum(request)}"
 
 
-def check_strategy(
-    family: PickerFamily, request: PickerRequest, *, prefillers: bool, decoders: bool
-) -> list[Finding]:
-    """What speaks against a request on a picker.
+def check_strategy(family: PickerFamily, request: PickerRequest) -> list[Finding]:
+    """What speaks against a request on a picker, whatever roles the service has.
 
     Args:
         family: The picker.
         request: What it shall do.
-        prefillers: Whether the service has a prefiller role.
-        decoders: Whether the service has a decoder role.
 
     Returns:
         Findings with paths relative to the router role (`strategy`, `scorers.load`).
@@ -62,23 +56,11 @@ def check_strategy(
     if request.block_size is not None and request.block_size < 1:
         findings.append(error("blockSize", f"must be at least 1, got {request.block_size}"))
     if request.strategy == PD_DISAGGREGATION:
-        findings += _check_prefill_decode(family, request, prefillers=prefillers, decoders=decoders)
-    elif prefillers and decoders:
-        message = (
-            f"{request.strategy} does not disaggregate: requests go to the decoders only, and "
-            f"the prefillers stay idle; choose {PD_DISAGGREGATION} to use them"
-        )
-        findings.append(warning("strategy", message))
+        findings += _check_prefill_decode(family, request)
     return findings
 
 
-def _check_prefill_decode(
-    family: PickerFamily,
-    request: PickerRequest,
-    *,
-    prefillers: bool,
-    decoders: bool,
-) -> list[Finding]:
+def _check_prefill_decode(family: PickerFamily, request: PickerRequest) -> list[Finding]:
     findings: list[Finding] = []
     if not family.supports_pd:
         able = ", ".join(each.image for each in FAMILIES.values() if each.supports_pd)
@@ -86,10 +68,6 @@ def _check_prefill_decode(
             f"{PD_DISAGGREGATION} needs plugins that no {family.name} image has; "
             f"images that have them: {able}"
         )
-        findings.append(error("strategy", message))
-    missing = _missing(prefillers=prefillers, decoders=decoders)
-    if missing:
-        message = f"{PD_DISAGGREGATION} needs a prefiller and a decoder; there is no {missing}"
         findings.append(error("strategy", message))
     findings += check_pairing(family, request.prefill_decode)
     threshold = request.prefill_decode.threshold
@@ -106,11 +84,6 @@ def _check_prefill_decode(
         )
         findings.append(error("threshold", message))
     return findings
-
-
-def _missing(*, prefillers: bool, decoders: bool) -> str:
-    present: Sequence[tuple[bool, str]] = ((prefillers, "prefiller"), (decoders, "decoder"))
-    return " and no ".join(name for there, name in present if not there)
 
 
 def _prefill_decode_in_words(request: PickerRequest) -> str:

@@ -29,13 +29,8 @@ NO_PD = (
 )
 
 
-def said(family: str, strategy: str, roles: str = "", **request: Any) -> list[str]:
-    found = check_strategy(
-        FAMILIES[family],
-        PickerRequest(strategy, **request),
-        prefillers="p" in roles,
-        decoders="d" in roles,
-    )
+def said(family: str, strategy: str, **request: Any) -> list[str]:
+    found = check_strategy(FAMILIES[family], PickerRequest(strategy, **request))
     return [str(finding) for finding in found]
 
 
@@ -48,47 +43,27 @@ def test_every_family_has_the_plain_strategies(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["llm-d-0.7", "llm-d-0.8", "llm-d-0.9", "llm-d-0.10"])
 def test_llm_d_disaggregates(family: str) -> None:
-    assert said(family, PD, "pd") == []
+    assert said(family, PD) == []
+
+
+@pytest.mark.parametrize("family", ["gaie-1.2", "gaie-1.3", "gaie-1.4", "gaie-1.5"])
+def test_the_inference_extensions_pickers_do_not(family: str) -> None:
+    assert said(family, PD) == [NO_PD.replace("gaie-1.2", family)]
 
 
 @pytest.mark.parametrize(
-    ("family", "strategy", "roles", "request_", "want"),
+    ("family", "strategy", "request_", "want"),
     [
-        ("gaie-1.2", "round-robin", "", {}, [f'strategy: must be one of {ALL}, got "round-robin"']),
-        ("gaie-1.2", PD, "pd", {}, [NO_PD]),
-        (
-            "gaie-1.2",
-            PD,
-            "",
-            {},
-            [
-                NO_PD,
-                (
-                    "strategy: pd-disaggregation needs a prefiller and a decoder; there is no "
-                    "prefiller and no decoder"
-                ),
-            ],
-        ),
+        ("gaie-1.2", "round-robin", {}, [f'strategy: must be one of {ALL}, got "round-robin"']),
         (
             "llm-d-0.10",
             PD,
-            "p",
-            {},
-            [
-                "strategy: pd-disaggregation needs a prefiller and a decoder; there is no decoder",
-            ],
-        ),
-        (
-            "llm-d-0.10",
-            PD,
-            "pd",
             {"prefill_decode": PrefillDecode(-1)},
             ["threshold: must be at least 0 characters, got -1"],
         ),
         (
             "llm-d-0.7",
             PD,
-            "pd",
             {"prefill_decode": PrefillDecode(64)},
             [
                 "threshold: must be 0 for llm-d-0.7, got 64: it can only disaggregate every "
@@ -96,24 +71,10 @@ def test_llm_d_disaggregates(family: str) -> None:
                 + ABLE.removeprefix("ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1, "),
             ],
         ),
-        (
-            "llm-d-0.10",
-            "queue-size",
-            "pd",
-            {},
-            [
-                (
-                    "warning: strategy: queue-size does not disaggregate: requests go to the "
-                    "decoders only, and the prefillers stay idle; choose pd-disaggregation to use "
-                    "them"
-                ),
-            ],
-        ),
-        ("gaie-1.2", "queue-size", "", {"block_size": 0}, ["blockSize: must be at least 1, got 0"]),
+        ("gaie-1.2", "queue-size", {"block_size": 0}, ["blockSize: must be at least 1, got 0"]),
         (
             "gaie-1.2",
             "queue-size",
-            "",
             {"scorers": {"queue": 1, "load": 1}},
             [
                 (
@@ -125,7 +86,6 @@ def test_llm_d_disaggregates(family: str) -> None:
         (
             "gaie-1.3",
             "queue-size",
-            "",
             {"scorers": {"queue": 1, "latency": 1}},
             [
                 (
@@ -137,16 +97,14 @@ def test_llm_d_disaggregates(family: str) -> None:
         (
             "gaie-1.3",
             "queue-size",
-            "",
             {"scorers": {"queue": 0.5}},
             ["scorers.queue: must be a whole number for gaie-1.3, got 0.5: only ratios matter"],
         ),
-        ("gaie-1.4", "queue-size", "", {"scorers": {"queue": 0.5}}, []),
+        ("gaie-1.4", "queue-size", {"scorers": {"queue": 0.5}}, []),
         *(
             (
                 "gaie-1.4",
                 "queue-size",
-                "",
                 {"scorers": {"queue": weight}},
                 [f"scorers.queue: must be a number above 0, got {written}"],
             )
@@ -162,7 +120,6 @@ def test_llm_d_disaggregates(family: str) -> None:
         (
             "gaie-1.2",
             "prefix-cache",
-            "",
             {"scorers": {"queue": 1}},
             [
                 (
@@ -174,7 +131,6 @@ def test_llm_d_disaggregates(family: str) -> None:
         (
             "gaie-1.2",
             "queue-size",
-            "",
             {"scorers": {}},
             [
                 (
@@ -186,9 +142,9 @@ def test_llm_d_disaggregates(family: str) -> None:
     ],
 )
 def test_what_speaks_against_a_request(
-    family: str, strategy: str, roles: str, request_: dict[str, Any], want: list[str]
+    family: str, strategy: str, request_: dict[str, Any], want: list[str]
 ) -> None:
-    assert said(family, strategy, roles, **request_) == want
+    assert said(family, strategy, **request_) == want
 
 
 @pytest.mark.parametrize(

@@ -177,12 +177,10 @@ def _config(
             groups=pairing,
         ),
     )
-    # Which roles there are is checked with the pool: here it would be said twice.
+    # Which roles there are is checked with the pool.
     found = [
         replace(each, path=f"{at}.{_FIELDS.get(each.path, each.path)}")
-        for each in pickers.check_strategy(
-            family, request, prefillers=intent.pairs, decoders=intent.pairs
-        )
+        for each in pickers.check_strategy(family, request)
     ]
     if given.threshold is not None and not intent.pairs:
         found.append(
