@@ -9,13 +9,14 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.test_manifests import assert_accepted, room
-from fusioninfer_pulumi import loads
+from fusioninfer_pulumi import labels, loads
 from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
 from tests.dialects import kthena_samples as samples
 
 __all__ = ["room"]
 
+TWO = {"minRoleReplicas": {"server": 2}}
 LWS = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
 HPA = "autoscaling/v2/HorizontalPodAutoscaler"
 PROMETHEUS = {"serverURL": "http://prometheus:9090", "query": "sum(rate(requests[2m]))"}
@@ -75,6 +76,30 @@ def test_a_policy_scales_a_role(cluster: Cluster, namespace: str) -> None:
         90,
         lambda: cluster.get(HPA, "ms-0-decode", namespace).get("status"),
     )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    "a serving group of Kthena's is a gang where its one role has single pods, too: it is placed "
+    "as a whole, or with its minimum, and otherwise not at all"
+)
+@pytest.mark.parametrize(
+    ("policy", "free", "running"), [(None, 6, 4), (None, 3, 0), (TWO, 3, 3), (TWO, 1, 0)]
+)
+def test_a_group_of_single_pods_is_a_gang(
+    cluster: Cluster, namespace: str, policy: Object | None, free: int, running: int
+) -> None:
+    group = {} if policy is None else {"gangPolicy": policy}
+    serving = samples.serving(samples.role(replicas=4), group=group, replicas=2)
+    (objects,) = objects_of(serving)
+    cluster.add_nodes(free, 1)
+    cluster.apply(inputs.with_namespace(objects, namespace))
+    cluster.wait(lambda: len(cluster.pods(namespace)) == 8, 120)
+    cluster.wait(lambda: len(cluster.bound(namespace)) == running, 60)
+    cluster.settle(5)
+    bound = [pod["metadata"]["labels"][labels.GROUP_INDEX] for pod in cluster.bound(namespace)]
+    assert len(bound) == running
+    assert len(set(bound)) <= 1
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -100,7 +100,9 @@ def is_gang(manifest: Manifest) -> bool:
     policy = spec.get("schedulingStrategy", {}).get("gangPolicy", {})
     types = {role["componentType"] for role in spec["roles"]}
     several = any(role.get("multinode", {}).get("nodeCount", 1) > 1 for role in spec["roles"])
-    return policy.get("mode") != "Off" and (several or {"prefiller", "decoder"} <= types)
+    return policy.get("mode") == "On" or (
+        policy.get("mode") != "Off" and (several or {"prefiller", "decoder"} <= types)
+    )
 
 
 @st.composite
@@ -112,7 +114,7 @@ def _scheduling(
 ) -> Manifest:
     scheduling: Manifest = {}
     policy: Manifest = {}
-    optional(draw, policy, "mode", st.sampled_from(("Auto", "Auto", "Off")))
+    optional(draw, policy, "mode", st.sampled_from(("Auto", "Auto", "On", "Off")))
     optional(draw, policy, "minResources", st.booleans())
     minima = {
         role["name"]: draw(st.integers(0, role.get("replicas", 1)))

@@ -220,7 +220,10 @@ def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -
         ("minResources", policy.min_resources),
     ):
         if given:
-            yield warning(f"{_STRATEGY}.gangPolicy.{field}", "has no effect: the pods are no gang")
+            yield warning(
+                f"{_STRATEGY}.gangPolicy.{field}",
+                "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
+            )
     if scheduling.queue and scheduler in (None, DEFAULT_SCHEDULER):
         yield warning(
             f"{_STRATEGY}.queue",

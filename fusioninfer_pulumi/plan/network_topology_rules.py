@@ -41,7 +41,11 @@ def network_topology_findings(
         yield warning(_AT, "has no effect: it names neither groupPolicy nor rolePolicy")
         return
     if not gang_scheduled:
-        yield error(_AT, "stands on the PodGroup of a gang, and the pods are no gang; remove it")
+        yield error(
+            _AT,
+            "stands on the PodGroup of a gang, and the pods are no gang; remove it, or set "
+            "gangPolicy.mode to On",
+        )
         return
     for name, rule in given.items():
         yield from _rule(f"{_AT}.{name}", rule)

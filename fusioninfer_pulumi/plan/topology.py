@@ -38,8 +38,9 @@ def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) ->
     Decided by the declared roles, not by their replica counts: parking a role must not change
     the pods of the others.
     """
-    if scheduling.gang_policy.mode is GangMode.OFF:
-        return False
+    mode = scheduling.gang_policy.mode
+    if mode is not GangMode.AUTO:
+        return mode is GangMode.ON
     return is_prefill_decode(roles) or any(is_multinode(role) for role in serving(roles))
 
 

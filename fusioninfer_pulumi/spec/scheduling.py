@@ -14,6 +14,7 @@ class GangMode(str, enum.Enum):
     """Whether a service's pods are scheduled as a gang."""
 
     AUTO = "Auto"  #: where a role spans nodes, or prefill and decode are both present
+    ON = "On"  #: always, also single pods: the replicas of a service, or of a serving group
     OFF = "Off"  #: never: no PodGroup, for clusters without Volcano
 
 
@@ -56,7 +57,7 @@ class GangPolicyArgs(SpecModel):
     """What must be placed together before any of it starts."""
 
     mode: Annotated[GangMode, Field(strict=False)] = GangMode.AUTO
-    """`Auto` (default) or `Off`."""
+    """`Auto` (default), `On` or `Off`."""
 
     min_role_replicas: dict[str, Count] | None = None
     """Replicas of each role that must be placed together; the others start as room appears. A

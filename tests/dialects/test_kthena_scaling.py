@@ -128,8 +128,24 @@ def test_a_tolerance_that_is_not_kubernetes_own_is_told() -> None:
 def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None) -> None:
     documents = serving(role(replicas=replicas)), policy()
     assert spec(*documents)["roles"][0].get("replicas") == (start or replicas)
-    told = any("starts with" in each for each in said(*documents))
+    told = any("server starts with" in each for each in said(*documents))
     assert told == (start is not None)
+
+
+@pytest.mark.parametrize(
+    ("least", "gang"),
+    [
+        ({"server": 1}, {"mode": "On", "minRoleReplicas": {"server": 1}}),
+        ({"server": 0}, {"mode": "Off"}),
+        ({"server": 0, "other": 1}, {"mode": "On", "minRoleReplicas": {"server": 0, "other": 1}}),
+    ],
+)
+def test_the_gang_needs_what_scaling_leaves(least: dict[str, int], gang: Manifest) -> None:
+    queried = {"metricSources": {"waiting": {"prometheus": PROMETHEUS}}, "maxReplicas": 4}
+    roles = {name: {"minReplicas": count, **queried} for name, count in least.items()}
+    document = serving(*(role(name, replicas=2) for name in least))
+    made = spec(document, policy(disaggregatedTarget=scaled(roles)))
+    assert made["schedulingStrategy"]["gangPolicy"] == gang
 
 
 def test_a_role_of_a_fixed_size_needs_no_autoscaler() -> None:

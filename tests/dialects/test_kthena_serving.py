@@ -29,7 +29,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
     made = spec(sample)
     assert made["schedulingStrategy"] == {
         "schedulerName": "volcano",
-        "gangPolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}},
+        "gangPolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}, "mode": "On"},
     }
     assert [(each["name"], each["componentType"], each["replicas"]) for each in made["roles"]] == [
         ("prefill", "prefiller", 4),
@@ -44,19 +44,47 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (serving(), {"schedulerName": "volcano"}),
+        (serving(), {"schedulerName": "volcano", "gangPolicy": {"mode": "On"}}),
         (
             serving(schedulerName="default-scheduler"),
             {"schedulerName": "default-scheduler", "gangPolicy": {"mode": "Off"}},
         ),
         (
             serving(metadata={"annotations": {"scheduling.volcano.sh/queue-name": "q"}}),
-            {"schedulerName": "volcano", "queue": "q"},
+            {"schedulerName": "volcano", "queue": "q", "gangPolicy": {"mode": "On"}},
         ),
     ],
 )
 def test_scheduling(document: Manifest, expected: Manifest) -> None:
     assert spec(document)["schedulingStrategy"] == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ({}, {"minMember": 4, "minTaskMember": {f"server-{each}": 1 for each in range(4)}}),
+        ({"gangPolicy": {"minRoleReplicas": {"server": 2}}}, {"minMember": 2}),
+        (
+            {"networkTopology": {"groupPolicy": {"highestTierAllowed": 2}}},
+            {"minMember": 4, "networkTopology": {"mode": "hard", "highestTierAllowed": 2}},
+        ),
+    ],
+)
+def test_single_pods_are_a_gang_too(group: Manifest, expected: Manifest) -> None:
+    (plan,) = source(serving(role(replicas=4), group=group, replicas=2)).plans
+    made = [each for each in render(plan) if each["kind"] == "PodGroup"]
+    assert [each["metadata"]["name"] for each in made] == ["ms-0", "ms-1"]
+    for each in made:
+        assert expected.items() <= each["spec"].items()
+
+
+def test_a_group_that_needs_no_replica_of_single_pods_is_no_gang() -> None:
+    document = serving(role(replicas=4), group={"gangPolicy": {"minRoleReplicas": {"server": 0}}})
+    assert not source(document).plans[0].gang_scheduled
+    assert (
+        "f: warning: template.gangPolicy.minRoleReplicas: has no effect: the pods are "
+        "no gang (gangPolicy.mode: On makes them one)" in said(document)
+    )
 
 
 def test_network_topology_is_that_of_groups_and_of_roles() -> None:
@@ -67,12 +95,15 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
     document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
         "networkTopology": topology})  # fmt: skip
     made = spec(document)["schedulingStrategy"]["gangPolicy"]
-    assert made == {"networkTopology": topology}
+    assert made == {"networkTopology": topology, "mode": "On"}
     named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
     assert (
         "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: tiers are "
         "numbers; use highestTierAllowed"
     ) in problems(named)
+    empty = serving(group={"networkTopology": {}})
+    told = "has no effect: it names neither groupPolicy nor rolePolicy"
+    assert f"f: warning: template.networkTopology: {told}" in said(empty)
 
 
 def test_entry_and_worker_templates_become_leader_and_worker() -> None:
@@ -101,7 +132,7 @@ def test_serving_groups_are_written_so_that_names_are_kthenas(replicas: Any) -> 
     document = serving(replicas=replicas)
     assert spec(document)["groups"] == (replicas or 1)
     (plan,) = source(document).plans
-    sets = [each["metadata"]["name"] for each in render(plan) if each["kind"] != "Service"]
+    sets = [each["metadata"]["name"] for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
     assert sets == [f"ms-{group}-server-0" for group in range(replicas or 1)]
 
 

@@ -207,7 +207,7 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
 
 def test_converted_services_share_no_objects_unnoticed() -> None:
     assert any("metadata.name" in each for each in problems(serving(), serving()))
-    assert len(render(source(serving()).plans[0])) == 2
+    assert len(render(source(serving()).plans[0])) == 3
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from samples import (
 from fusioninfer_pulumi.findings import Severity
 
 OFF = {"gangPolicy": {"mode": "Off"}}
+ON = {"gangPolicy": {"mode": "On"}}
 ROUTER = {"name": "router", "componentType": "router"}
 
 
@@ -51,6 +52,8 @@ def story(**spec: Any) -> dict[str, Any]:
         (prefill_decode(**scheduling(**OFF)), False),
         (service(role(multinode=nodes(2)), **scheduling(**OFF)), False),
         (service(ROUTER, role()), False),
+        (service(role(replicas=5), **scheduling(**ON)), True),
+        (service(role(replicas=0), **scheduling(**ON)), True),
     ],
 )
 def test_a_gang_is_needed_where_pods_only_work_together(

@@ -87,7 +87,7 @@ def test_the_risk_of_an_update_is_told_with_the_way_out() -> None:
         ),
         (
             service(role(), schedulingStrategy={"gangPolicy": LOWEST}),
-            "has no effect: the pods are no gang",
+            "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
         ),
     ],
 )

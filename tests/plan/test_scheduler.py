@@ -19,6 +19,7 @@ from samples import (
 )
 
 OFF = {"gangPolicy": {"mode": "Off"}}
+NO_GANG = "the pods are no gang (gangPolicy.mode: On makes them one)"
 
 
 def test_the_priority_class_goes_on_the_pod_group_and_on_the_pods() -> None:
@@ -82,8 +83,8 @@ def test_a_queue_of_a_pod_template_is_not_overwritten_in_silence() -> None:
         (
             {"gangPolicy": {"minRoleReplicas": {}, "minResources": True}},
             [
-                "gangPolicy.minRoleReplicas: has no effect: the pods are no gang",
-                "gangPolicy.minResources: has no effect: the pods are no gang",
+                "gangPolicy.minRoleReplicas: has no effect: " + NO_GANG,
+                "gangPolicy.minResources: has no effect: " + NO_GANG,
             ],
         ),
         (

@@ -8,6 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.conversion import Conversion
 from fusioninfer_pulumi.dialects.given import Given
+from fusioninfer_pulumi.dialects.kthena.gang import carry_gang
 from fusioninfer_pulumi.dialects.kthena.models import ModelServing
 from fusioninfer_pulumi.dialects.kthena.routes import Shared, carry_route, carry_shared
 from fusioninfer_pulumi.dialects.kthena.routing_models import ModelRoute, ModelServer
@@ -69,6 +70,8 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
     for server in servers.values():
         say_traffic(server)
     _scaling(book, documents, servings)
+    for each in servings:
+        carry_gang(each)
     for document in _of(documents, "ModelBooster"):
         book.lost(document.at(), _BOOSTER.format(name=document.name))
     return book.conversion()

@@ -23,7 +23,6 @@ from fusioninfer_pulumi.dialects.kthena.scaling_models import (
     TargetRef,
 )
 from fusioninfer_pulumi.dialects.kthena.servers import Serving
-from fusioninfer_pulumi.dialects.kthena.serving import VOLCANO
 
 _GROUPS = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "
@@ -209,26 +208,13 @@ def _scale(book: Book, policy: Policy, serving: Serving, scaled: Sequence[_Scale
         carrier.derive((*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, each.at)
         carrier.origin((*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior"))
         carrier.imply(("spec", "layout"), "PerRole", each.at)
-        _gang(book, serving, each)
+        serving.lowest[each.name] = (least, each.at)
         done = True
     if not done:
         _unused(book, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
         book.note(place, "are those of roles without metrics of their own")
-
-
-def _gang(book: Book, serving: Serving, scaled: _Scaled) -> None:
-    """Lets a gang without a minimum go on without the replicas that come and go."""
-    carrier, name = serving.carrier, scaled.name
-    scheduling = ("spec", "schedulingStrategy")
-    minima = (*scheduling, "gangPolicy", "minRoleReplicas")
-    types = {role["componentType"] for role in carrier.roles}
-    gang = {PREFILLER, DECODER} <= types or any(role.worker_replicas for role in serving.roles)
-    held = carrier.held((*scheduling, "schedulerName"))
-    if gang and held == VOLCANO and name not in (carrier.held(minima) or {}):
-        carrier.imply((*minima, name), scaled.bounds[0], scaled.at)
-        book.note(scaled.at, f"the gang needs {scaled.bounds[0]} replicas of {name}, its minimum")
 
 
 def _start(book: Book, serving: Serving, index: int, scaled: _Scaled) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
@@ -34,10 +34,17 @@ _CONNECTORS = {
 
 @dataclass(frozen=True)
 class Serving:
-    """A ModelServing and the service that stands for it."""
+    """A ModelServing and the service that stands for it.
+
+    Attributes:
+        model: The ModelServing.
+        carrier: The service.
+        lowest: Least replicas that an autoscaler leaves a role, and where that is said.
+    """
 
     model: ModelServing
     carrier: Carrier
+    lowest: dict[str, tuple[int, At]] = field(default_factory=dict)
 
     @property
     def roles(self) -> Sequence[Role]:

@@ -1,9 +1,9 @@
-"""A ModelServing as a service of ours: everything but its roles."""
+"""A ModelServing as a service of ours: everything but its roles and its gang."""
 
 from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
-from fusioninfer_pulumi.dialects.given import At, Path
+from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.kthena.models import (
     ModelServing,
     ModelServingSpec,
@@ -11,8 +11,6 @@ from fusioninfer_pulumi.dialects.kthena.models import (
     RollingUpdate,
     RolloutStrategy,
     RolloutType,
-    ServingGroup,
-    TopologyPolicy,
 )
 from fusioninfer_pulumi.dialects.kthena.roles import carry_roles, replicas_of
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
@@ -37,7 +35,6 @@ def carry_serving(carrier: Carrier, serving: ModelServing) -> None:
     by_role = spec.rollout_strategy is not None and spec.rollout_strategy.type is RolloutType.ROLE
     carry_roles(carrier, spec.template.roles, at / "template" / "roles", by_role=by_role)
     _scheduling(carrier, spec, at)
-    _gang(carrier, spec.template, at)
     _recovery(carrier, spec, at)
     _rollout(carrier, spec, at / "rolloutStrategy")
     for index, plugin in enumerate(spec.plugins or ()):
@@ -68,50 +65,6 @@ def _scheduling(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
         carrier.put(
             (*_SCHEDULING, "queue"), queue, carrier.main.at("metadata", "annotations", QUEUE)
         )
-
-
-def _gang(carrier: Carrier, group: ServingGroup, at: At) -> None:
-    scheduler = carrier.held((*_SCHEDULING, "schedulerName"))
-    gang = (*_SCHEDULING, "gangPolicy")
-    here = at / "template"
-    if group.gang_policy is not None and group.gangpolicy is not None:
-        carrier.book.refuse(here / "gangpolicy", "is gangPolicy, which is given too; give it once")
-    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
-        if policy is None:
-            continue
-        place = here / key
-        carrier.book.read(place)
-        if scheduler != VOLCANO:
-            carrier.book.note(place, f"has no effect with schedulerName {scheduler}; left out")
-        elif policy.min_role_replicas is not None:
-            carrier.put(
-                (*gang, "minRoleReplicas"), policy.min_role_replicas, place / "minRoleReplicas"
-            )
-    if scheduler != VOLCANO:
-        # Kthena makes PodGroups for Volcano only.
-        carrier.imply((*gang, "mode"), "Off", at / "schedulerName")
-    topology, place = group.network_topology, here / "networkTopology"
-    if topology is None:
-        return
-    carrier.book.read(place)
-    if scheduler != VOLCANO:
-        carrier.book.note(place, f"has no effect with schedulerName {scheduler}; left out")
-        return
-    for key, rule in (("groupPolicy", topology.group_policy), ("rolePolicy", topology.role_policy)):
-        if rule is not None:
-            _topology(carrier, (*gang, "networkTopology", key), rule, place / key)
-
-
-def _topology(carrier: Carrier, target: Path, rule: TopologyPolicy, at: At) -> None:
-    carrier.imply(target, {}, at)
-    carrier.book.read(at)
-    if rule.mode is not None:
-        carrier.put((*target, "mode"), rule.mode.value, at / "mode")
-    if rule.highest_tier_allowed is not None:
-        tier = at / "highestTierAllowed"
-        carrier.put((*target, "highestTierAllowed"), rule.highest_tier_allowed, tier)
-    if rule.highest_tier_name is not None:
-        carrier.book.lost(at / "highestTierName", "tiers are numbers; use highestTierAllowed")
 
 
 def _recovery(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
