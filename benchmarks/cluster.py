@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e import inputs
-from e2e.harness import Cluster, Object
+from e2e.harness import Cluster
+from fusioninfer_pulumi.component.set_ready import is_ready
 
 SIZES = (1, 10, 100, 500)
 FORMS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"inference": 1}}
@@ -101,11 +102,7 @@ def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
 
 
 def _available(cluster: Cluster, namespace: str) -> int:
-    def is_available(each: Object) -> bool:
-        conditions = each.get("status", {}).get("conditions", ())
-        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
-
-    return sum(map(is_available, cluster.list("LeaderWorkerSet", namespace)))
+    return sum(map(is_ready, cluster.list("LeaderWorkerSet", namespace)))
 
 
 def _requests(cluster: Cluster) -> int:

@@ -89,9 +89,10 @@ def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None
     nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
     program = stack.folder / "__main__.py"
     program.write_text(
-        "from fusioninfer_pulumi.component.diagnosis import hook\n"
-        f"async def access(_): return {str(nobody)!r}, None\n"
-        "assert hook.access\nhook.access = access\n" + program.read_text(encoding="utf-8"),
+        "from fusioninfer_pulumi.component import access\n"
+        f"async def kubeconfig(_): return {str(nobody)!r}, None\n"
+        "assert access.kubeconfig_of\naccess.kubeconfig_of = kubeconfig\n"
+        + program.read_text(encoding="utf-8"),
         encoding="utf-8",
     )
     lines = said(stack.up())

@@ -1,14 +1,24 @@
-"""With which kubeconfig the cluster of a component can be read, and whether it may be."""
+"""Reads the cluster of a component: whether it may be read, with which kubeconfig, how long."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pulumi
 from pulumi.runtime import settings
 from pulumi.runtime.mocks import MockMonitor
 
 from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.kubernetes_api import UnreadableError
+
+Read = TypeVar("Read")
+
+# Threads of our own: the SDK's registrations use those of the event loop.
+_threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 
 def readable() -> bool:
@@ -18,7 +28,7 @@ def readable() -> bool:
     return importlib.util.find_spec("kubernetes") is not None
 
 
-async def access(component: pulumi.Resource) -> tuple[str | None, str | None]:
+async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
     """Kubeconfig and context of the provider that a component's objects go to.
 
     Args:
@@ -39,3 +49,39 @@ async def access(component: pulumi.Resource) -> tuple[str | None, str | None]:
         given[0] if isinstance(given[0], str) else None,
         given[1] if isinstance(given[1], str) else None,
     )
+
+
+async def ask(
+    component: pulumi.Resource,
+    namespace: pulumi.Input[str],
+    read: Callable[..., Read],
+    *given: Any,
+    seconds: float,
+) -> Read:
+    """Has the cluster of a component read, in a thread.
+
+    Args:
+        component: The component.
+        namespace: The namespace of its objects.
+        read: Reads; it is given kubeconfig, context and namespace first.
+        given: What else it is given.
+        seconds: How long it may take.
+
+    Returns:
+        What was read.
+
+    Raises:
+        UnreadableError: There is no answer in time, or what `read` raises.
+    """
+
+    async def asked() -> Read:
+        kubeconfig, context = await kubeconfig_of(component)
+        where = await pulumi.Output.from_input(namespace).future() or "default"
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(_threads, read, kubeconfig, context, where, *given)
+
+    try:
+        return await asyncio.wait_for(asked(), seconds)
+    except asyncio.TimeoutError:
+        # Its own text is empty.
+        raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None

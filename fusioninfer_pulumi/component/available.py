@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.diagnosis.explain import explain_set
 from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.set_ready import is_ready
 from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError
 
 _SETS = ("leaderworkerset.x-k8s.io", "v1")
@@ -38,7 +38,7 @@ def read_down(
         *(*_SETS, namespace, "leaderworkersets"),
         label_selector=f"{labels.SERVICE}={service}",
     )
-    found = {each["metadata"]["name"] for each in listed if not is_available(each)}
+    found = {each["metadata"]["name"] for each in listed if not is_ready(each)}
     if api.unread:
         raise UnreadableError(", ".join(api.unread))
     return found
@@ -54,11 +54,3 @@ def explain_down(
     """
     seen = read_service(kubeconfig, context, namespace, service)
     return [line for name in sets for line in explain_set(name, seen)]
-
-
-def is_available(found: Mapping[str, Any]) -> bool:
-    """Whether all replicas of a LeaderWorkerSet serve, as its controller saw it last."""
-    status = found.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    replicas = (found.get("spec") or {}).get("replicas", 1)
-    return conditions.get("Available") == "True" and status.get("readyReplicas", 0) >= replicas

@@ -89,6 +89,7 @@ class Children:
             given: Options of every child.
         """
         self._registered: dict[str, list[Awaited]] = {}
+        self._sets: dict[str, Awaited] = {}
         self._component = component
         self._name = name
         self._plan = plan
@@ -113,7 +114,7 @@ class Children:
         if changing and self._files is not True:
             files = pulumi.Output.from_input(self._files)
             self._pace = Pace(self._component, self._name, self._plan, changing, files)
-        steps = {step.name: step for step in self._rollout.steps}
+        steps = self._rollout.by_name
         # Files have no order but that of `render`, and depend on nothing.
         for name in sets if self._files is True else steps:
             self._add(sets[name], steps[name])
@@ -153,12 +154,15 @@ class Children:
         made = _TYPES.get(kind, KubernetesObject)(
             logical, self._annotated(manifest, step), self._options(manifest, step)
         )
-        self._registered.setdefault(kind, []).append(Awaited(logical, manifest, made))
-        if step is not None and self._pace is not None:
-            self._pace.made(step.name, made)
+        registered = Awaited(logical, manifest, made)
+        self._registered.setdefault(kind, []).append(registered)
+        if step is not None:
+            self._sets[step.name] = registered
+            if self._pace is not None:
+                self._pace.made(step.name, made)
 
     def _wait(self) -> None:
-        sets = {each.manifest["metadata"]["name"]: each for each in self._of("LeaderWorkerSet")}
+        sets = self._sets
 
         def register(files: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
             if files:
@@ -219,10 +223,8 @@ class Children:
         ]
         own = pulumi.ResourceOptions()
         if step is not None:
-            made = self._of(kind)
-            by_name = {each.manifest["metadata"]["name"]: each.resource for each in made}
             if self._pace is None:
-                after += [by_name[name] for name in step.after if name in by_name]
+                after += [self._sets[name].resource for name in step.after if name in self._sets]
             template = manifest["spec"]["leaderWorkerTemplate"]
             grouped = "subGroupPolicy" in template or step.name in self._grouped
             own = waits.set_options(step, grouped=grouped)

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, before_update, live, newest, together
 from fusioninfer_pulumi.component.namesakes import namesake_findings
 from fusioninfer_pulumi.component.policy_switch import policy_findings
-from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, awaited_keys, readiness
+from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, read_keys, readiness
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
     Gateway,
@@ -141,7 +141,7 @@ class InferenceService(pulumi.ComponentResource):
         """
         plan, children = self.plan, self._children
         objects: dict[str, KubernetesObject] = {}
-        for key in awaited_keys(plan):
+        for key in read_keys(plan):
             kind, _, name = key.partition("/")
             objects[key] = children.by_name(kind)[name]
 

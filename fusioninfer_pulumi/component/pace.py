@@ -7,14 +7,12 @@ looks again: what is still down takes the place of a replica that would go down 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.access import access, readable
+from fusioninfer_pulumi.component.access import ask, readable
 from fusioninfer_pulumi.component.available import explain_down, read_down
 from fusioninfer_pulumi.component.recorded import existing_sets, recorded_of
 from fusioninfer_pulumi.component.resources import KubernetesObject
@@ -29,9 +27,6 @@ from fusioninfer_pulumi.spec.rollout import Layout, RolloutLevel, RolloutStrateg
 _SECONDS = 10.0
 #: Replicas that a message names; the others are counted.
 _NAMED = 3
-
-# Threads of our own: the SDK's registrations use those of the event loop.
-_threads = ThreadPoolExecutor(2, thread_name_prefix="fusioninfer-pace")
 
 
 def workers() -> int | None:
@@ -101,14 +96,14 @@ class Pace:
         """What a set depends on in its role; fails where no more replicas may go down."""
 
         def drawn(order: Rollout) -> Any:
-            step = _step(order, name)
+            step = order.by_name[name]
             first = self._first.get(step.role, [])
             if name in first or not first or name not in self._existing or not step.required:
                 return self._named(step)
             if step.role not in self._again:
                 again = self._look_again(step.role)
                 self._again[step.role] = pulumi.Output.from_input(again)
-            return self._again[step.role].apply(lambda later: self._named(_step(later, name)))
+            return self._again[step.role].apply(lambda later: self._named(later.by_name[name]))
 
         return self.order.apply(drawn)
 
@@ -153,8 +148,8 @@ class Pace:
             down: set[str] = await self._read(read_down)
         # Whatever it is: an update goes on as without a look.
         except Exception as problem:  # noqa: BLE001
-            told = str(problem) if isinstance(problem, UnreadableError) else repr(problem)
-            pulumi.log.info(f"replicas that are down were not counted: {told}", self._component)
+            told = f"replicas that are down were not counted: {_why(problem)}"
+            pulumi.log.info(told, self._component)
             return None
         return down
 
@@ -165,7 +160,7 @@ class Pace:
         try:
             why = await self._read(explain_down, down)
         except Exception as problem:  # noqa: BLE001  # the reason must not hide the refusal
-            why = [f"why is not known: {problem}"]
+            why = [f"why is not known: {_why(problem)}"]
         told = (
             f"{self._plan.service}: {named} of role {role} is down, and with "
             f"rollout.maxUnavailable {limit} no other replica may go down for this update"
@@ -177,14 +172,9 @@ class Pace:
         return "\n".join([told, *why, ways])
 
     async def _read(self, read: Any, *more: Any) -> Any:
-        async def reading() -> Any:
-            kubeconfig, context = await access(self._component)
-            namespace = await pulumi.Output.from_input(self._plan.namespace).future() or "default"
-            given = (kubeconfig, context, namespace, self._plan.service, *more)
-            return await asyncio.get_running_loop().run_in_executor(_threads, read, *given)
-
-        return await asyncio.wait_for(reading(), _SECONDS)
+        given = (self._plan.service, *more)
+        return await ask(self._component, self._plan.namespace, read, *given, seconds=_SECONDS)
 
 
-def _step(order: Rollout, name: str) -> SetStep:
-    return next(step for step in order.steps if step.name == name)
+def _why(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, UnreadableError) else repr(problem)

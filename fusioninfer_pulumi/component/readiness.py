@@ -39,7 +39,7 @@ def object_key(kind: str, name: str) -> str:
     return f"{kind}/{name}"
 
 
-def awaited_keys(plan: ServicePlan) -> list[str]:
+def read_keys(plan: ServicePlan) -> list[str]:
     """Keys of the objects that readiness is read from."""
     keys = [object_key("LeaderWorkerSet", each.name) for role in plan.roles for each in role.sets]
     keys += [object_key(_scaler(each.args.engine), each.name) for each in plan.day_two.autoscalers]

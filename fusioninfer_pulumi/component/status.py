@@ -13,6 +13,7 @@ from itertools import starmap
 from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.component.routing_status import Refusal, refusal
+from fusioninfer_pulumi.component.set_ready import is_ready, observed, says_available
 from fusioninfer_pulumi.plan.gang import required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 
@@ -106,12 +107,6 @@ def service_status(
     return status
 
 
-def is_ready(live: Mapping[str, Any] | None) -> bool:
-    """Tells whether a LeaderWorkerSet serves, all of it and in the revision asked for."""
-    status, available = _observed(live)
-    return available and int(status.get("readyReplicas") or 0) >= 1
-
-
 def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
     """Replicas of a LeaderWorkerSet that serve.
 
@@ -120,21 +115,7 @@ def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
     """
     if planned.ordinal is not None:
         return int(is_ready(live))
-    status, _ = _observed(live)
-    return int(status.get("readyReplicas") or 0)
-
-
-def _observed(live: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], bool]:
-    """The status of a set and whether it is Available; nothing while it speaks of an older spec."""
-    status = (live or {}).get("status") or {}
-    conditions = {item["type"]: item for item in status.get("conditions") or ()}
-    available = conditions.get("Available") or {}
-    generation = ((live or {}).get("metadata") or {}).get("generation")
-    # LeaderWorkerSet writes both since 0.9.
-    observed = available.get("observedGeneration", status.get("observedGeneration"))
-    if generation is not None and observed is not None and int(observed) < int(generation):
-        return {}, False
-    return status, available.get("status") == "True"
+    return int(observed(live).get("readyReplicas") or 0)
 
 
 def _groups(
@@ -199,7 +180,7 @@ def _phase(
     ready, desired = counts
     if any(each.name in failures for each in role.sets):
         return "Failed"
-    if ready == desired and all(_observed(item)[1] for item in live):
+    if ready == desired and all(map(says_available, live)):
         return "Running"
     if not any(live):
         return "Unknown"

@@ -149,7 +149,7 @@ def own_annotations(
         awaited = level is WaitLevel.SERVING and plan.router is None
         return {} if awaited else dict(_SKIP)
     if kind == "Deployment":
-        return {} if level in (WaitLevel.AVAILABLE, WaitLevel.SERVING) else dict(_SKIP)
+        return {} if level.awaits_replicas else dict(_SKIP)
     return {}
 
 

@@ -9,6 +9,7 @@ live set what makes every later update of it wait. From then on the chain of set
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -53,7 +54,12 @@ class Rollout:
     @property
     def awaited(self) -> bool:
         """Whether an update waits until the required replicas are available."""
-        return self.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
+        return self.level.awaits_replicas
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, SetStep]:
+        """The steps by the name of their set, in the same order."""
+        return {step.name: step for step in self.steps}
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ def _ends(steps: Sequence[SetStep]) -> Names:
 
 
 def _rollout(plan: ServicePlan, steps: list[SetStep]) -> Rollout:
-    awaited = plan.wait.level in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
+    awaited = plan.wait.level.awaits_replicas
     patched = {step.name for step in steps if step.paced or (step.required and awaited)}
     return Rollout(
         tuple(steps), _ends(steps), frozenset(patched), plan.wait.level, plan.wait.timeout

@@ -57,6 +57,11 @@ class WaitLevel(str, enum.Enum):
     AVAILABLE = "Available"  #: every required replica is available
     SERVING = "Serving"  #: and gateways have accepted the route, and the endpoint answers
 
+    @property
+    def awaits_replicas(self) -> bool:
+        """Whether it waits until every required replica is available."""
+        return self in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
+
 
 def _duration(value: Any) -> Any:
     if is_output(value):

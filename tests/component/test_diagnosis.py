@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ import yaml
 from samples import service
 
 from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component import access
 from fusioninfer_pulumi.component.diagnosis import hook
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
 from fusioninfer_pulumi.component.diagnosis.pods import trouble
@@ -206,7 +209,7 @@ class Extra(hook.Diagnosis):
         return self._look(kubeconfig, context, *where)
 
 
-async def access(_: Any) -> tuple[str | None, str | None]:
+async def kubeconfig(_: Any) -> tuple[str | None, str | None]:
     return "config", None
 
 
@@ -220,7 +223,7 @@ def failure(name: str = SET, kind: str = "LeaderWorkerSet", operation: str = "up
 def told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], int]]:
     lines: list[str] = []
     monkeypatch.setattr(pulumi.log, "error", lambda text, _: lines.append(text))
-    monkeypatch.setattr(hook, "access", access)
+    monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
 
     def run(looks: Sequence[Seen | Exception], *failures: Any) -> tuple[list[str], int]:
         counted = []
@@ -263,6 +266,54 @@ def test_other_failures_are_not_explained(told: Any) -> None:
 def test_what_cannot_be_read_is_said(told: Any) -> None:
     lines, _ = told([UnreadableError("the cluster does not answer")], failure())
     assert lines == ["why is not known: the cluster does not answer"]
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once_for_all_that_failed(told: Any) -> None:
+    away = UnreadableError("the cluster does not answer")
+    lines, looks = told([away], *(failure(f"svc-inference-{index}") for index in range(5)))
+    assert (lines, looks) == ([f"why is not known: {away}"], 1)
+
+
+def test_silence_is_said(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "_READ_SECONDS", 0.01)
+    monkeypatch.setattr(Extra, "_look", lambda *_: time.sleep(0.05))
+    lines, _ = told([YOUNG], failure(), failure())
+    assert lines == ["why is not known: the cluster did not answer within 0.01 s"]
+
+
+def test_a_watch_that_is_not_answered_hides_nothing(
+    told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook, "_WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(hook, "_EXTRA_SECONDS", 0.0)
+    monkeypatch.setattr(Extra, "_wait", lambda *_: time.sleep(0.05))
+    assert told([YOUNG], failure())[0] == ["pod svc-inference-0-0: phase Pending, not ready"]
+
+
+def test_whoever_waits_for_another_look_has_time_of_its_own(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when many sets fail together: what the first one takes must not silence the others."""
+    lines: list[str] = []
+    monkeypatch.setattr(pulumi.log, "error", lambda text, _: lines.append(text))
+    monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
+    monkeypatch.setattr(hook, "_READ_SECONDS", 0.2)
+    monkeypatch.setattr(hook, "_FRESH_SECONDS", 0.0)
+
+    def look(self: Extra, *_: Any) -> Seen:
+        time.sleep(0.12)
+        self.read += 1
+        return Seen([pod(f"svc-inference-{self.read}-0", phase="Failed")])
+
+    monkeypatch.setattr(Extra, "_look", look)
+
+    async def main() -> None:
+        told = Extra(YOUNG)
+        names = [f"svc-inference-{index}" for index in (1, 2, 3)]
+        await asyncio.gather(*(told.failed(failure(name)) for name in names))
+
+    engine.run(lambda: pulumi.Output.from_input(main()) and None)
+    assert lines == [f"pod svc-inference-{index}-0: Failed" for index in (1, 2, 3)]
 
 
 def test_a_failure_to_explain_hides_nothing(told: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,7 @@ from recorded import recorded, urn
 from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import children, pace
-from fusioninfer_pulumi.component.available import is_available
+from fusioninfer_pulumi.component import access, children, pace
 from fusioninfer_pulumi.kubernetes_api import UnreadableError
 
 COUNT = 4
@@ -36,7 +36,7 @@ def deployed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     def run(*looks: Any, preview: bool = False, **spec: Any) -> Any:
         left = list(looks)
 
-        async def access(_: Any) -> tuple[None, None]:
+        async def kubeconfig(_: Any) -> tuple[None, None]:
             return None, None
 
         def read(*where: Any) -> set[str]:
@@ -44,10 +44,13 @@ def deployed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
             found = left.pop(0) if left else pytest.fail("one look too many")
             if isinstance(found, Exception):
                 raise found
+            if isinstance(found, float):
+                time.sleep(found)
+                return set()
             return {f"svc-inference-{index}" for index in found}
 
         monkeypatch.setattr(pace, "readable", lambda: True)
-        monkeypatch.setattr(pace, "access", access)
+        monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
         monkeypatch.setattr(pace, "read_down", read)
         monkeypatch.setattr(pace, "explain_down", lambda *given: [f"why of {given[4]}"])
         replicas = spec.pop("replicas", COUNT)
@@ -144,22 +147,16 @@ def test_where_nothing_changes_nobody_looks(engine: Any, deployed: Any) -> None:
     assert after(deployed()) == CHAIN
 
 
+def test_silence_is_said(deployed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_SECONDS", 0.01)
+    assert deployed(0.05).logged == [
+        "replicas that are down were not counted: the cluster did not answer within 0.01 s"
+    ]
+
+
 @pytest.mark.parametrize("looks", [[UnreadableError("no answer")], [[0], UnreadableError("no")]])
 def test_what_cannot_be_read_is_said_and_holds_nothing_up(deployed: Any, looks: Any) -> None:
     deployment = deployed(*looks)
     assert len(deployment.children) == COUNT + 1
     told = [each for each in deployment.logged if "replicas that are down were not counted" in each]
     assert len(told) == 1
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ({}, False),
-        ({"conditions": [{"type": "Available", "status": "True"}], "readyReplicas": 1}, True),
-        ({"conditions": [{"type": "Available", "status": "True"}]}, False),
-        ({"conditions": [{"type": "Available", "status": "False"}], "readyReplicas": 1}, False),
-    ],
-)
-def test_a_set_is_available_when_all_of_it_serves(status: Any, *, expected: bool) -> None:
-    assert is_available({"spec": {"replicas": 1}, "status": status}) is expected

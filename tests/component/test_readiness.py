@@ -10,7 +10,7 @@ from routed import LLM_D, ROUTE, pair, routed
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.readiness import awaited_keys, object_key, readiness
+from fusioninfer_pulumi.component.readiness import object_key, read_keys, readiness
 
 Manifest = dict[str, Any]
 
@@ -43,7 +43,7 @@ READY: dict[str, Manifest] = {
 def found(manifest: Manifest, **changed: Manifest | None) -> dict[str, tuple[str, str]]:
     """Status and reason by type, with all objects ready but those that are given."""
     plan = plan_of(manifest)
-    seen: dict[str, Any] = {key: READY[key.partition("/")[0]] for key in awaited_keys(plan)}
+    seen: dict[str, Any] = {key: READY[key.partition("/")[0]] for key in read_keys(plan)}
     for key, look in changed.items():
         (whole,) = [each for each in seen if each.startswith(key)] if "/" not in key else [key]
         seen[whole] = look

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from component.live import NEW, READY, group
 
-from fusioninfer_pulumi.component.status import is_ready
+from fusioninfer_pulumi.component.set_ready import is_ready
 
 READY_TABLE = [
     ("available in this generation", READY, True),
@@ -25,6 +25,9 @@ READY_TABLE = [
     ("no condition yet", group(None), False),
     ("no status yet", NEW, False),
     ("no metadata", {"status": READY["status"]}, True),
+    ("all of several", {**group(ready=3), "spec": {"replicas": 3}}, True),
+    ("some of several", {**group(ready=2), "spec": {"replicas": 3}}, False),
+    ("one without a number", {**READY, "spec": {}}, True),
     ("does not exist", None, False),
     ("empty", {}, False),
 ]

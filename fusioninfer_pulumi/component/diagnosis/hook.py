@@ -11,14 +11,13 @@ import functools
 import importlib
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pulumi
 from pulumi.runtime import settings
 
-from fusioninfer_pulumi.component.access import access, readable
+from fusioninfer_pulumi.component.access import ask, readable
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
 from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
 from fusioninfer_pulumi.component.diagnosis.seen import Seen
@@ -27,12 +26,12 @@ from fusioninfer_pulumi.kubernetes_api import UnreadableError
 _FRESH_SECONDS = 5.0
 #: How long the pods of a service are watched in all, for what shows a moment only.
 _WATCH_SECONDS = 20.0
-#: How long a failure may be held up by reading.
+#: How long one look may take.
 _READ_SECONDS = 40.0
+#: How long a watch may take beside its own time.
+_EXTRA_SECONDS = 10.0
 _WAITS = "LeaderWorkerSet", "PodGroup"
 
-# Threads of our own: the SDK's registrations use those of the event loop.
-_threads = ThreadPoolExecutor(2, thread_name_prefix="fusioninfer-diagnosis")
 _names: WeakKeyDictionary[pulumi.Resource, dict[str, int]] = WeakKeyDictionary()
 
 
@@ -58,12 +57,12 @@ class Diagnosis:
         """
         self._component = component
         self._service = service
-        self._namespace = pulumi.Output.from_input(namespace)
+        self._namespace = namespace
         self._read = read
         self._watch = watch
         self._patience = _WATCH_SECONDS
         self._lock = asyncio.Lock()
-        self._seen: tuple[float, Seen] | None = None
+        self._seen: tuple[float, Seen | UnreadableError] | None = None
         self._told: set[str] = set()
 
     async def failed(self, args: Any) -> bool:
@@ -81,7 +80,7 @@ class Diagnosis:
             return False
         try:
             name = str((await pulumi.Output.from_input(metadata).future() or {}).get("name"))
-            seen = await asyncio.wait_for(self._telling(name, kind), _READ_SECONDS)
+            seen = await self._telling(name, kind)
             self._tell(explain_set(name, seen) if kind == "LeaderWorkerSet" else [])
             self._tell([*explain_gang(seen), *(f"not read: {each}" for each in seen.unread)])
         except UnreadableError as problem:
@@ -99,27 +98,43 @@ class Diagnosis:
 
     async def _telling(self, name: str, kind: str) -> Seen:
         """One look for all sets that fail at the same time; where it shows nothing, a watch."""
+        # The time of each look is its own: whoever waits here has not been asked yet.
         async with self._lock:
-            if self._seen is None or time.monotonic() - self._seen[0] > _FRESH_SECONDS:
-                self._seen = await self._ask(self._read)
-            seen = self._seen[1]
+            seen = await self._fresh()
             # Each waits its turn: what the one before has watched may tell all there is.
             if kind != "LeaderWorkerSet" or is_told(name, seen) or self._patience <= 0:
                 return seen
             if not seen.pods and seen.unread:
                 return seen  # who may not read pods may not watch them
             started = time.monotonic()
-            enough = functools.partial(is_told, name)
-            self._seen = await self._ask(self._watch, seen, enough, self._patience)
+            given = (seen, functools.partial(is_told, name), self._patience)
+            watched = await self._ask(self._patience + _EXTRA_SECONDS, self._watch, *given)
             self._patience -= time.monotonic() - started
-            return self._seen[1]
+            if isinstance(watched, UnreadableError):
+                return seen
+            self._seen = time.monotonic(), watched
+            return watched
 
-    async def _ask(self, call: Callable[..., Seen], *more: Any) -> tuple[float, Seen]:
-        kubeconfig, context = await access(self._component)
-        namespace = await self._namespace.future() or "default"
-        given = (kubeconfig, context, namespace, self._service, *more)
-        seen = await asyncio.get_running_loop().run_in_executor(_threads, call, *given)
-        return time.monotonic(), seen
+    async def _fresh(self) -> Seen:
+        """What was seen a moment ago, else what is to be seen now.
+
+        A cluster that did not answer is not asked again by everyone who has waited for that.
+        """
+        if self._seen is None or time.monotonic() - self._seen[0] > _FRESH_SECONDS:
+            found = await self._ask(_READ_SECONDS, self._read)
+            self._seen = time.monotonic(), found
+        if isinstance(self._seen[1], UnreadableError):
+            raise UnreadableError(str(self._seen[1]))
+        return self._seen[1]
+
+    async def _ask(
+        self, seconds: float, call: Callable[..., Seen], *more: Any
+    ) -> Seen | UnreadableError:
+        given = (self._service, *more)
+        try:
+            return await ask(self._component, self._namespace, call, *given, seconds=seconds)
+        except UnreadableError as problem:
+            return problem
 
 
 def diagnosis(

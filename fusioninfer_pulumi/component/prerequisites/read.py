@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import yaml
 
@@ -16,6 +17,9 @@ from fusioninfer_pulumi.component.prerequisites.facts import (
 from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError, items
 
 __all__ = ["UnreadableError", "read_cluster"]
+
+#: Group of the API in which the configuration of LeaderWorkerSet's manager is written.
+_CONFIGURATION = "config.lws.x-k8s.io/"
 
 
 def read_cluster(
@@ -98,9 +102,10 @@ class _Reader:
         listed = self._api.get(f"ConfigMaps in {namespace}", listing, namespace)
         found: set[str] = set()
         for text in (text for each in items(listed) for text in (each.get("data") or {}).values()):
-            if "config.lws.x-k8s.io" in text:
-                gang = (yaml.safe_load(text) or {}).get("gangSchedulingManagement") or {}
-                found.add(str(gang.get("schedulerProvider") or ""))
+            for each in _configurations(text):
+                gang = each.get("gangSchedulingManagement") or {}
+                if isinstance(gang, Mapping):
+                    found.add(str(gang.get("schedulerProvider") or ""))
         return max(found, default=None)
 
     def kubernetes(self) -> table.Release | None:
@@ -130,3 +135,19 @@ class _Reader:
         ask = self._api.client.CustomObjectsApi(self._api.connection).get_cluster_custom_object
         found = self._api.get(f"DeviceClass {name}", ask, group, version, "deviceclasses", name)
         return None if isinstance(found, str) else found is not None
+
+
+def _configurations(text: str) -> list[Mapping[str, Any]]:
+    """Configurations of LeaderWorkerSet's manager in a text, which may be anybody's."""
+    if _CONFIGURATION not in text:
+        return []
+    try:
+        documents = list(yaml.safe_load_all(text))
+    # Prose, templates, tags of others: what cannot be read configures no manager.
+    except Exception:  # noqa: BLE001
+        return []
+    return [
+        each
+        for each in documents
+        if isinstance(each, Mapping) and str(each.get("apiVersion")).startswith(_CONFIGURATION)
+    ]
