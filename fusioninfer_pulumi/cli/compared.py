@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fusioninfer_pulumi.cli.given import holds_nothing
 from fusioninfer_pulumi.cli.revision import at_revision
 from fusioninfer_pulumi.cli.source import Source, read_sources
-from fusioninfer_pulumi.findings import Severity, errors
+from fusioninfer_pulumi.findings import Severity, errors, warning
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,15 @@ def compared(options: argparse.Namespace) -> Compared:
         return Compared(old, new, judged=(old, new))
     name = options.old
     label = f"{options.base}:{name.rstrip('/') or name}"
-    with at_revision(name, options.base) as path:
-        was_there = path is not None and not holds_nothing(path)
+    with at_revision(name, options.base) as found:
+        was_there = found.path is not None and not holds_nothing(found.path)
         old = Source(label, objects=[])
-        if path is not None and was_there:
-            old = _read(options, path).named(path, label)
+        if found.path is not None and was_there:
+            old = _read(options, found.path).named(found.path, label)
             old.rendered()
+    for link in found.outside:
+        told = "is a link out of the repository: left out, what it leads to has no revision"
+        old.add(f"{options.base}:{link}", [warning("", told)])
     gone = was_there and holds_nothing(name)
     new = Source(name, objects=[]) if gone else _read(options, name)
     notes = _forgive(old)

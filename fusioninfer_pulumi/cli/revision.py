@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
-import zipfile
 from collections.abc import Iterator
-from io import BytesIO
+from dataclasses import dataclass
 from pathlib import Path
 
 from fusioninfer_pulumi.findings import one_line
@@ -19,8 +19,22 @@ class RevisionError(ValueError):
     """The revision cannot be read; the message says why."""
 
 
+@dataclass(frozen=True)
+class Revised:
+    """A source in a git revision.
+
+    Attributes:
+        path: Where it stands, None when it did not exist there.
+        outside: Links on its way or below it that lead out of the revision, by their paths in the
+            repository. They are left out: what they lead to is not of that revision.
+    """
+
+    path: str | None
+    outside: tuple[str, ...]
+
+
 @contextlib.contextmanager
-def at_revision(source: str, revision: str) -> Iterator[str | None]:
+def at_revision(source: str, revision: str) -> Iterator[Revised]:
     """Unpacks a git revision and yields where a source stands in it.
 
     The whole revision is unpacked, because a project's program may read files beside its folder.
@@ -30,27 +44,72 @@ def at_revision(source: str, revision: str) -> Iterator[str | None]:
         revision: Anything that git takes for a commit: a branch, a tag, a hash, `HEAD~1`.
 
     Yields:
-        The path of the source in the revision, None when it did not exist there.
+        The source, for as long as the context lasts.
 
     Raises:
         RevisionError: There is no git, repository or such revision.
     """
     path = Path(source).absolute()
-    folder = path if path.is_dir() else path.parent
+    # A link is part of the repository that holds it, wherever it leads.
+    folder = path if path.is_dir() and not path.is_symlink() else path.parent
     while not folder.exists():
         folder = folder.parent
     top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-    commit = _commit(folder, revision)
-    archive = _git(top, "archive", "--format=zip", commit.decode().strip())
+    commit = _commit(folder, revision).decode().strip()
+    inside = _inside(path, top)
+    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as made:
+        # Git itself follows no links when it writes, but those that lead to the folder.
+        room = Path(made).resolve()
+        tree = room / "tree"
+        tree.mkdir()
+        _unpack(top, commit, tree, room / "index")
+        links = _without_ways_out(tree)
+        outside = tuple(str(each) for each in links if _touches(each, inside))
+        old = tree / inside
+        yield Revised(str(old) if old.exists() else None, outside)
+
+
+def _inside(path: Path, top: Path) -> Path:
+    """The path of a source in its repository, with the links that it goes by."""
+    for above in (path, *path.parents):
+        if above.exists() and above.samefile(top):
+            return path.relative_to(above)
     try:
-        inside = path.resolve().relative_to(top.resolve())
+        return path.resolve().relative_to(top.resolve())
     except ValueError:
         raise RevisionError(f"lies outside of the git repository {top.name}") from None
-    with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as unpacked:
-        # Zip members are always written below the folder, whatever they are called.
-        zipfile.ZipFile(BytesIO(archive)).extractall(unpacked)
-        old = Path(unpacked) / inside
-        yield str(old) if old.exists() else None
+
+
+def _unpack(top: Path, commit: str, tree: Path, index: Path) -> None:
+    """Writes the files of a commit as a checkout would, without touching the repository.
+
+    An archive would leave out what `.gitattributes` marks with `export-ignore`.
+    """
+    _git(top, "read-tree", "--no-sparse-checkout", commit, index=index)
+    _git(top, "checkout-index", "--all", "--quiet", f"--prefix={tree}{os.sep}", index=index)
+
+
+def _without_ways_out(tree: Path) -> list[Path]:
+    """Deletes the links that lead out of a folder, and returns their paths in it."""
+    found = []
+    for folder, folders, files in os.walk(tree):
+        for name in (*folders, *files):
+            link = Path(folder, name)
+            if link.is_symlink() and not _leads_into(link, tree):
+                found.append(link)
+    # All are judged before the first is gone: some may lead over others.
+    for link in found:
+        link.unlink()
+    return sorted(link.relative_to(tree) for link in found)
+
+
+def _leads_into(link: Path, tree: Path) -> bool:
+    # Unlike Path.resolve, it raises nothing for links that lead to themselves.
+    return Path(os.path.realpath(link)).is_relative_to(tree)
+
+
+def _touches(link: Path, inside: Path) -> bool:
+    return link.is_relative_to(inside) or inside.is_relative_to(link)
 
 
 def _commit(folder: Path, revision: str) -> bytes:
@@ -64,11 +123,14 @@ def _commit(folder: Path, revision: str) -> bytes:
         raise RevisionError(f"no such revision: {one_line(revision)}") from None
 
 
-def _git(folder: Path, *arguments: str) -> bytes:
+def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
     command = ["git", "-C", str(folder), *arguments]
+    environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
         # The revision is one argument of a list: no shell ever reads it.
-        told = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+        told = subprocess.run(  # noqa: S603
+            command, capture_output=True, check=False, env=environment
+        )
     except OSError:
         raise RevisionError("git is needed for --base, and is not installed") from None
     if told.returncode != 0:

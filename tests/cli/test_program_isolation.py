@@ -41,6 +41,24 @@ def test_modules_of_one_name_do_not_mix(tmp_path: Path) -> None:
     assert "settings" not in sys.modules
 
 
+@pytest.mark.parametrize("way", ["beside", "linked"])
+def test_modules_of_two_revisions_do_not_mix(tmp_path: Path, way: str) -> None:
+    names = []
+    for revision in ("old", "new"):
+        tree = tmp_path / revision
+        (tree / "lib" / "held").mkdir(parents=True)
+        (tree / "lib" / "held" / "names.py").write_text(f"NAME = {revision!r}\n")
+        program = "import sys\nsys.path.append('../lib')\n" if way == "beside" else ""
+        program += "from held import names\n"
+        program += "k8s.core.v1.ConfigMap('a', metadata={'name': names.NAME})\n"
+        folder = project(tree / "project", program)
+        if way == "linked":
+            (folder / "held").symlink_to("../lib/held")
+        names.append(run_program(folder).resources[0].manifest["metadata"]["name"])
+    assert names == ["old", "new"]
+    assert not any(name.partition(".")[0] == "held" for name in sys.modules)
+
+
 def test_a_loaded_module_does_not_hide_the_programs_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -65,23 +65,28 @@ def _restored_process() -> Iterator[None]:
 def _own_modules(root: Path, folder: Path) -> Iterator[None]:
     """Lets the program import its own modules, and forgets them afterwards.
 
-    A module of the same name from elsewhere is hidden meanwhile. Modules of installed packages
-    stay loaded: many do not survive a second import.
+    A module of the same name from elsewhere is hidden meanwhile. The program's own are those of its
+    folder, those linked into it, and those of other folders that it put on the path: of two
+    revisions, each has its own. Modules of installed packages stay loaded: many do not survive a
+    second import.
     """
     importlib.invalidate_caches()  # the folder may have been written a moment ago
     hidden = _hidden(folder)
     for name in hidden:
         del sys.modules[name]
-    before = set(sys.modules)
-    roots = {name.partition(".")[0] for name in before}
+    before, cached = set(sys.modules), set(sys.path_importer_cache)
+    kept = {name.partition(".")[0] for name in before} | _SHARED
+    installed = [Path(place).absolute() for place in sys.path]
     try:
         yield
     finally:
         for name in set(sys.modules) - before:
-            if name.partition(".")[0] not in roots and _is_inside(sys.modules[name], root):
+            module = sys.modules[name]
+            own = _is_inside(module, root) or _is_elsewhere(module, folder, installed)
+            if own and name.partition(".")[0] not in kept:
                 del sys.modules[name]
         sys.modules.update(hidden)
-        for path in [path for path in sys.path_importer_cache if Path(path).is_relative_to(root)]:
+        for path in set(sys.path_importer_cache) - cached:
             del sys.path_importer_cache[path]
 
 
@@ -112,9 +117,24 @@ def is_users(file: str, root: Path) -> bool:
 
 
 def _is_inside(module: ModuleType, root: Path) -> bool:
+    return any(is_users(place, root) for place in _places(module))
+
+
+def _is_elsewhere(module: ModuleType, folder: Path, installed: Sequence[Path]) -> bool:
+    """Tells whether a module was found in the folder, or where nothing looked before the run."""
+    return any(
+        "site-packages" not in Path(place).parts
+        and (
+            Path(place).is_relative_to(folder)
+            or not any(Path(place).is_relative_to(known) for known in installed)
+        )
+        for place in _places(module)
+    )
+
+
+def _places(module: ModuleType) -> list[str]:
     file = getattr(module, "__file__", None)
-    places = [file] if file else list(getattr(module, "__path__", []))
-    return any(is_users(place, root) for place in places)
+    return [file] if file else list(getattr(module, "__path__", []))
 
 
 @contextlib.contextmanager
