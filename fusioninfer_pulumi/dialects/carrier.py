@@ -8,7 +8,7 @@ nothing about is an error (`unread`): no field is dropped in silence.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.dialects.conversion import Conversion, Located, Service
@@ -85,11 +85,20 @@ class Book:
             for leaf in document.leaves():
                 if not any(At(document, leaf.path[:n]) in said for n in range(len(leaf.path) + 1)):
                     self.lost(leaf, "nothing reads it; remove it")
+        services = [each.finished() for each in self._services]
+        self._say_unused({label for each in services for label in each.origins.labels})
         order = {document: index for index, document in enumerate(self.documents)}
         found = sorted(self._findings, key=lambda each: order[each[0].document])
         located: list[Located] = [(at.document.label, finding) for at, finding in found]
-        services = sorted(self._services, key=lambda each: order[each.main])
-        return Conversion(tuple(each.finished() for each in services), tuple(located))
+        services.sort(key=lambda each: order[each.main])
+        return Conversion(tuple(services), tuple(located))
+
+    def _say_unused(self, made: Collection[str]) -> None:
+        """Warns of documents that no service has anything of: infos are shown with services."""
+        told = {at.document for at, each in self._findings if each.severity is not Severity.INFO}
+        for document in self.documents:
+            if document.label not in made and document not in told:
+                self.warn(document.at(), "says nothing about any service of this input; left out")
 
 
 class Carrier:
@@ -110,6 +119,7 @@ class Carrier:
             "spec": {"roles": []},
         }
         self._origins: dict[str, Origin] = {}
+        self._used: set[str] = set()
         book.read(main.at("apiVersion"), main.at("kind"))
 
     @property
@@ -165,6 +175,10 @@ class Carrier:
         """Says where a part of a value that was set came from."""
         self._origins[_key(target)] = Origin(at, whole=whole)
 
+    def uses(self, document: Given) -> None:
+        """Says that a document says something about the service, if only what others overrule."""
+        self._used.add(document.label)
+
     def held(self, target: Path) -> Any:
         """What our manifest holds at a place, None when nothing."""
         value: Any = self._manifest
@@ -177,7 +191,8 @@ class Carrier:
 
     def finished(self) -> Service:
         """The service as it is now."""
-        return Service(self.main, self._manifest, Origins(self.main.label, dict(self._origins)))
+        origins = Origins(self.main.label, dict(self._origins), frozenset(self._used))
+        return Service(self.main, self._manifest, origins)
 
     def _set(self, target: Path, value: Any) -> None:
         holder: Any = self._manifest

@@ -33,15 +33,18 @@ class Origins:
     Attributes:
         label: Label of the document that stands for the service.
         fields: Path of each field that has an origin.
+        used: Labels of documents that say something about it, whether or not a field came of it.
     """
 
     label: str
     fields: Mapping[str, Origin]
+    used: frozenset[str] = frozenset()
 
     @property
     def labels(self) -> frozenset[str]:
         """Labels of all documents that the service was made of."""
-        return frozenset({self.label, *(each.at.document.label for each in self.fields.values())})
+        fields = (each.at.document.label for each in self.fields.values())
+        return frozenset({self.label, *self.used, *fields})
 
     def locate(self, finding: Finding) -> tuple[str, Finding]:
         """Moves a finding from the service to the document that the user wrote.

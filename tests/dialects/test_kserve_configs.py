@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dialects.kserve_samples import URI, config, container, llm, pod
-from dialects.reads import problems, spec
+from dialects.reads import problems, source, spec, warned
 
 
 def test_configs_are_merged_below_the_service() -> None:
@@ -52,4 +52,15 @@ def test_what_is_wrong_with_a_merged_value_is_told_where_it_stands() -> None:
 
 
 def test_a_config_that_nobody_names_and_kserves_own() -> None:
-    assert problems(config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])) == []
+    documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
+    assert problems(*documents) == []
+    told = "no LLMInferenceService of this input is based on it; left out"
+    assert warned(*documents) == [f"f: warning: {told}"]
+
+
+def test_what_is_said_of_a_config_is_said_with_the_service_that_is_based_on_it() -> None:
+    below = config("base", replicas=4, model={"uri": "hf://a/b"})
+    (plan,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).plans
+    told = [str(each) for each in plan.findings]
+    assert "info: replicas: llm says otherwise, which holds" in told
+    assert "info: model.uri: llm says otherwise, which holds" in told

@@ -233,7 +233,7 @@ def test_what_cannot_be_carried_over_is_refused(documents: list[Manifest], wante
 
 def test_a_policy_without_a_target_is_left_out() -> None:
     told = said(serving(), policy(disaggregatedTarget=None))
-    assert any("f#2: info: spec: is left out: it has no target" in each for each in told)
+    assert any("f#2: warning: spec: is left out: it has no target" in each for each in told)
 
 
 def test_pods_of_one_role_may_be_named() -> None:

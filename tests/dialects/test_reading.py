@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import samples
 import yaml
-from dialects.kthena_samples import entry, role, serving
+from dialects.kserve_samples import config, llm
+from dialects.kthena_samples import entry, policy, role, route, scaled, serving
 from dialects.reads import converted, problems, said, source, warned
 
 from fusioninfer_pulumi import InvalidServiceError, load, loads
@@ -221,3 +223,29 @@ def test_a_field_without_a_counterpart_is_named(message: str, told: str) -> None
     found = Origins("f", {}).locate(warning("roles[0].gateway.x", message))
     ours = told.format("roles[0].gateway.x of the converted service")
     assert found == ("f", warning("", ours))
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ((serving(), route(rules=[])), "spec: is left out: it has no rules"),
+        ((serving(), policy(disaggregatedTarget=None)), "spec: is left out: it has no target"),
+        ((llm(), config("idle")), "no LLMInferenceService of this input is based on it; left out"),
+    ],
+)
+def test_a_document_that_nothing_is_carried_from_is_a_warning(
+    documents: Sequence[Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, *documents)
+    assert main(["check", path]) == 0
+    assert f"warning: {told}" in capsys.readouterr().err
+    assert main(["plan", "--strict", path]) == 2
+
+
+def test_what_is_said_of_a_document_is_said_with_its_service() -> None:
+    fixed = policy(
+        metrics=None,
+        disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),
+    )
+    (plan,) = source(serving(role(replicas=2)), fixed).plans
+    assert any("server has 2 replicas; nothing scales it" in each.message for each in plan.findings)

@@ -70,7 +70,10 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
             continue
         bases = _bases(book, document, configs)
         used.update(bases)
-        carry_service(book.service(document), _with_bases(book, document, bases), maps)
+        carrier = book.service(document)
+        for base in bases:
+            carrier.uses(base)
+        carry_service(carrier, _with_bases(book, document, bases), maps)
     for document in maps.values():
         book.read(*(document.at(*path) for path in _OWN))
         for leaf in document.leaves():
@@ -85,7 +88,7 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
                 if document.metadata.get(field):
                     book.note(document.at("metadata", field), "is the config's own; left out")
         else:
-            book.note(
+            book.warn(
                 document.at(), "no LLMInferenceService of this input is based on it; left out"
             )
     return book.conversion()

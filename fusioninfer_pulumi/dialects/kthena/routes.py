@@ -103,7 +103,9 @@ def carry_route(
             server.serving.carrier.derive(strategy, "lora-affinity", at / "loraAdapters")
     if spec.parent_refs is None:
         book.read(at / "parentRefs")
-    if not unique:
+    if not spec.rules:
+        book.warn(at, "is left out: it has no rules")
+    elif not unique:
         book.note(at, "is left out: it leads to no service")
     _order(book, spec.rules, at / "rules")
     return shared

@@ -93,7 +93,7 @@ def carry_policies(
         elif count:
             _targets(book, policy, at, own.homogeneous_target, own.heterogeneous_target, servings)
         elif policy.document not in used:
-            book.note(at, "is left out: it has no target, and no AutoscalingPolicyBinding names it")
+            book.warn(at, "is left out: it has no target, and no AutoscalingPolicyBinding names it")
 
 
 def _targets(
@@ -192,6 +192,8 @@ def _scale(book: Book, policy: Policy, serving: Serving, scaled: Sequence[_Scale
             book.lost(each.at, f"{each.name} is scaled by another policy already")
             continue
         book.read(each.at)
+        for document in (policy.document, each.at.document):
+            carrier.uses(document)
         least, most = each.bounds
         if least > most:
             book.refuse(each.at / "minReplicas", f"is above maxReplicas ({most}), got {least}")
