@@ -192,7 +192,7 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     with lowest(cluster, namespace) as least:
         stack.up().assert_fine()
     assert ready(cluster, namespace) == {"serve": 3}
-    # All at once only with a feature gate of StatefulSets that is off by default.
+    # All at once only with the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.
     assert least["serve"] == (2 if strategy == "AllAtOnce" else 0)
     kept = sets(cluster, namespace)["svc-serve"]["metadata"]["uid"] == before
     assert kept == (strategy == "AllAtOnce")

@@ -146,16 +146,22 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
 
 def _layout(plan: ServicePlan) -> str:
     """What one set for a role means for its updates."""
-    told = []
+    updated, anew = [], []
     for role in plan.roles:
         rollout = role_rollout(plan.rollout, role)
+        if rollout.strategy is RolloutStrategy.RECREATE:
+            anew += [each.name for each in role.sets]
+            continue
         pace = rollout.strategy.value
         if rollout.strategy is RolloutStrategy.ROLLING:
-            pace = f"{rollout.max_unavailable} down at a time"
+            most = "up to " if rollout.max_unavailable > 1 else ""
+            pace = f"{most}{rollout.max_unavailable} down at a time"
             if rollout.max_surge:
                 pace += f", {rollout.max_surge} more"
-        told += [f"{each.name} ({pace})" for each in role.sets]
-    return f"PerRole, updated by LeaderWorkerSet: {', '.join(told) or 'none'}"
+        updated += [f"{each.name} ({pace})" for each in role.sets]
+    told = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
+    told += [f"deleted and created anew by an update: {', '.join(anew)}"] if anew else []
+    return f"PerRole, {'; '.join(told) or 'no set'}"
 
 
 def _gang(plan: ServicePlan) -> str:

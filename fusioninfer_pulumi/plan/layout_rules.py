@@ -72,7 +72,8 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             yield info(
                 field_path(role, field),
                 "the replicas of a set go down together only where the cluster's feature gate "
-                "MaxUnavailableStatefulSet is on (off by default); else one after the other",
+                "MaxUnavailableStatefulSet is on (by default in Kubernetes 1.35.0 to 1.35.3, and "
+                "from 1.37); else one after the other",
             )
 
 

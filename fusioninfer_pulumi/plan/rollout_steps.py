@@ -139,8 +139,8 @@ def whole_role(
 ) -> SetStep:
     """The one set of a role: LeaderWorkerSet paces what is in it, and holds the partition."""
     count = len(planned.replicas)
-    # One after the other, whatever maxUnavailable says: StatefulSets take several pods down at a
-    # time only with a feature gate that is off by default, MaxUnavailableStatefulSet.
+    # Maybe one after the other, whatever maxUnavailable says: StatefulSets take several pods down
+    # at a time only where the feature gate MaxUnavailableStatefulSet is on.
     steps = 1 if rollout.strategy is RolloutStrategy.RECREATE else count
     return SetStep(
         planned.name,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from samples import Manifest, container, rendered, role, service, template
+from samples import Manifest, container, plan_of, rendered, role, service, template
 
-from fusioninfer_pulumi.cli.diff import Difference, compare
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_text
+from fusioninfer_pulumi.manifests import render
 
 PER_ROLE = "PerRole"
 
@@ -27,15 +28,21 @@ def changed(**rollout: Any) -> Difference:
     return compare(old, new)
 
 
+FIRST = "the highest ordinal first, "
+OFF = " (one where MaxUnavailableStatefulSet is off)"
+
+
 @pytest.mark.parametrize(
     ("rollout", "restarts", "kept", "pace"),
     [
-        ({}, range(4), range(0), "the highest ordinal first, 1 at a time"),
-        ({"maxUnavailable": "50%"}, range(4), range(0), "the highest ordinal first, 2 at a time"),
-        ({"partition": 3}, range(3, 4), range(3), "the highest ordinal first, 1 at a time"),
-        ({"maxSurge": 1}, range(4), range(0),
-         "the highest ordinal first, 1 at a time, with 1 more meanwhile"),
-        ({"strategy": "AllAtOnce", "partition": 1}, range(1, 4), range(1), "all at once"),
+        ({}, range(4), range(0), "1 at a time"),
+        ({"maxUnavailable": "50%"}, range(4), range(0), f"up to 2 at a time{OFF}"),
+        ({"partition": 3}, range(3, 4), range(3), "1 at a time"),
+        ({"maxSurge": 1}, range(4), range(0), "1 at a time, with 1 more meanwhile"),
+        ({"maxUnavailable": 0, "maxSurge": 1}, range(4), range(0),
+         "1 at a time, with 1 more meanwhile"),
+        ({"strategy": "AllAtOnce", "partition": 1}, range(1, 4), range(1),
+         f"up to all at a time{OFF}"),
     ],
 )  # fmt: skip
 def test_the_replicas_of_one_set_restart_as_its_rolling_update_says(
@@ -46,8 +53,35 @@ def test_the_replicas_of_one_set_restart_as_its_rolling_update_says(
     assert effect.restarts == tuple(f"decode-{index}" for index in restarts)
     assert effect.kept == tuple(f"decode-{index}" for index in kept)
     assert difference.notes[-1] == (
-        f"LeaderWorkerSet svc-decode restarts its replicas by itself: {pace}"
+        f"LeaderWorkerSet svc-decode restarts its replicas by itself: {FIRST}{pace}"
     )
+
+
+ITSELF = f"restarts its replicas by itself: {FIRST}"
+
+
+@pytest.mark.parametrize(
+    ("rollout", "order", "note"),
+    [
+        ({}, "1 at a time", f"{ITSELF}1 at a time"),
+        ({"maxUnavailable": 3}, "up to 3 at a time", f"{ITSELF}up to 3 at a time{OFF}"),
+        ({"strategy": "AllAtOnce"}, "up to 4 at a time", f"{ITSELF}up to all at a time{OFF}"),
+        ({"strategy": "Recreate"}, "together",
+         "is deleted with all its replicas and created anew: strategy Recreate"),
+    ],
+)  # fmt: skip
+def test_note_and_table_say_the_same(rollout: Any, order: str, note: str) -> None:
+    old, new = (
+        plan_of(service(decode(image), layout=PER_ROLE, rollout=rollout))
+        for image in ("a:1", "a:2")
+    )
+    difference = compare(render(old), render(new), plans=([old], [new]))
+    told = to_text(difference, color=False, width=None)
+    comma = "" if order == "together" else ","
+    assert f"  decode-3..decode-0{comma} {order}  " in told
+    assert difference.notes[-1] == f"LeaderWorkerSet svc-decode {note}"
+    (stage,) = to_json(difference)["effects"][0]["order"]
+    assert stage["atMost"] is ("up to" in order)
 
 
 def test_a_set_of_one_replica_has_no_order() -> None:

@@ -25,15 +25,24 @@ def text(manifest: Any) -> str:
 @pytest.mark.parametrize(
     ("rollout", "pace"),
     [
-        ({}, "1 down at a time"),
-        ({"maxUnavailable": "50%", "maxSurge": 1}, "2 down at a time, 1 more"),
-        ({"strategy": "AllAtOnce"}, "AllAtOnce"),
-        ({"strategy": "Recreate"}, "Recreate"),
+        ({}, "updated by LeaderWorkerSet: svc-inference (1 down at a time)"),
+        ({"maxUnavailable": "50%", "maxSurge": 1},
+         "updated by LeaderWorkerSet: svc-inference (up to 2 down at a time, 1 more)"),
+        ({"strategy": "AllAtOnce"}, "updated by LeaderWorkerSet: svc-inference (AllAtOnce)"),
+        ({"strategy": "Recreate"}, "deleted and created anew by an update: svc-inference"),
     ],
-)
+)  # fmt: skip
 def test_it_says_who_updates_the_sets_and_how(rollout: Any, pace: str) -> None:
     told = text(service(role(replicas=4), rollout=rollout, **PER_ROLE))
-    assert f"Layout    PerRole, updated by LeaderWorkerSet: svc-inference ({pace})\n" in told
+    assert f"Layout    PerRole, {pace}\n" in told
+
+
+def test_each_role_is_told_as_it_changes() -> None:
+    roles = [role("a"), role("b", rollout={"strategy": "Recreate"})]
+    assert (
+        "PerRole, updated by LeaderWorkerSet: svc-a (1 down at a time); "
+        "deleted and created anew by an update: svc-b\n"
+    ) in text(service(*roles, **PER_ROLE))
 
 
 def test_the_default_layout_is_not_told() -> None:

@@ -188,6 +188,7 @@ def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field:
     gate = "only where the cluster's feature gate MaxUnavailableStatefulSet is on"
     told = [each for each in said(of(rollout)) if gate in each]
     assert [each.partition(": the")[0] for each in told] == [f"info: rollout.{field}"]
+    assert "by default in Kubernetes 1.35.0 to 1.35.3, and from 1.37" in told[0]
     assert not any(gate in each for each in said(of({})) + said(of(rollout, replicas=1)))
 
 

@@ -61,10 +61,11 @@ def compare(
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
     effects = tuple(role_effects(old_sets, new_sets, edits, affected, new_turns))
     before, after = _services(olds), _services(news)
+    told = notes(edits, effects, before - after, after - before, new_turns)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
-        notes=(*notes(edits, effects, before - after, after - before), *released_notes(freed)),
+        notes=(*told, *released_notes(freed)),
         totals=tuple(_totals(old_sets, new_sets, affected, accelerators_of)),
     )
 

@@ -185,15 +185,19 @@ def _restart(
         role.ordered = False
         return
     pace = turn.at_a_time if turn else 1
-    if several and pace is not None:
+    anew = bool(edit.refused) or (turn is not None and turn.anew)
+    # LeaderWorkerSet paces what is in one set, as far as the cluster lets it.
+    paced = several and not anew
+    if paced:
         pace = pace_of(edit.new, common)
     role.moves.append(
         Move(
             turn.position if turn else 0,
             tuple(reversed(names)),
-            None if edit.refused else pace,
+            None if anew else pace,
             turn is not None and turn.optional and not several,
             turn.groups if turn else None,
+            at_most=paced,
         )
     )
     role.behind = turn.after if turn else ()

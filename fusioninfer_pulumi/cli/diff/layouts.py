@@ -8,6 +8,7 @@ from typing import Any
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.edits import Edit
 from fusioninfer_pulumi.cli.diff.identity import Manifest
+from fusioninfer_pulumi.cli.diff.order import Turns, turn_of
 from fusioninfer_pulumi.cli.diff.plain import at
 from fusioninfer_pulumi.cli.diff.workloads import is_set, pace, role_of
 
@@ -35,11 +36,24 @@ def layout_notes(edits: Sequence[Edit]) -> Iterator[str]:
             )
 
 
-def pace_notes(edits: Sequence[Edit]) -> Iterator[str]:
-    """Says in which order LeaderWorkerSet restarts the replicas of one set."""
+def pace_notes(edits: Sequence[Edit], turns: Turns) -> Iterator[str]:
+    """Says how the replicas of one set restart.
+
+    Args:
+        edits: The changes of one service.
+        turns: When sets change, as far as plans tell.
+    """
     for edit in edits:
         told = pace(edit.new or {}) if edit.restarts and not edit.refused else ""
-        if told and is_set(edit.key):
+        if not told or not is_set(edit.key):
+            continue
+        turn = turn_of(turns, edit.key)
+        if turn is not None and turn.anew:
+            yield (
+                f"LeaderWorkerSet {edit.key.name} is deleted with all its replicas and created "
+                "anew: strategy Recreate"
+            )
+        else:
             yield f"LeaderWorkerSet {edit.key.name} restarts its replicas by itself: {told}"
 
 

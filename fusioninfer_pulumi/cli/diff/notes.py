@@ -8,6 +8,7 @@ from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.effects import apps_reason, scaling
 from fusioninfer_pulumi.cli.diff.identity import Identity
 from fusioninfer_pulumi.cli.diff.layouts import layout_notes, pace_notes
+from fusioninfer_pulumi.cli.diff.order import Turns
 from fusioninfer_pulumi.cli.diff.plain import at
 from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below
 from fusioninfer_pulumi.cli.diff.records import RoleEffect
@@ -45,6 +46,7 @@ def notes(
     effects: Iterable[RoleEffect],
     gone: Collection[Service],
     come: Collection[Service],
+    turns: Turns,
 ) -> Iterator[str]:
     """Says what a change does.
 
@@ -53,6 +55,7 @@ def notes(
         effects: What they do to replicas.
         gone: Services of which nothing is left.
         come: Services of which nothing was there.
+        turns: When sets change, as far as plans tell.
 
     Yields:
         Sentences, service by service; each names its service where there are several.
@@ -71,7 +74,7 @@ def notes(
             verb, past = ("removed", "deleted") if service in gone else ("added", "added")
             yield f"service {_name(service, names)} {verb}: {counted(len(own), 'object')} {past}"
             continue
-        found = list(_service_notes(own, roles.get(service, ()) if service else ()))
+        found = list(_service_notes(own, roles.get(service, ()) if service else (), turns))
         told = ""
         if len(by_service) > 1:
             told = f"{_name(service, names)}: " if service else "other objects: "
@@ -102,11 +105,13 @@ def _name(service: Service | None, names: Sequence[str]) -> str:
     return f"{namespace}/{name}" if names.count(name) > 1 else name
 
 
-def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
+def _service_notes(
+    edits: Sequence[Edit], roles: Sequence[RoleEffect], turns: Turns
+) -> Iterator[str]:
     yield from layout_notes(edits)
     yield from _replacements(edits)
     yield from _restarts(roles)
-    yield from pace_notes(edits)
+    yield from pace_notes(edits, turns)
     yield from _apps_restarts(edits)
     quiet = not any(edit.restarts for edit in edits)
     yield from group_notes(edits, quiet=quiet)

@@ -28,6 +28,7 @@ class Turn:
         after: Roles that change before its own.
         held: Whether it keeps the pod template that it has.
         groups: Whole serving groups that change side by side, None where groups do not count.
+        anew: Whether a change of its pods deletes it and makes it anew.
     """
 
     position: int
@@ -36,6 +37,7 @@ class Turn:
     after: tuple[str, ...]
     held: bool
     groups: int | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Move:
         at_a_time: How many of them side by side, None for all.
         optional: Whether they restart after the others.
         groups: Whole serving groups that restart side by side, None where groups do not count.
+        at_most: Whether the cluster may take fewer of them at a time.
     """
 
     position: int
@@ -55,6 +58,7 @@ class Move:
     at_a_time: int | None
     optional: bool = False
     groups: int | None = None
+    at_most: bool = False
 
 
 #: By namespace, empty where only the engine knows it, and name of the set.
@@ -80,6 +84,7 @@ def turns(plans: Iterable[ServicePlan]) -> dict[tuple[str, str], Turn]:
                 tuple(before[:-1]) if sequential else (),
                 step.frozen,
                 groups,
+                step.rollout.strategy is RolloutStrategy.RECREATE,
             )
     return found
 
@@ -130,5 +135,7 @@ def stages(moves: Sequence[Move]) -> tuple[RestartStage, ...]:
             known = [limit for limit in limits if limit is not None]
             at_a_time = max(known) if len(known) == len(limits) else size(names)
             groups = part[0].groups if at_a_time < size(names) else None
-            found.append(RestartStage(names, min(at_a_time, size(names)), groups))
+            at_a_time = min(at_a_time, size(names))
+            at_most = at_a_time > 1 and any(move.at_most for move in part)
+            found.append(RestartStage(names, at_a_time, groups, at_most))
     return tuple(found)

@@ -57,11 +57,14 @@ class RestartStage:
         replicas: The replicas, in the order in which they restart.
         at_a_time: How many of them restart side by side.
         groups: How many whole serving groups that is, None where groups do not count.
+        at_most: Whether it is one after the other in clusters whose StatefulSets go by no
+            `maxUnavailable`.
     """
 
     replicas: tuple[str, ...]
     at_a_time: int
     groups: int | None = None
+    at_most: bool = False
 
 
 @dataclass(frozen=True)

@@ -92,10 +92,11 @@ def _order(effect: RoleEffect) -> str:
         elif stage.groups is not None:
             groups = "group" if stage.groups == 1 else "groups"
             parts.append(f"{in_order(stage.replicas)}, {stage.groups} {groups} at a time")
-        elif stage.at_a_time >= count:
+        elif stage.at_a_time >= count and not stage.at_most:
             parts.append(f"{in_order(stage.replicas)} together")
         else:
-            parts.append(f"{in_order(stage.replicas)}, {stage.at_a_time} at a time")
+            most = "up to " if stage.at_most else ""
+            parts.append(f"{in_order(stage.replicas)}, {most}{stage.at_a_time} at a time")
     told = ", then ".join(parts)
     if effect.after:
         return f"after {', '.join(effect.after)}: {told}"

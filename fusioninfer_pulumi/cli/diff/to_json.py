@@ -65,6 +65,7 @@ def _effect(effect: RoleEffect) -> dict[str, Any]:
                 "replicas": list(stage.replicas),
                 "atATime": stage.at_a_time,
                 "groups": stage.groups,
+                "atMost": stage.at_most,
             }
             for stage in effect.order
         ],

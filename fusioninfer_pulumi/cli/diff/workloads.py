@@ -21,6 +21,8 @@ POD_TEMPLATE = "spec.template"
 
 #: Where a LeaderWorkerSet says how it updates its groups.
 ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
+#: Feature gate by which a StatefulSet, and so LeaderWorkerSet, goes by `maxUnavailable`.
+GATE = "MaxUnavailableStatefulSet"
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # What LeaderWorkerSet's own defaulting writes: making it explicit is no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
@@ -107,10 +109,11 @@ def pace(manifest: Manifest) -> str:
     if count_at(manifest, "spec", "replicas") <= 1:
         return ""
     limit, surge = (at(manifest, *ROLLING, key) for key in ("maxUnavailable", "maxSurge"))
-    if limit == "100%":
-        return "all at once"
-    told = f"the highest ordinal first, {1 if limit is None else limit} at a time"
-    return f"{told}, with {surge} more meanwhile" if surge else told
+    count = "1" if limit in (None, 0, 1) else f"up to {'all' if limit == '100%' else limit}"
+    told = f"the highest ordinal first, {count} at a time"
+    if surge:
+        told += f", with {surge} more meanwhile"
+    return told if count == "1" else f"{told} (one where {GATE} is off)"
 
 
 def service_of(key: Identity, manifest: Manifest) -> str:
