@@ -47,6 +47,16 @@ OFFLOADINGS: tuple[Manifest, ...] = (
                    {"fileSystem": {"pvc": {"ref": {"name": "kv", "path": "p"}}}}]},
     {"cpu": "2Gi", "secondary": [{"fileSystem": {"pvc": {"spec": {"storageClassName": "fast"}}}}]},
 )  # fmt: skip
+#: What KServe makes for the service of these documents, and a Service of somebody else.
+OWN_RULE: Manifest = {
+    "backendRefs": [
+        {"group": "inference.networking.k8s.io", "kind": "InferencePool",
+         "name": "llm-inference-pool", "port": 8000, "weight": 9},
+        {"name": "guard", "port": 80},
+    ],
+    "filters": [{"type": "RequestMirror",
+                 "requestMirror": {"backendRef": {"name": "llm-kserve-workload-svc"}}}],
+}  # fmt: skip
 _counts = st.integers(1, 3)
 _words = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
 
@@ -113,7 +123,10 @@ def routers() -> st.SearchStrategy[Manifest]:
     route = _some(
         {
             "http": _some(
-                {"refs": st.just([{"name": "r"}]), "spec": st.just({"hostnames": ["h"]})}
+                {
+                    "refs": st.just([{"name": "r"}]),
+                    "spec": st.sampled_from(({"hostnames": ["h"]}, {"rules": [OWN_RULE]})),
+                }
             ),
             "group": _words,
             "weight": _counts,
@@ -159,7 +172,11 @@ def llm_services(draw: st.DrawFn) -> list[Manifest]:
                 "namespace": _words,
                 "labels": st.just({"team": "a"}),
                 "annotations": st.sampled_from(
-                    ({"serving.kserve.io/exp-dra-device-count": "1"}, {"note": "x"})
+                    (
+                        {"serving.kserve.io/exp-dra-device-count": "1"},
+                        {"serving.kserve.io/stop": "true"},
+                        {"note": "x"},
+                    )
                 ),
                 "uid": _words,
             }

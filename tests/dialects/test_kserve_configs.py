@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dialects.kserve_samples import URI, config, container, llm, pod
+import pytest
+from dialects.kserve_samples import URI, Manifest, config, container, llm, pod
 from dialects.reads import problems, source, spec, warned
 
 
@@ -64,3 +65,51 @@ def test_what_is_said_of_a_config_is_said_with_the_service_that_is_based_on_it()
     told = [str(each) for each in plan.findings]
     assert "info: replicas: llm says otherwise, which holds" in told
     assert "info: model.uri: llm says otherwise, which holds" in told
+
+
+def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None:
+    shared = config("gpu", replicas=4)
+    shared["metadata"]["namespace"] = "kserve"
+    own = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
+    assert spec(shared, own)["roles"][0]["replicas"] == 4
+    nearer = config("gpu", replicas=2)
+    nearer["metadata"]["namespace"] = "team"
+    assert spec(shared, nearer, own)["roles"][0]["replicas"] == 2
+    elsewhere = config("gpu")
+    elsewhere["metadata"]["namespace"] = "other"
+    (told,) = problems(elsewhere, own)
+    assert "is not in this input, nor one of kserve" in told
+
+
+@pytest.mark.parametrize(
+    ("field", "below", "above", "merged"),
+    [
+        (
+            "topologySpreadConstraints",
+            [{"topologyKey": "zone", "maxSkew": 1}, {"topologyKey": "host", "maxSkew": 1}],
+            [{"topologyKey": "zone", "maxSkew": 2}, {"topologyKey": "rack", "maxSkew": 1}],
+            [
+                {"topologyKey": "zone", "maxSkew": 2},
+                {"topologyKey": "host", "maxSkew": 1},
+                {"topologyKey": "rack", "maxSkew": 1},
+            ],
+        ),
+        (
+            "resourceClaims",
+            [{"name": "nic", "resourceClaimName": "a"}],
+            [{"name": "disk", "resourceClaimName": "b"}],
+            [
+                {"name": "nic", "resourceClaimName": "a"},
+                {"name": "disk", "resourceClaimName": "b"},
+            ],
+        ),
+        ("schedulingGates", [{"name": "a"}], [{"name": "b"}], [{"name": "a"}, {"name": "b"}]),
+        ("tolerations", [{"key": "a"}], [{"key": "b"}], [{"key": "b"}]),
+    ],
+)
+def test_lists_are_merged_by_the_keys_of_kubernetes_types(
+    field: str, below: list[Manifest], above: list[Manifest], merged: list[Manifest]
+) -> None:
+    own = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
+    (role,) = spec(config("base", template={field: below}), own)["roles"]
+    assert role["template"]["spec"][field] == merged

@@ -43,6 +43,19 @@ def test_a_config_may_refer_to_it_too() -> None:
     assert router(config_map(epp=TEXT), base, document)["endpointPickerConfig"] == TEXT
 
 
+def test_shared_ones_are_looked_for_where_kserve_is_installed() -> None:
+    shared = config_map("config-scheduler-x", metadata={"namespace": "kserve"}, epp=TEXT)
+    document = referring(name="config-scheduler-x")
+    assert router(document, shared)["endpointPickerConfig"] == TEXT
+    own = config_map("config-scheduler-x", epp="plugins: []\n")
+    assert router(document, shared, own)["endpointPickerConfig"] == "plugins: []\n"
+    # A config of that namespace names one of the service's.
+    base = config("base", router={"scheduler": {"config": {"ref": {"name": "picker"}}}})
+    base["metadata"]["namespace"] = "kserve"
+    document = llm(router={"route": {}, "scheduler": {}}, baseRefs=[{"name": "base"}])
+    assert router(config_map(epp=TEXT), base, document)["endpointPickerConfig"] == TEXT
+
+
 def test_what_nobody_names_in_it_is_told() -> None:
     labelled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
     told = [each for each in said(referring(), labelled) if each.startswith("f#2: info")]
@@ -58,6 +71,8 @@ def test_what_nobody_names_in_it_is_told() -> None:
         ([referring()],
          "f: router.scheduler.config.ref: cannot be carried over: the ConfigMap picker of "),
         ([referring(), config_map(metadata={"namespace": "other"}, epp=TEXT)],
+         "f: router.scheduler.config.ref: cannot be carried over: the ConfigMap picker"),
+        ([referring(), config_map(metadata={"namespace": "kserve"}, epp=TEXT)],
          "f: router.scheduler.config.ref: cannot be carried over: the ConfigMap picker"),
         ([referring(key="a"), config_map(epp=TEXT)],
          "f: router.scheduler.config.ref: the ConfigMap picker has no text by the key a"),

@@ -57,54 +57,10 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
     assert [each.get("replicas") for each in roles] == [2, 1, None]
 
 
-@pytest.mark.parametrize(
-    ("given", "args"),
-    [
-        ({"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1 --b 'x y'"}]}, "--a|1|--b|x y"),
-        ({"args": ["--a", "1"]}, "--a|1"),
-        # The presets hand args to a shell, which splits them and takes quotes away.
-        ({"args": ["--a 1", "--b='x y'"]}, "--a|1|--b=x y"),
-        (
-            {"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1"}], "args": ["--b"]},
-            "--a|1|--b",
-        ),
-        (
-            {
-                "env": [
-                    {"name": "POD_IP", "value": "1"},
-                    {"name": "VLLM_ADDITIONAL_ARGS", "value": "--topic 'kv@${POD_IP}@m'"},
-                ]
-            },
-            "--topic|kv@$(POD_IP)@m",
-        ),
-    ],
-)
-def test_the_words_that_the_presets_script_appends(given: Manifest, args: str) -> None:
-    (role,) = spec(llm(template=pod(**given)))["roles"]
-    assert container(role)["args"] == args.split("|")
-    names = [each["name"] for each in container(role).get("env", [])]
-    assert "VLLM_ADDITIONAL_ARGS" not in names
-
-
 def test_a_command_of_its_own_is_kept_whole() -> None:
     own = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
     (role,) = spec(llm(template=pod(**own)))["roles"]
     assert container(role) == {"name": "main", **own, **pod()["containers"][0]}
-
-
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        ("--a $(hostname)", "runs a program to find its words; write what it becomes"),
-        ("--a $NOWHERE", "names NOWHERE, which the container's env does not define"),
-        ("--a 'b", "cannot be read by a shell: No closing quotation"),
-    ],
-)
-def test_words_that_only_a_shell_in_the_pod_could_tell(value: str, why: str) -> None:
-    env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
-    assert problems(llm(template=pod(env=env))) == [
-        f"f: template.containers[0].env[0].value: {why}"
-    ]
 
 
 def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:
@@ -207,10 +163,18 @@ def test_the_pace_of_updates(strategy: Manifest, rollout: Manifest, layout: str 
     assert (made["roles"][0]["rollout"], made.get("layout")) == (rollout, layout)
 
 
+TRIGGER = {
+    "type": "prometheus",
+    "metadata": {
+        "serverAddress": "http://prometheus:9090",
+        "query": "sum(waiting)",
+        "threshold": "5",
+    },
+}
+
+
 def test_scaling_by_prometheus() -> None:
-    asked = {"serverAddress": "http://prometheus:9090", "query": "sum(waiting)", "threshold": "5"}
-    trigger = {"type": "prometheus", "metadata": asked}
-    made = spec(llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [trigger]}}))
+    made = spec(llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}}))
     assert made["layout"] == "PerRole"
     assert made["roles"][0]["autoscaling"] == {
         "engine": "KEDA",
@@ -267,6 +231,20 @@ def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
 def test_a_stopped_service_is_parked() -> None:
     made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
     assert [each["replicas"] for each in made["roles"]] == [0]
+
+
+def test_what_leads_to_a_stopped_service_stays_and_nothing_scales_it() -> None:
+    document = llm(
+        metadata={"annotations": {"serving.kserve.io/stop": "True"}},
+        scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}},
+        router=ROUTER,
+    )
+    made = spec(document)
+    main, router = made["roles"]
+    assert (main["replicas"], "autoscaling" in main, "replicas" in router) == (0, False, False)
+    assert made["layout"] == "PerRole"
+    told = "scaling: left out while the service is stopped: a parked role has no scaler"
+    assert f"f: info: {told}" in said(document)
 
 
 def test_a_workloads_metadata_is_that_of_its_pods() -> None:

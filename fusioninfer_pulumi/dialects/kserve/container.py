@@ -7,12 +7,9 @@ script would have appended: those of VLLM_ADDITIONAL_ARGS, then its own args, bo
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterator
-
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.kserve.merging import Node, edited
+from fusioninfer_pulumi.dialects.kserve.words import argument_words, shell_words
 
 MAIN = "main"
 #: Image of the presets.
@@ -20,7 +17,6 @@ IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
 ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
 INFER_ROCE = "KSERVE_INFER_ROCE"
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 def with_engine(book: Book, pod: Node) -> Node:
@@ -53,7 +49,7 @@ def _engine(book: Book, container: Node) -> Node:
         _infer_roce(book, variable)
     if container.get("command") is not None:
         return container
-    names = {each.text("name") for each in variables}
+    names = {each.text("name") or "" for each in variables}
     words: list[Node] = []
     kept: list[Node] = []
     for variable in variables:
@@ -64,12 +60,11 @@ def _engine(book: Book, container: Node) -> Node:
             book.refuse(variable.at, f"{ADDITIONAL} must have a value here: it is read by a shell")
         else:
             book.read(variable.at)
-            words += _words(book, value, names)
+            # The kubelet knows variables in each other's values only in their order.
+            words += shell_words(book, value, names, [each.text("name") or "" for each in kept])
     args = container.get("args")
     if args is not None and args.items:
-        joined = Node(args.at, " ".join(str(word) for word in args.value))
-        same = shlex.split(joined.content) if _balanced(joined.content) else None
-        words += args.items if same == args.value else _words(book, joined, names)
+        words += argument_words(book, args, names)
     at = container.at
     container = edited(
         container,
@@ -89,44 +84,6 @@ def _infer_roce(book: Book, variable: Node) -> None:
             "only the script of KServe's presets looks for RoCE devices when a pod starts: state "
             "NCCL_IB_HCA, NCCL_IB_GID_INDEX and UCX_NET_DEVICES in env",
         )
-
-
-def _balanced(text: str) -> bool:
-    try:
-        shlex.split(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _words(book: Book, node: Node, names: set[str | None]) -> Iterator[Node]:
-    """The words of a text as a shell reads it; its variables are left to the kubelet."""
-    text = str(node.content)
-    if "{{" in text:  # refused already; its words cannot be told apart
-        yield from (Node(node.at, part) for part in text.split())
-        return
-    if "$(" in text or "`" in text:
-        book.refuse(node.at, "runs a program to find its words; write what it becomes")
-        return
-    unknown = [name for name in _variables(text) if name not in names]
-    if unknown:
-        book.refuse(
-            node.at, f"names {', '.join(unknown)}, which the container's env does not define"
-        )
-        return
-    if _variables(text):
-        book.note(node.at, "its variables are expanded by the kubelet, inside of quotes too")
-    try:
-        parts = shlex.split(_VARIABLE.sub(lambda found: f"$({found[1] or found[2]})", text))
-    except ValueError as problem:
-        book.refuse(node.at, f"cannot be read by a shell: {problem}")
-        return
-    for part in parts:
-        yield Node(node.at, part)
-
-
-def _variables(text: str) -> list[str]:
-    return [found[1] or found[2] for found in _VARIABLE.finditer(text)]
 
 
 def _plain_http(book: Book, container: Node, probe: str) -> Node:

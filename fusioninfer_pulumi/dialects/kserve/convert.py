@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.conversion import Conversion
 from fusioninfer_pulumi.dialects.given import Given
+from fusioninfer_pulumi.dialects.kserve.backends import backends_of
+from fusioninfer_pulumi.dialects.kserve.lookup import (
+    SYSTEM,
+    Around,
+    Objects,
+    config_of,
+    map_namespaces,
+)
 from fusioninfer_pulumi.dialects.kserve.merging import Node, merged, node_of
 from fusioninfer_pulumi.dialects.kserve.models import (
     LLMInferenceService,
@@ -26,8 +34,6 @@ PRESET = "kserve-config-llm-"
 #: Of a ConfigMap, what it is known by.
 _OWN = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
-Configs = Mapping[tuple[Any, Any], Given]
-
 
 def named(documents: Sequence[Given]) -> frozenset[ObjectKey]:
     """The ConfigMaps that hold configurations of endpoint pickers.
@@ -36,9 +42,15 @@ def named(documents: Sequence[Given]) -> frozenset[ObjectKey]:
         documents: KServe's documents of one input, as they were given.
     """
     place = ("spec", "router", "scheduler", "config", "ref", "name")
-    names = [(document.namespace, document.at(*place).value) for document in documents]
+    names = {document.at(*place).value for document in documents}
+    # A config may stand in another namespace than the services that are based on it.
+    namespaces = [each.namespace for each in documents if each.kind == SERVICE]
     return frozenset(
-        ("v1", CONFIG_MAP, namespace, name) for namespace, name in names if isinstance(name, str)
+        ("v1", CONFIG_MAP, namespace, name)
+        for name in names
+        if isinstance(name, str)
+        for own in namespaces
+        for namespace in map_namespaces(own, name)
     )
 
 
@@ -65,20 +77,36 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         if document.kind == CONFIG_MAP
     }
     used: set[Given] = set()
+    specs: list[tuple[Given, list[Given], Node]] = []
     for document in documents:
         if document.kind != SERVICE or read(book, document, LLMInferenceService) is None:
             continue
         bases = _bases(book, document, configs)
         used.update(bases)
+        specs.append((document, bases, _with_bases(book, document, bases)))
+    backends: dict[tuple[Any, str, str], str] = {}
+    for document, _, spec in specs:
+        if spec.get("router") is not None:
+            backends |= backends_of(document.namespace, document.name)
+    for document, bases, spec in specs:
         carrier = book.service(document)
         for base in bases:
             carrier.uses(base)
-        carry_service(carrier, _with_bases(book, document, bases), maps)
+        carry_service(carrier, spec, Around(maps, backends))
+    _left_of_maps(book, maps)
+    _left_of_configs(book, configs, used)
+    return book.conversion()
+
+
+def _left_of_maps(book: Book, maps: Objects) -> None:
     for document in maps.values():
         book.read(*(document.at(*path) for path in _OWN))
         for leaf in document.leaves():
             if not book.is_read(leaf):
                 book.note(leaf, "is not what the scheduler's config.ref names; left out")
+
+
+def _left_of_configs(book: Book, configs: Objects, used: Collection[Given]) -> None:
     for document in configs.values():
         book.read(document.at("apiVersion"), document.at("kind"), document.at("metadata", "name"))
         book.read(document.at("metadata", "namespace"))
@@ -91,16 +119,15 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
             book.warn(
                 document.at(), "no LLMInferenceService of this input is based on it; left out"
             )
-    return book.conversion()
 
 
-def _bases(book: Book, document: Given, configs: Configs) -> list[Given]:
+def _bases(book: Book, document: Given, configs: Objects) -> list[Given]:
     """The configs that a service is based on, the first of which is the lowest."""
     found = []
     for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
         at = document.at("spec", "baseRefs", index)
         name = reference["name"]
-        config = configs.get((document.namespace, name))
+        config = config_of(configs, document.namespace, name)
         if config is not None:
             found.append(config)
             book.read(at)
@@ -110,7 +137,7 @@ def _bases(book: Book, document: Given, configs: Configs) -> list[Given]:
             book.lost(
                 at,
                 f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
-                "this input; add it as a document",
+                f"this input, nor one of {SYSTEM}; add it as a document",
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
             place = config.at("spec", "baseRefs")

@@ -24,6 +24,9 @@ _KEYS = {
     "volumeDevices": "devicePath",
     "ports": "containerPort",
     "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
 }
 
 
@@ -124,10 +127,16 @@ def _by_name(below: list[Node], above: list[Node], key: str) -> list[Node]:
         found = node.get(key)
         return None if found is None else found.content
 
-    later = {name(node): node for node in above}
-    known = {name(node) for node in below}
-    kept = [merged(node, later[name(node)]) if name(node) in later else node for node in below]
-    return kept + [node for node in above if name(node) not in known]
+    # One after the other, as the API server does: two items of one name become one.
+    built = list(below)
+    for node in above:
+        wanted = name(node)
+        position = next((i for i, each in enumerate(built) if name(each) == wanted), None)
+        if position is None:
+            built.append(node)
+        else:
+            built[position] = merged(built[position], node)
+    return built
 
 
 def carry(carrier: Carrier, target: Path, node: Node) -> None:

@@ -22,8 +22,14 @@ Quantity = int | float | str
 Raw = dict[str, Any]
 
 
-class Reference(DialectModel):
-    """Another object of the same namespace, or with its namespace."""
+class LocalReference(DialectModel):
+    """Another object of the same namespace."""
+
+    name: Text
+
+
+class GatewayReference(DialectModel):
+    """A Gateway, of the same namespace or with its namespace."""
 
     name: Text
     namespace: str | None = None
@@ -139,7 +145,7 @@ class Workload(DialectModel):
 class HttpRoute(DialectModel):
     """Existing HTTPRoutes, or the spec of a managed one."""
 
-    refs: list[Reference] | None = None
+    refs: list[LocalReference] | None = None
     spec: Raw | None = None
 
 
@@ -154,7 +160,7 @@ class Route(DialectModel):
 class Gateway(DialectModel):
     """The Gateway; `{}` is a managed one."""
 
-    refs: list[Reference] | None = None
+    refs: list[GatewayReference] | None = None
 
 
 class SchedulerConfig(DialectModel):
@@ -194,7 +200,7 @@ class ConfigSpec(Workload):
     router: Router | None = None
     prefill: Workload | None = None
     tracing: Raw | None = None
-    base_refs: list[Reference] | None = None
+    base_refs: list[LocalReference] | None = None
 
 
 class ServiceSpec(ConfigSpec):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.dialects.carrier import Carrier
-from fusioninfer_pulumi.dialects.given import Given, Path
+from fusioninfer_pulumi.dialects.given import Path
+from fusioninfer_pulumi.dialects.kserve.backends import with_our_pools
 from fusioninfer_pulumi.dialects.kserve.container import MAIN
+from fusioninfer_pulumi.dialects.kserve.lookup import Around, Objects, map_of
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry, edited
 
 #: The picker of KServe's presets, and its weights (the architecture page's table of scorers).
@@ -23,16 +24,13 @@ _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/m
 _PICKER_FIELDS = {"image": "image", "resources": "resources"}
 
 
-Maps = Mapping[tuple[Any, Any], Given]
-
-
-def carry_router(carrier: Carrier, spec: Node, maps: Maps) -> None:
+def carry_router(carrier: Carrier, spec: Node, around: Around) -> None:
     """Carries the router over; without one there is no router role.
 
     Args:
         carrier: The service.
         spec: The service's merged spec.
-        maps: ConfigMaps of the input, by namespace and name.
+        around: What else the input holds.
     """
     router = spec.get("router")
     if router is None:
@@ -43,7 +41,7 @@ def carry_router(carrier: Carrier, spec: Node, maps: Maps) -> None:
     ingress = router.get("ingress")
     if ingress is not None:
         carrier.book.lost(ingress.at, "use a Gateway")
-    _route(carrier, target, router)
+    _route(carrier, target, router, around)
     _gateway(carrier, target, router)
     scheduler = router.get("scheduler")
     if scheduler is None:
@@ -54,10 +52,10 @@ def carry_router(carrier: Carrier, spec: Node, maps: Maps) -> None:
         )
         carrier.imply((*target, "endpointPicker", "image"), IMAGE, router.at)
         return
-    _scheduler(carrier, target, scheduler, maps, paired=spec.get("prefill") is not None)
+    _scheduler(carrier, target, scheduler, around.maps, paired=spec.get("prefill") is not None)
 
 
-def _route(carrier: Carrier, target: Path, router: Node) -> None:
+def _route(carrier: Carrier, target: Path, router: Node, around: Around) -> None:
     route, book = router.get("route"), carrier.book
     if route is None:
         return
@@ -81,7 +79,8 @@ def _route(carrier: Carrier, target: Path, router: Node) -> None:
     own = route.get("http", "spec")
     if own is not None:
         for key, field in own.content.items():
-            carry(carrier, (*target, "httproute", key), field)
+            ours = with_our_pools(carrier, field, around.backends) if key == "rules" else field
+            carry(carrier, (*target, "httproute", key), ours)
     if refs is not None or own is not None:
         return
     namespace, name = carrier.main.namespace, carrier.main.name
@@ -119,7 +118,7 @@ def _gateway(carrier: Carrier, target: Path, router: Node) -> None:
 
 
 def _scheduler(
-    carrier: Carrier, target: Path, scheduler: Node, maps: Maps, *, paired: bool
+    carrier: Carrier, target: Path, scheduler: Node, maps: Objects, *, paired: bool
 ) -> None:
     book, picker = carrier.book, (*target, "endpointPicker")
     book.read(*() if scheduler.content else (scheduler.at,))
@@ -150,10 +149,10 @@ def _scheduler(
     _picker_pods(carrier, picker, scheduler)
 
 
-def _referred(carrier: Carrier, target: Path, reference: Node, maps: Maps) -> None:
+def _referred(carrier: Carrier, target: Path, reference: Node, maps: Objects) -> None:
     """The picker's configuration from the ConfigMap that is named; its key is `epp` by default."""
     name, key = reference.text("name"), reference.text("key") or "epp"
-    held = maps.get((carrier.main.namespace, name))
+    held = map_of(maps, carrier.main.namespace, name)
     if held is None:
         carrier.book.lost(
             reference.at,

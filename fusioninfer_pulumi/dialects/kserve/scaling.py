@@ -7,6 +7,7 @@ from typing import Any
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import Path
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
+from fusioninfer_pulumi.dialects.kserve.stopping import stopped_by
 
 _NEAREST = "state autoscaling with engine HPA or KEDA and its metrics"
 _TRIGGER = ("serverAddress", "query", "threshold")
@@ -30,6 +31,16 @@ def carry_scaling(carrier: Carrier, target: Path, workload: Node) -> None:
             "or replicas for static deployments",
         )
         return
+    if stopped_by(carrier.main) is not None:
+        book.note(scaling.at, "left out while the service is stopped: a parked role has no scaler")
+        # The sets keep their names when the service goes on.
+        carrier.imply(("spec", "layout"), "PerRole", scaling.at)
+        return
+    _carry_triggers(carrier, target, scaling)
+
+
+def _carry_triggers(carrier: Carrier, target: Path, scaling: Node) -> None:
+    book = carrier.book
     metrics, address = _metrics(book, scaling)
     if not metrics or address is None:
         book.lost(scaling.at, f"KServe's variant autoscaler is not here; {_NEAREST}")

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fusioninfer_pulumi.dialects.carrier import Carrier
-from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.kserve.devices import carry_devices
+from fusioninfer_pulumi.dialects.kserve.lookup import Around
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
 from fusioninfer_pulumi.dialects.kserve.router import carry_router
+from fusioninfer_pulumi.dialects.kserve.stopping import carry_stop
 from fusioninfer_pulumi.dialects.kserve.templates import filled
 from fusioninfer_pulumi.dialects.kserve.workload import carry_workload
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
 
-#: Scales everything to nothing.
-STOP = "serving.kserve.io/stop"
 
-
-def carry_service(
-    carrier: Carrier, spec: Node, maps: Mapping[tuple[Any, Any], Given] | None = None
-) -> None:
+def carry_service(carrier: Carrier, spec: Node, around: Around) -> None:
     """Carries an LLMInferenceService over.
 
     Args:
         carrier: The service that stands for it.
         spec: Its spec, merged with the configs that it is based on.
-        maps: ConfigMaps of the input, by namespace and name.
+        around: What else the input holds.
     """
     carry_metadata(carrier, carrier.main)
     carrier.origin(("spec", "roles"), spec.at)
@@ -39,9 +32,9 @@ def carry_service(
         carry_workload(carrier, spec, "decode", "decoder")
     else:
         carry_workload(carrier, spec, "main", "worker")
-    carry_router(carrier, spec, maps or {})
+    carry_router(carrier, spec, around)
     _tracing(carrier, spec)
-    _annotations(carrier)
+    carry_stop(carrier)
     carry_devices(carrier)
 
 
@@ -150,12 +143,3 @@ def _go_templates(carrier: Carrier, spec: Node) -> None:
             carrier.book.lost(
                 leaf.at, "holds a Go template, which KServe fills in; write what it becomes"
             )
-
-
-def _annotations(carrier: Carrier) -> None:
-    annotations = carrier.main.metadata.get("annotations") or {}
-    for key, value in annotations.items():
-        at = carrier.main.at("metadata", "annotations", key)
-        if key == STOP and value == "true":
-            for index, _ in enumerate(carrier.roles):
-                carrier.derive(("spec", "roles", index, "replicas"), 0, at)

@@ -8,6 +8,7 @@ from fusioninfer_pulumi.dialects.kserve.container import MAIN, with_engine
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
 from fusioninfer_pulumi.dialects.kserve.offloading import carry_offloading
 from fusioninfer_pulumi.dialects.kserve.scaling import carry_scaling
+from fusioninfer_pulumi.dialects.kserve.stopping import stopped_by
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
 STARTUP = "10m"
@@ -27,7 +28,9 @@ def carry_workload(carrier: Carrier, workload: Node, name: str, component_type: 
     carrier.imply((*target, "name"), name, workload.at)
     carrier.imply((*target, "componentType"), component_type, workload.at)
     replicas = workload.get("replicas")
-    if replicas is not None:
+    if replicas is not None and stopped_by(carrier.main) is not None:
+        carrier.book.note(replicas.at, "is 0 while the service is stopped")
+    elif replicas is not None:
         carry(carrier, (*target, "replicas"), replicas)
     pods = _parallelism(carrier, target, workload)
     _templates(carrier, target, workload, pods)

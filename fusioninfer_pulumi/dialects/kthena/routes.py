@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import names
+from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import At, Given
 from fusioninfer_pulumi.dialects.kthena.conditions import MODEL_HEADER, asked_models
@@ -208,12 +208,7 @@ def _add(
     built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
-            {
-                "group": "inference.networking.k8s.io",
-                "kind": "InferencePool",
-                "name": names.inference_pool(str(each.serving.carrier.main.name)),
-                "weight": _weight(target),
-            }
+            {**pool_backend(each.serving.carrier.main.name), "weight": _weight(target)}
             for target, each, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from fusioninfer_pulumi import names
+from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Given, Path
 from fusioninfer_pulumi.dialects.metadata import carry_rest, left_labels
@@ -168,12 +168,7 @@ def _rule(document: Given, shares: Sequence[_Share]) -> dict[str, Any]:
     }
     if len(shares) > 1:
         rule["backendRefs"] = [
-            {
-                "group": "inference.networking.k8s.io",
-                "kind": "InferencePool",
-                "name": names.inference_pool(str(share.deployment.carrier.main.name)),
-                "weight": weight,
-            }
+            {**pool_backend(share.deployment.carrier.main.name), "weight": weight}
             for share, weight in zip(shares, _weights([each.part for each in shares]), strict=True)
         ]
     return rule
