@@ -13,6 +13,7 @@ from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
 from fusioninfer_pulumi.plan.records import RolePlan
 from fusioninfer_pulumi.plan.routing.picker import picker_intent
+from fusioninfer_pulumi.plan.routing.picker_image import picker_image
 from fusioninfer_pulumi.plan.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.spec.router import EndpointPickerArgs
@@ -38,9 +39,14 @@ def disaggregation_of(service: str, declared: Sequence[RoleArgs]) -> Disaggregat
     routers = [role for role in declared if role.component_type is ComponentType.ROUTER]
     if not routers or not is_prefill_decode(serving(declared)):
         return None
-    if not picker_intent(routers[0], declared).pairs:
+    intent = picker_intent(routers[0], declared)
+    if not intent.pairs:
         return None
-    family = _family(routers[0])
+    _, family, _ = picker_image("", routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    if family is None:
+        # The router's own plan refuses it; the rest is held against the picker by default.
+        family = pickers.family_of(pickers.DEFAULT_PD_IMAGE)
+        assert family is not None, "the default picker is in the table"
     if family.sidecar_image is None:
         return None
     prefillers = [
@@ -113,20 +119,6 @@ def _setup(role: RolePlan) -> KvSetup | str | None:
     if role.wiring is not None and role.wiring.setup is not None:
         return role.wiring.setup
     return kv_setup(role.serving.command)
-
-
-def _family(router: RoleArgs) -> pickers.PickerFamily:
-    given = router.endpoint_picker or EndpointPickerArgs()
-    stated = pickers.FAMILIES.get(given.family or "")
-    if stated is not None:
-        return stated
-    own = router.endpoint_picker_config is not None
-    default = pickers.DEFAULT_IMAGE if own else pickers.DEFAULT_PD_IMAGE
-    image = given.image if isinstance(given.image, str) else default
-    # An image of which nothing is known is refused by the router's own plan.
-    found = pickers.family_of(image) or pickers.family_of(pickers.DEFAULT_PD_IMAGE)
-    assert found is not None, "the default picker is in the table"
-    return found
 
 
 def _leader_template(role: RoleArgs) -> Mapping[str, object]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from fusioninfer_pulumi import names, pickers
 from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.findings import Finding, error, errors, info, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, errors, info, join, warning
 from fusioninfer_pulumi.outputs import is_output
-from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, PickerRequest
+from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.plan.credentials import credential_findings
 from fusioninfer_pulumi.plan.day_two.tracing import tracing_env
 from fusioninfer_pulumi.plan.records import RolePlan
@@ -20,6 +20,7 @@ from fusioninfer_pulumi.plan.routing.group_pairing import (
     group_pairing_findings,
     listed,
 )
+from fusioninfer_pulumi.plan.routing.picker_image import picker_image
 from fusioninfer_pulumi.plan.routing.records import PickerPlan
 from fusioninfer_pulumi.plan.topology import is_prefill_decode
 from fusioninfer_pulumi.spec.day_two import TracingArgs
@@ -77,7 +78,7 @@ def picker_plan(
     """
     at = join("roles", position)
     given = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = _image(f"{at}.endpointPicker", given, intent)
+    image, family, findings = picker_image(f"{at}.endpointPicker", given, intent)
     if family is None:
         return None, findings
     pairing = group_pairing(service, given, intent, groups)
@@ -115,35 +116,6 @@ def picker_plan(
         else (),
     )
     return plan, findings
-
-
-def _image(
-    at: str, given: EndpointPickerArgs, intent: Intent
-) -> tuple[Any, PickerFamily | None, list[Finding]]:
-    """The image, and what kind of picker it is."""
-    stated = None
-    if given.family is not None:
-        stated = FAMILIES.get(given.family)
-        if stated is None:
-            message = f"must be one of {', '.join(FAMILIES)}, got {shown(given.family)}"
-            return given.image, None, [error(f"{at}.family", message)]
-    image = given.image
-    if image is None:
-        pd = intent.strategy is Strategy.PD_DISAGGREGATION
-        default = pickers.DEFAULT_PD_IMAGE if pd else pickers.DEFAULT_IMAGE
-        image = stated.image if stated is not None else default
-    if is_output(image):
-        if stated is None:
-            message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
-            return image, None, [error(f"{at}.family", message)]
-        return image, stated, []
-    known = pickers.family_of(image)
-    if known is None and stated is None:
-        return image, None, [error(f"{at}.image", pickers.unknown_image(image))]
-    if known is not None and stated is not None and known is not stated:
-        message = f"is {stated.name}, but {image} looks like {known.name}; remove one of them"
-        return image, stated, [warning(f"{at}.family", message)]
-    return image, stated or known, []
 
 
 def _config(
