@@ -10,12 +10,10 @@ from typing import Any
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, split_joined_flags
 from fusioninfer_pulumi.engines.kv_offloading import OFFLOADING
-from fusioninfer_pulumi.engines.kv_transfer import kv_transfer_config
+from fusioninfer_pulumi.engines.kv_transfer import KV_TRANSFER_FLAG, kv_transfer_config
 
 #: vLLM's connector over NIXL (RDMA, NVLink or TCP).
 NIXL = "NixlConnector"
-#: vLLM's flag with the connector's settings, a JSON object.
-KV_TRANSFER_FLAG = "--kv-transfer-config"
 #: vLLM's and SGLang's flag with the settings of their KV cache events, a JSON object.
 KV_EVENTS_FLAG = "--kv-events-config"
 
@@ -121,17 +119,6 @@ def kv_events_json(engine: str, endpoint: str, topic: str) -> str:
     # SGLang has no such switch and refuses unknown keys.
     enabled = {"enable_kv_cache_events": True} if engine == "vllm" else {}
     return _compact({**enabled, "publisher": "zmq", "endpoint": endpoint, "topic": topic})
-
-
-def served_model(command: EngineCommand) -> str | None:
-    """The name under which an engine serves its model; None when its arguments do not say it."""
-    arguments = split_joined_flags(command.arguments)
-    named = flag_value(arguments, "--served-model-name") or flag_value(
-        arguments, "--model", "--model-path"
-    )
-    if named is None and command.serve and arguments and not arguments[0].startswith("-"):
-        return arguments[0]  # `vllm serve MODEL`
-    return named
 
 
 def _connectors(settings: Mapping[str, Any]) -> Iterator[str]:

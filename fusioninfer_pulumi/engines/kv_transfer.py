@@ -10,7 +10,8 @@ from fusioninfer_pulumi.engines.facts import VLLM_CONNECTORS, spelled
 from fusioninfer_pulumi.engines.flags import canonical, flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.notes import EngineNote
 
-_FLAG = "--kv-transfer-config"
+#: vLLM's flag with the connector's settings, a JSON object.
+KV_TRANSFER_FLAG = "--kv-transfer-config"
 _REMOVED = "PyNcclConnector"
 
 
@@ -25,7 +26,7 @@ def kv_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
         absent. Keys written as `--kv-transfer-config.kv_role kv_both` are merged in, as vLLM does.
     """
     arguments = split_joined_flags(command.arguments)
-    text = flag_value(arguments, _FLAG)
+    text = flag_value(arguments, KV_TRANSFER_FLAG)
     settings: dict[str, Any] = {}
     if text is not None:
         try:
@@ -38,7 +39,7 @@ def kv_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     for argument in arguments:
         name = argument.partition("=")[0]
         flag, dot, key = name.partition(".")
-        if dot and canonical(flag) == _FLAG and "." not in key:
+        if dot and canonical(flag) == KV_TRANSFER_FLAG and "." not in key:
             settings[key] = flag_value(arguments, name)
     return settings or None if text is None else settings
 
@@ -67,7 +68,7 @@ def connector_notes(command: EngineCommand) -> list[EngineNote]:
     return [
         EngineNote(
             "warning",
-            _FLAG,
+            KV_TRANSFER_FLAG,
             f"{_REMOVED} is not a connector of vLLM's V1 engine, which stops with 'Unsupported "
             f"connector type': vLLM {spelled(release)} has {', '.join(VLLM_CONNECTORS[release])}",
         )

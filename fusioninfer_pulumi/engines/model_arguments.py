@@ -61,24 +61,25 @@ def model_argument(command: EngineCommand) -> str | None:
     return flag_value(arguments, *_MODEL[command.engine])
 
 
-def served_names(command: EngineCommand) -> frozenset[str] | None:
+def served_names(command: EngineCommand) -> tuple[str, ...] | None:
     """The names by which requests may ask an engine for its model, adapters aside.
 
     Args:
         command: The command line.
 
     Returns:
-        The names; that of its model where it is given none. None where the arguments do not tell.
+        The names, in their order; that of its model where it is given none. None where the
+        arguments do not tell.
     """
     if command.engine is None or not command.readable:
         return None
     arguments = split_joined_flags(command.arguments)
-    if has_flag(arguments, "--config"):
-        return None  # a file that may hold any flag
     found = _last_values(arguments, _NAME[0])
     if found is None:
+        if has_flag(arguments, "--config"):
+            return None  # a file that may hold any flag; the command line comes before it
         found = [model_argument(command) or ""]
-    return None if any(not each or "$" in each for each in found) else frozenset(found) or None
+    return None if any(not each or "$" in each for each in found) else tuple(found) or None
 
 
 def _last_values(arguments: Sequence[str], flag: str) -> list[str] | None:

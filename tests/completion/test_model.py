@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.flags import flag_value
-from fusioninfer_pulumi.engines.kv_connectors import served_model
-from fusioninfer_pulumi.engines.model_arguments import model_argument
+from fusioninfer_pulumi.engines.model_arguments import model_argument, served_names
 from fusioninfer_pulumi.spec.model_uri import ModelSource, read_source
 from tests.samples import (
     container,
@@ -205,4 +204,5 @@ def test_what_is_set_is_read_back(uri: str, name: str | None, form: str, pods: i
         assert model_argument(command) == path
         if uri == f"{HF}@v1":
             assert flag_value(command.arguments, "--revision") == "v1"
-        assert served_model(command) == (name or ("Qwen/Qwen3-8B" if HF in uri else "svc"))
+        wanted = name or ("Qwen/Qwen3-8B" if HF in uri else "svc")
+        assert served_names(command) == (wanted,)

@@ -284,6 +284,13 @@ def test_what_contradicts_itself_is_refused(documents: list[Any], expected: str)
     assert expected in problems(*documents, lossy=True)
 
 
+def test_a_route_may_ask_for_any_name_of_the_engine() -> None:
+    names = entry()
+    names["spec"]["containers"][0]["args"] += ["--served-model-name", "m", "virtual"]
+    documents = serving(role(entryTemplate=names)), server(), route(modelName="virtual")
+    assert problems(*documents) == []
+
+
 def test_another_order_of_rules_is_said() -> None:
     later = rule(modelMatch={"headers": {"a": {"exact": "b"}}})
     assert (

@@ -246,9 +246,31 @@ def test_events_need_no_pair() -> None:
             {},
             "roles[2].kvEvents.topic: is required: the model's name cannot be read here",
         ),
+        (
+            engine("--model=m", *NIXL_ARGS, "--config=/etc/vllm.yaml"),
+            {},
+            "roles[2].kvEvents.topic: is required: the model's name cannot be read here",
+        ),
     ],
 )
 def test_events_that_cannot_work_are_refused(
     decode: dict[str, Any], more: dict[str, Any], wanted: str
 ) -> None:
     assert problems(pair(decode=decode, decode_role=events(**more))) == [wanted]
+
+
+def test_the_topic_names_one_model_and_the_others_are_said() -> None:
+    manifest = pair(
+        decode=engine("--model=m", *NIXL_ARGS, "--served-model-name", "one", "two"),
+        decode_role=events(),
+    )
+    line = words(leader(manifest))
+    stated = json.loads(line[line.index("--kv-events-config") + 1])
+    assert stated["topic"] == "kv@$(POD_IP):8000@one"
+    found = [each for each in warnings(manifest) if "kvEvents" in each]
+    assert found == [
+        (
+            "warning: roles[2].kvEvents.topic: names one model, by default one: pickers find no "
+            "events for requests that ask for two; state the topic, or serve one name"
+        )
+    ]

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
     TargetModel,
 )
 from fusioninfer_pulumi.dialects.kthena.servers import Server, commands
-from fusioninfer_pulumi.engines.kv_connectors import served_model
+from fusioninfer_pulumi.engines.model_arguments import served_names
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def _names(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
     if not name or model is None or name == model:
         return
     found = [command for role in server.serving.roles for command in commands(role)]
-    if name not in map(served_model, found):
+    if not any(name in (served_names(each) or ()) for each in found):
         book.lost(
             at,
             f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
     Protocol,
 )
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.kv_connectors import served_model
+from fusioninfer_pulumi.engines.model_arguments import served_names
 
 ROUTER = "router"
 _ENGINES = {InferenceEngine.VLLM: "vllm", InferenceEngine.SGLANG: "sglang"}
@@ -212,7 +212,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: At) -> None:
         )
     elif not engines:
         book.note(place, "no container's program is known; vLLM is assumed")
-    served = {name for name in map(served_model, found) if name is not None}
+    served = {name for each in found for name in served_names(each) or ()}
     if spec.model is not None and served and spec.model not in served:
         book.warn(at / "model", f"the engines serve {', '.join(sorted(served))} by their arguments")
     elif spec.model is not None and not served:

@@ -11,7 +11,6 @@ from fusioninfer_pulumi.engines.facts import spelled
 from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
 from fusioninfer_pulumi.engines.kv_connectors import (
     KV_EVENTS_FLAG,
-    KV_TRANSFER_FLAG,
     NIXL,
     KvSetup,
     kv_events_json,
@@ -19,7 +18,6 @@ from fusioninfer_pulumi.engines.kv_connectors import (
     kv_setup,
     kv_transfer_settings,
     multi_settings,
-    served_model,
     sglang_setup,
 )
 from fusioninfer_pulumi.engines.kv_offloading import (
@@ -28,6 +26,8 @@ from fusioninfer_pulumi.engines.kv_offloading import (
     offloading_settings,
 )
 from fusioninfer_pulumi.engines.kv_settings import Setting
+from fusioninfer_pulumi.engines.kv_transfer import KV_TRANSFER_FLAG
+from fusioninfer_pulumi.engines.model_arguments import served_names
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.plan.kv_offloading import offloading_of
 from fusioninfer_pulumi.spec.kv_transfer import KvRole, KvTransferArgs
@@ -205,14 +205,24 @@ def events(
     if has_flag(split_joined_flags(command.arguments), KV_EVENTS_FLAG):
         return [], [error(field, f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one")]
     topic = given.topic
+    said: list[Finding] = []
     if topic is None:
-        model = served_model(command)
-        if model is None or "$" in model:
+        served = served_names(command)
+        if served is None:
             return [], [
                 error(f"{field}.topic", "is required: the model's name cannot be read here")
             ]
-        topic = f"kv@$({POD_IP_ENV}):{port}@{model}"
-    said = []
+        topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
+        if len(set(served)) > 1:
+            # The picker looks events up by the name that a request asks for.
+            others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
+            said.append(
+                warning(
+                    f"{field}.topic",
+                    f"names one model, by default {served[0]}: pickers find no events for requests "
+                    f"that ask for {others}; state the topic, or serve one name",
+                )
+            )
     if topic.count("@") != 2:
         said.append(
             info(f"{field}.topic", "llm-d's pickers read kv@POD@MODEL, and ignore the pod here")

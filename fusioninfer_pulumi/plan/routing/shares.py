@@ -217,7 +217,7 @@ def _models(plan: ServicePlan) -> set[str] | None:
             served = served_names(role.serving.command)
             if served is None:
                 return None
-            found |= served
+            found.update(served)
     return found
 
 
