@@ -54,6 +54,8 @@ KTHENA_ENVIRONMENT = {
 }
 
 LWS_PREFIX = "leaderworkerset.sigs.k8s.io/"
+# The set that a pod belongs to.
+LWS_NAME = f"{LWS_PREFIX}name"
 # "0" on leaders, set by LeaderWorkerSet's pod webhook; also on the only pod of a size-1 group.
 LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 # Index of a pod's group in its set; tells replicas apart where one set runs all of a role.
@@ -63,16 +65,15 @@ LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}subgroup-exclusive-topology"
 # Written by LeaderWorkerSet itself on every pod; a user's value is overwritten, and where it is not
 # (group-index, group-key), the set never becomes Available or its groups are mistaken.
 LWS_OWNED_LABELS = frozenset(
-    LWS_PREFIX + key
-    for key in (
-        "name",
-        "worker-index",
-        "group-index",
-        "group-key",
-        "template-revision-hash",
-        "subgroup-index",
-        "subgroup-key",
-    )
+    {
+        LWS_NAME,
+        LWS_WORKER_INDEX,
+        LWS_GROUP_INDEX,
+        f"{LWS_PREFIX}group-key",
+        f"{LWS_PREFIX}template-revision-hash",
+        f"{LWS_PREFIX}subgroup-index",
+        f"{LWS_PREFIX}subgroup-key",
+    }
 )
 
 # On the objects of a service whose manifest chose among clusters: which ones it is meant for (a
@@ -81,9 +82,16 @@ LWS_OWNED_LABELS = frozenset(
 CLUSTER_SELECTOR = f"{PREFIX}cluster-selector"
 CLUSTER_TOLERATIONS = f"{PREFIX}cluster-tolerations"
 
-# Read by Pulumi's Kubernetes provider: a Deployment whose standby pods never become Ready would
-# be awaited until the timeout.
+# Read by Pulumi's Kubernetes provider: what it does not wait for (a Deployment whose standby pods
+# never become Ready would be awaited until the timeout), what it waits for instead of its own
+# rules, and that a patch takes fields over which another manager owns.
 PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"
+PULUMI_WAIT_FOR = "pulumi.com/waitFor"
+PULUMI_PATCH_FORCE = "pulumi.com/patchForce"
+# Added to an object by the patch that waits for it: what it waited for, so that a change makes it
+# wait again.
+GENERATION = f"{PREFIX}generation"
+MIN_MEMBER = f"{PREFIX}min-member"
 
 # The labels by which providers and Karpenter tell the node pools of a cluster apart: written into
 # the node selectors of services that are placed.

@@ -10,6 +10,10 @@ import re
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_LABEL_LIMIT = 63
 
+# What an InferencePool is, in routes, rights and grants.
+POOL_GROUP = "inference.networking.k8s.io"
+POOL_KIND = "InferencePool"
+
 # Names of ports that monitors find: of the decode leaders' sidecar, and of the picker's metrics.
 SIDECAR_PORT = "sidecar"
 PICKER_METRICS_PORT = "http-metrics"

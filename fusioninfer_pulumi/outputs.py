@@ -11,6 +11,8 @@ from typing import Any
 
 #: What a revision hashes in place of an Output, whose value is unknown while the plan is made.
 PLACEHOLDER = "<output>"
+#: Printed in place of a value that only a deployment can know.
+UNKNOWN = "<unknown>"
 
 
 def is_output(value: object) -> bool:

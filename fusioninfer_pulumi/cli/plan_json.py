@@ -7,12 +7,10 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.manifests.pod_group import pod_group
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.records import GangPlan, ServicePlan
 from fusioninfer_pulumi.spec.rollout import Layout
-
-UNKNOWN = "<unknown>"
 
 
 def plan_json(

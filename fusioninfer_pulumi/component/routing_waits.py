@@ -15,13 +15,12 @@ import pulumi
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.resources import KubernetesObject
-from fusioninfer_pulumi.component.waits import PATCHED, WAIT_FOR, Awaited, Patch, patch_options
+from fusioninfer_pulumi.component.waits import PATCHED, Awaited, Patch, patch_options
 from fusioninfer_pulumi.plan.rollout import Rollout
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 
 #: Kinds whose conditions a gateway's controller writes.
 KINDS = ("Gateway", "InferencePool", "HTTPRoute")
-GENERATION = f"{labels.PREFIX}generation"
 
 # No `>=`, because the provider takes every single `=` for the end of the path; and no blanks around
 # `&&`, because its parser takes none before a third term.
@@ -78,9 +77,11 @@ def patch_routing(
             f"{target.logical}-wait",
             target.manifest,
             {
-                WAIT_FOR: json.dumps([*conditions(target.manifest["kind"], router), PATCHED]),
+                labels.PULUMI_WAIT_FOR: json.dumps(
+                    [*conditions(target.manifest["kind"], router), PATCHED]
+                ),
                 # The object itself does not wait, so each change of it has to touch the patch.
-                GENERATION: target.resource.metadata.apply(_generation),
+                labels.GENERATION: target.resource.metadata.apply(_generation),
             },
             patch_options(rollout, target, [target.resource, *before], given),
         )

@@ -23,10 +23,8 @@ from fusioninfer_pulumi.spec.rollout import RolloutStrategy, WaitLevel
 
 Manifest = Mapping[str, Any]
 
-WAIT_FOR = "pulumi.com/waitFor"
-SKIP_AWAIT = "pulumi.com/skipAwait"
-_FORCE = {"pulumi.com/patchForce": "true"}
-_SKIP = {SKIP_AWAIT: "true"}
+_FORCE = {labels.PULUMI_PATCH_FORCE: "true"}
+_SKIP = {labels.PULUMI_SKIP_AWAIT: "true"}
 #: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
 AWAITED_BY_PROVIDER = ("Deployment", "Service")
 #: Kinds that never wait themselves.
@@ -36,7 +34,7 @@ _TEMPLATE = ("spec.leaderWorkerTemplate",)
 _REVISED = (*_TEMPLATE, "spec.networkConfig")
 # A look at the object from before the patch does not count: the provider may still hold one, and
 # the state would keep it.
-PATCHED = "jsonpath={.metadata.annotations['pulumi.com/patchForce']}"
+PATCHED = f"jsonpath={{.metadata.annotations['{labels.PULUMI_PATCH_FORCE}']}}"
 AVAILABLE = json.dumps(["condition=Available", PATCHED])
 # The status has no count of ready replicas as long as there is none.
 SOME_READY = json.dumps(["jsonpath={.status.readyReplicas}", PATCHED])
@@ -172,7 +170,7 @@ def patch_sets(
         if step.name not in rollout.patched:
             continue
         target = sets[step.name]
-        annotations = {WAIT_FOR: SOME_READY if step.partial else AVAILABLE}
+        annotations = {labels.PULUMI_WAIT_FOR: SOME_READY if step.partial else AVAILABLE}
         if not rollout.awaited:
             annotations.update(_SKIP)
         if not step.paced:
@@ -216,7 +214,7 @@ def patch_pod_group(
     return Patch(
         f"{group.logical}-scheduled",
         group.manifest,
-        {WAIT_FOR: SCHEDULED, f"{labels.PREFIX}min-member": minimum},
+        {labels.PULUMI_WAIT_FOR: SCHEDULED, labels.MIN_MEMBER: minimum},
         patch_options(rollout, group, after, given),
     )
 

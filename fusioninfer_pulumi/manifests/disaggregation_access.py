@@ -36,14 +36,13 @@ def sidecar_access(plan: ServicePlan) -> Iterator[dict[str, Any]]:
             "metadata": metadata(plan, name, own),
             "automountServiceAccountToken": False,
         }
-    pools = "inference.networking.k8s.io"
     yield {
         "apiVersion": f"{_GROUP}/v1",
         "kind": "Role",
         "metadata": metadata(plan, name, own),
         "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
-            {"apiGroups": [pools], "resources": ["inferencepools"], "verbs": _READ},
+            {"apiGroups": [names.POOL_GROUP], "resources": ["inferencepools"], "verbs": _READ},
         ],
     }
     yield {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fusioninfer_pulumi import names
 from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
 from fusioninfer_pulumi.pickers.family import PickerFamily
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
-POOL_GROUP = "inference.networking.k8s.io"
 
 # vLLM's name since the metric was renamed; v1.2.1 still asks for vllm:gpu_cache_usage_perc, and
 # without an answer scores every pod 1.0 (pkg/epp/server/runserver.go:81).
@@ -78,7 +78,7 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
     arguments = [
         f"--pool-name={wanted.pool}",
         f"--pool-namespace={wanted.namespace}",
-        f"--pool-group={POOL_GROUP}",
+        f"--pool-group={names.POOL_GROUP}",
         f"--config-file={wanted.config_file}",
         f"--grpc-port={GRPC_PORT}",
         f"--grpc-health-port={HEALTH_PORT}",

@@ -10,8 +10,9 @@ from typing import Any
 from fusioninfer_pulumi import labels, quantity
 from fusioninfer_pulumi.findings import InvalidServiceError, error
 from fusioninfer_pulumi.placement.devices import Device, DeviceId, LiveDevices, common_model
+from fusioninfer_pulumi.plan.nodes import takes_pods
 from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
-from fusioninfer_pulumi.spec.inventory import InventoryArgs, TaintEffect
+from fusioninfer_pulumi.spec.inventory import InventoryArgs
 
 Node = Mapping[str, Any]
 _NO_DEVICES = LiveDevices((), (), ())
@@ -50,7 +51,7 @@ def inventory_of(
     nodes, pods = list(nodes), list(pods)
     claimable = {_name(node): devices.classes_of(_name(node)) for node in nodes}
     usable = [
-        node for node in nodes if _is_usable(node) and (_offers(node) or claimable[_name(node)])
+        node for node in nodes if takes_pods(node) and (_offers(node) or claimable[_name(node)])
     ]
     key = pool_label or _usual_label(usable)
     groups: dict[str, list[Node]] = {}
@@ -184,19 +185,6 @@ def _is_own(pod: Mapping[str, Any], services: Collection[str]) -> bool:
 
 def _key(pod: Mapping[str, Any]) -> tuple[str, str]:
     return pod["metadata"].get("namespace", ""), pod["metadata"].get("name", "")
-
-
-def _is_usable(node: Node) -> bool:
-    ready = any(
-        each["type"] == "Ready" and each["status"] == "True"
-        for each in (node.get("status") or {}).get("conditions") or ()
-    )
-    passing = any(
-        taint["key"].startswith(labels.NODE_CONDITION_TAINTS)
-        and taint["effect"] != TaintEffect.PREFER_NO_SCHEDULE.value
-        for taint in node["spec"].get("taints") or ()
-    )
-    return ready and not passing and not node["spec"].get("unschedulable")
 
 
 def _offers(node: Node) -> dict[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, error, shown
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.placement.needs import Previous
 from fusioninfer_pulumi.placement.records import Placement
 from fusioninfer_pulumi.reading.read import file_text
@@ -69,7 +69,7 @@ def read_previous(source: PreviousPlacement) -> Before:
 
 def service_key(namespace: Any, name: str) -> str:
     """The name of a service in a placement; the namespace of an Output is not known."""
-    return name if is_output(namespace) or namespace == "<unknown>" else f"{namespace}/{name}"
+    return name if is_output(namespace) or namespace == UNKNOWN else f"{namespace}/{name}"
 
 
 def _from_json(source: Any) -> Before:

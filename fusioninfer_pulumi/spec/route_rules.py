@@ -5,14 +5,13 @@ Only what is read or completed here is checked; the API server is the judge of t
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import shown, similar
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import namespace_text
 from fusioninfer_pulumi.spec.problem import Problem
@@ -266,8 +265,7 @@ def _keys(at: Location, item: Mapping[str, Any], known: Sequence[str]) -> Iterat
     for key in item:
         if not isinstance(key, str) or key in known:
             continue
-        close = difflib.get_close_matches(key.lower(), [name.lower() for name in known], n=1)
-        hint = next((name for name in known if close and name.lower() == close[0]), None)
+        hint = similar(key, known)
         told = f"did you mean {hint}?" if hint else f"allowed: {', '.join(sorted(known))}"
         yield Problem((*at, key), f"unknown key{',' if hint else ';'} {told}")
 

@@ -178,7 +178,7 @@ GONE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
          "8 nvidia.com/gpu are missing: 2 pods of 4 and 1 pod of 8 wait for a node, 8 are free "
          "(8 on a node)"),
         ([asking(8)], [node("a", unschedulable=True), node("b", conditions=NOT_READY),
-                       node("c", taints=GONE)], [],
+                       node("c", taints=GONE), node("d", conditions=[])], [],
          "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, 0 are free"),
     ],
 )  # fmt: skip

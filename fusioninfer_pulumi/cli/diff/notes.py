@@ -21,6 +21,7 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     is_set,
     role_of,
 )
+from fusioninfer_pulumi.names import POOL_GROUP
 
 # Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
 _KNOWN_GROUPS = frozenset(
@@ -30,7 +31,7 @@ _KNOWN_GROUPS = frozenset(
         "leaderworkerset.x-k8s.io",
         "scheduling.volcano.sh",
         "gateway.networking.k8s.io",
-        "inference.networking.k8s.io",
+        POOL_GROUP,
         "inference.networking.x-k8s.io",
         "rbac.authorization.k8s.io",
         "autoscaling",

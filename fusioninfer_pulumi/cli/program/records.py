@@ -7,8 +7,6 @@ from typing import Any
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
-#: Printed in place of a value that only a deployment can know.
-UNKNOWN = "<unknown>"
 
 
 @dataclass(frozen=True)

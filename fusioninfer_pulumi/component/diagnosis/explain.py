@@ -11,7 +11,6 @@ from fusioninfer_pulumi.component.diagnosis.pods import recent, trouble
 from fusioninfer_pulumi.component.diagnosis.room import missing
 from fusioninfer_pulumi.component.diagnosis.seen import Object, Seen, label_of, name_of
 
-_LWS_NAME = f"{labels.LWS_PREFIX}name"
 #: What makes the pods of a LeaderWorkerSet, and says so when it may not.
 _MAKERS = ("LeaderWorkerSet", "StatefulSet")
 
@@ -26,7 +25,7 @@ def explain_set(name: str, seen: Seen) -> list[str]:
     Returns:
         One line for each reason, with the pods that share it; empty where nothing is wrong.
     """
-    pods = [pod for pod in seen.pods if label_of(pod, _LWS_NAME) == name]
+    pods = [pod for pod in seen.pods if label_of(pod, labels.LWS_NAME) == name]
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
         found = trouble(pod, seen.events)
@@ -45,7 +44,7 @@ def is_told(name: str, seen: Seen) -> bool:
     LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
     what ended it is then to be seen for a moment only.
     """
-    pods = [pod for pod in seen.pods if label_of(pod, _LWS_NAME) == name]
+    pods = [pod for pod in seen.pods if label_of(pod, labels.LWS_NAME) == name]
     if not pods:
         # That a group is made anew is no warning, and says nothing of why.
         return any(_makers(name, [each for each in seen.events if each.get("type") == "Warning"]))

@@ -8,17 +8,16 @@ from decimal import Decimal
 
 from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.component.diagnosis.seen import Object, name_of
+from fusioninfer_pulumi.plan.nodes import takes_pods
 from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
-
-#: Keeps pods away; the others only advise.
-_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def missing(waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]) -> str:
     """Says how many accelerators are missing for pods to be placed.
 
     A bound: which node a pod may have is known to the scheduler alone; labels, affinities, quotas
-    and taints are not looked at, and cordoned nodes count as full.
+    and taints that people set are not looked at, and nodes that are cordoned or not ready count as
+    full.
 
     Args:
         waiting: Pods without a node.
@@ -70,24 +69,12 @@ def _short_of(kind: str, sizes: Counter[int], free: list[int]) -> str:
 def _free(kind: str, nodes: Sequence[Object], held: dict[str, Counter[str]]) -> list[int]:
     free = []
     for node in nodes:
-        spec, status = node.get("spec") or {}, node.get("status") or {}
-        allocatable = (status.get("allocatable") or {}).get(kind)
-        if allocatable is None or spec.get("unschedulable") or not _is_ready(node):
+        allocatable = ((node.get("status") or {}).get("allocatable") or {}).get(kind)
+        if allocatable is None or not takes_pods(node):
             continue
         used = held.get(name_of(node), Counter())[kind]
         free.append(max(0, int(quantity.parse(allocatable)) - used))
     return free
-
-
-def _is_ready(node: Object) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = [each["status"] for each in conditions if each["type"] == "Ready"]
-    taints = (node.get("spec") or {}).get("taints") or ()
-    gone = any(
-        str(taint.get("key")).startswith("node.kubernetes.io/") and taint.get("effect") in _EFFECTS
-        for taint in taints
-    )
-    return ready in ([], ["True"]) and not gone
 
 
 def _asked(pod: Object) -> Counter[str]:

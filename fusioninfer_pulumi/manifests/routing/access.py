@@ -30,7 +30,7 @@ def role(plan: ServicePlan, router: RouterPlan) -> Manifest:
         objectives.append("llm-d.ai")
     rules = [
         _rule("", ["pods"], _READ),
-        _rule("inference.networking.k8s.io", ["inferencepools"], _READ),
+        _rule(names.POOL_GROUP, ["inferencepools"], _READ),
         *(_rule(group, ["inferenceobjectives", "inferencemodelrewrites"], _READ)
           for group in objectives),
     ]  # fmt: skip

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from fusioninfer_pulumi import names
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
-
-GROUP = "inference.networking.k8s.io"
-KIND = "InferencePool"
 
 
 def inference_pool(plan: ServicePlan, router: RouterPlan) -> Manifest:
     """Builds the InferencePool."""
     pool = router.pool
     return {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": KIND,
+        "apiVersion": f"{names.POOL_GROUP}/v1",
+        "kind": names.POOL_KIND,
         "metadata": router_metadata(plan, router, pool.name),
         "spec": {
             "selector": {"matchLabels": dict(pool.selector)},
@@ -32,4 +30,4 @@ def inference_pool(plan: ServicePlan, router: RouterPlan) -> Manifest:
 
 def pool_target(router: RouterPlan) -> Manifest:
     """The pool as policies name what they are for."""
-    return {"group": GROUP, "kind": KIND, "name": router.pool.name}
+    return {"group": names.POOL_GROUP, "kind": names.POOL_KIND, "name": router.pool.name}

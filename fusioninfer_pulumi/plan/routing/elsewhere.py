@@ -10,7 +10,6 @@ from fusioninfer_pulumi.findings import Finding, error, info, join
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan.routing.gateway import same
 from fusioninfer_pulumi.plan.routing.records import GrantPlan
-from fusioninfer_pulumi.plan.routing.route import POOL_GROUP, POOL_KIND
 from fusioninfer_pulumi.spec.role import RoleArgs
 
 
@@ -45,7 +44,8 @@ def elsewhere_findings(service: str, position: int, args: RoleArgs) -> Iterator[
         yield info(
             at,
             "no route is made, and what these say is not read: requests come once their "
-            f"backendRefs name {POOL_KIND} {names.inference_pool(service)} of group {POOL_GROUP}",
+            f"backendRefs name {names.POOL_KIND} {names.inference_pool(service)} of group "
+            f"{names.POOL_GROUP}",
         )
 
 
@@ -71,7 +71,7 @@ def elsewhere_grants(
             namespace=namespace,
             from_kind="HTTPRoute",
             from_namespace=ref.namespace,
-            to_group=POOL_GROUP,
-            to_kind=POOL_KIND,
+            to_group=names.POOL_GROUP,
+            to_kind=names.POOL_KIND,
             to_name=pool,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi import names
-from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, info, join, shown, similar, warning
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.plan.routing.implementations import (
     DEFAULT_CLASS,
@@ -174,8 +174,8 @@ def _unknown(named: str | None) -> str:
             "is not given: nothing is generated beside the route; name the gateway software "
             f"where it is one of {listed}"
         )
-    close = difflib.get_close_matches(named.lower(), list(IMPLEMENTATIONS), n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {listed}"
+    close = similar(named, IMPLEMENTATIONS)
+    hint = f"did you mean {close}?" if close else f"known: {listed}"
     return f"nothing is known of {shown(named)}, and nothing is generated beside the route; {hint}"
 
 

@@ -13,8 +13,6 @@ from fusioninfer_pulumi.plan.routing.records import RoutePlan, RulePlan
 from fusioninfer_pulumi.spec.role import RoleArgs
 from fusioninfer_pulumi.spec.router import HttpRouteArgs
 
-POOL_GROUP = "inference.networking.k8s.io"
-POOL_KIND = "InferencePool"
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
 
@@ -97,7 +95,7 @@ def route_findings(
             yield info(
                 f"{here}.backendRefs[{backend}]",
                 f"there is no {told.get('kind', 'Service')} {told['name']}: the name is that of "
-                f"the service's {POOL_KIND}, to which it is corrected",
+                f"the service's {names.POOL_KIND}, to which it is corrected",
             )
         if implementation is None:
             continue
@@ -153,10 +151,10 @@ def _redirects(rule: Mapping[str, Any]) -> bool:
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
     """Tells whether a backend is an InferencePool, of whatever service."""
-    return ref.get("kind") == POOL_KIND and ref.get("group") == POOL_GROUP
+    return ref.get("kind") == names.POOL_KIND and ref.get("group") == names.POOL_GROUP
 
 
 def _meant_pool(ref: Mapping[str, Any]) -> bool:
     if ref.get("kind", "Service") == "Service":
         return not ref.get("group")
-    return ref["kind"] == POOL_KIND and ref.get("group", "") in _OLD_GROUPS
+    return ref["kind"] == names.POOL_KIND and ref.get("group", "") in _OLD_GROUPS
