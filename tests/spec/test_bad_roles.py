@@ -262,7 +262,7 @@ def test_fields_of_a_role_hold_what_their_controllers_take(
             ["minRoleReplicas: must be above 0 for at least one role, got 0 for all"],
         ),
         (gang(minRoleReplicas=[1]), ["minRoleReplicas: must be a mapping, got [1]"]),
-        (gang(mode="On"), ['mode: must be one of Auto, Off, got "On"']),
+        (gang(mode="Always"), ['mode: must be one of Auto, On, Off, got "Always"']),
         (gang(minResources="yes"), ['minResources: must be true or false, got "yes"']),
     ],
 )
