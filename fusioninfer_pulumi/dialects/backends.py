@@ -6,9 +6,11 @@ from typing import Any
 
 from fusioninfer_pulumi import names
 
-POOL_GROUP, POOL_KIND = "inference.networking.k8s.io", "InferencePool"
-
 
 def pool_backend(service: Any) -> dict[str, Any]:
     """The backendRef to a service's InferencePool, without a weight."""
-    return {"group": POOL_GROUP, "kind": POOL_KIND, "name": names.inference_pool(str(service))}
+    return {
+        "group": names.POOL_GROUP,
+        "kind": names.POOL_KIND,
+        "name": names.inference_pool(str(service)),
+    }

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi.dialects.backends import POOL_KIND, pool_backend
+from fusioninfer_pulumi import names
+from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.kserve.merging import Node, edited
 
 #: What KServe's controller makes for each service, by kind (InferencePoolName of its API types,
 #: workloadServiceName of its controller); its own route leads to both.
-_SUFFIXES = {POOL_KIND: "-inference-pool", "Service": "-kserve-workload-svc"}
+_SUFFIXES = {names.POOL_KIND: "-inference-pool", "Service": "-kserve-workload-svc"}
 _LONGEST, _HEAD = 63, 31
 
 #: Namespace, kind and name of what KServe makes: the service that it is made for.
@@ -82,7 +83,9 @@ def _backend(carrier: Carrier, ref: Node, known: Backends) -> Node:
         return ref
     ours = pool_backend(service)
     # A pool says itself on which port its pods serve.
-    carrier.book.note(ref.at, f"KServe's {kind} {name} is the {POOL_KIND} {ours['name']} here")
+    carrier.book.note(
+        ref.at, f"KServe's {kind} {name} is the {names.POOL_KIND} {ours['name']} here"
+    )
     made = {key: Node(ref.at / key, value) for key, value in ours.items()}
     return edited(ref, port=None, **made)
 
