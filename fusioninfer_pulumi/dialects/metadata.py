@@ -21,6 +21,8 @@ _SERVERS = (
     "selfLink",
     "uid",
 )
+#: Fields that controllers write: who made the object, and who clears up before it goes.
+_CONTROLLERS = ("finalizers", "ownerReferences")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -61,6 +63,8 @@ def carry_rest(book: Book, document: Given) -> None:
     for field, value in document.metadata.items():
         if field in _SERVERS:
             book.note(at / field, "is written by the API server; left out")
+        elif field in _CONTROLLERS:
+            book.note(at / field, "is written by controllers; left out")
         elif field not in ("name", "namespace", "labels", "annotations") and value is not None:
             book.lost(at / field, "a service of ours has name, namespace, labels and annotations")
     if _APPLIED in (document.metadata.get("annotations") or {}):
@@ -69,25 +73,33 @@ def carry_rest(book: Book, document: Given) -> None:
         book.note(document.at("status"), "is what was observed in a cluster; left out")
 
 
-def companion(book: Book, document: Given) -> None:
+def companion(book: Book, document: Given, controllers: str | None = None) -> None:
     """Reads the envelope of a document that adds to another one's service.
 
     Its name serves to be referred to; labels and annotations have no object to stand on.
+
+    Args:
+        book: The book of the documents.
+        document: The document.
+        controllers: What the keys of labels that the system's own controllers write begin with.
     """
     book.read(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
     book.read(at / "name", at / "namespace")
     if document.name is not None:
         book.note(at / "name", "serves to be referred to: objects are named by their service")
-    left_labels(book, document)
+    left_labels(book, document, controllers)
     carry_rest(book, document)
 
 
-def left_labels(book: Book, document: Given) -> None:
+def left_labels(book: Book, document: Given, controllers: str | None = None) -> None:
     """Says that labels and annotations of a document have no object to stand on."""
     for field in ("labels", "annotations"):
         for key in document.metadata.get(field) or {}:
-            if key != _APPLIED:
+            if controllers is not None and str(key).startswith(controllers):
+                place = document.at("metadata", field, key)
+                book.note(place, "is written by controllers; left out")
+            elif key != _APPLIED:
                 book.lost(
                     document.at("metadata", field, key),
                     "there is no object of its own to put it on; put it on the service",

@@ -9,6 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Severity, error, info
 from fusioninfer_pulumi.reading.dispatch import read_all
+from fusioninfer_pulumi.reading.lists import labelled
 from fusioninfer_pulumi.reading.reading import Reading
 from fusioninfer_pulumi.spec.document import Document
 from fusioninfer_pulumi.spec.inventory import INVENTORY_KIND
@@ -83,7 +84,10 @@ def parse(text: Text) -> Parsed:
     told: list[Reading] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
-            given.append((text.label if number == 1 else f"{text.label}#{number}", raw))
+            named, wrong = labelled(text.label, number, raw)
+            given += named
+            if wrong is not None:
+                told.append(Reading(wrong.label, wrong))
     except UnreadableError as problem:
         told.append(refused(text.label, str(problem)))
     if not given and not told and text.folder is None:

@@ -12,6 +12,7 @@ from typing import Any
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
 from fusioninfer_pulumi.reading.dispatch import read_all
 from fusioninfer_pulumi.reading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
+from fusioninfer_pulumi.reading.lists import labelled
 from fusioninfer_pulumi.reading.reading import Reading
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE
@@ -46,7 +47,9 @@ def load(
         InvalidServiceError: Some document was refused; all problems are listed.
     """
     if isinstance(source, Mapping):
-        return _accepted(read_all([("", source)], allow_lossy=allow_lossy))
+        named, wrong = labelled("", 1, source)
+        told = [] if wrong is None else [Reading(wrong.label, wrong)]
+        return _accepted([*read_all(named, allow_lossy=allow_lossy), *told])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
     return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))

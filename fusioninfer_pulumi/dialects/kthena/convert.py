@@ -23,6 +23,8 @@ from fusioninfer_pulumi.dialects.kthena.traffic import say_traffic
 from fusioninfer_pulumi.dialects.metadata import companion
 from fusioninfer_pulumi.dialects.model import read
 
+#: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
+_OWN = "workload.serving.volcano.sh/"
 _BOOSTER = (
     "of a ModelBooster Kthena's controller makes a ModelServing, a ModelServer and a ModelRoute, "
     "with programs of its own in the pods; read those, as they are in the cluster: kubectl get "
@@ -56,7 +58,7 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
         model_server = read(book, document, ModelServer)
         if model_server is None:
             continue
-        companion(book, document)
+        companion(book, document, _OWN)
         server = carry_server(book, document, model_server.spec, servings)
         if server is not None:
             servers[document.namespace, document.name] = server
@@ -64,7 +66,7 @@ def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
     for document in _of(documents, "ModelRoute"):
         route = read(book, document, ModelRoute)
         if route is not None:
-            companion(book, document)
+            companion(book, document, _OWN)
             shared += carry_route(book, document, route.spec, servers)
     carry_shared(shared)
     for server in servers.values():
@@ -82,13 +84,13 @@ def _scaling(book: Book, documents: Sequence[Given], servings: Sequence[Serving]
     for document in _of(documents, "AutoscalingPolicy"):
         policy = read(book, document, AutoscalingPolicy)
         if policy is not None:
-            companion(book, document)
+            companion(book, document, _OWN)
             policies.append(Policy(document, policy.spec))
     bindings = []
     for document in _of(documents, "AutoscalingPolicyBinding"):
         binding = read(book, document, AutoscalingPolicyBinding)
         if binding is not None:
-            companion(book, document)
+            companion(book, document, _OWN)
             bindings.append((document, binding.spec))
     carry_policies(book, policies, bindings, servings)
 
