@@ -10,6 +10,7 @@ import pulumi
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component import routing_waits, waits
+from fusioninfer_pulumi.component.deletion import deletion_timeout
 from fusioninfer_pulumi.component.live import Looks, live, together
 from fusioninfer_pulumi.component.pace import Pace, changing_roles, workers
 from fusioninfer_pulumi.component.policy_switch import grouped_sets
@@ -95,7 +96,8 @@ class Children:
         self._plan = plan
         self._given = given
         self._files = rendering(component)
-        self._rollout = rollout_plan(plan, workers(), existing_sets(name, plan))
+        self._existing = existing_sets(name, plan)
+        self._rollout = rollout_plan(plan, workers(), self._existing)
         self._pace: Pace | None = None
         self._grouped = grouped_sets(name, plan)
         self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
@@ -162,16 +164,14 @@ class Children:
                 self._pace.made(step.name, made)
 
     def _wait(self) -> None:
-        sets = self._sets
-
         def register(files: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
             if files:
                 return {}
-            patches = waits.patch_sets(rollout, sets, self._given)
+            patches = waits.patch_sets(rollout, self._sets, self._given, self._existing or ())
             if self._plan.wait.level is WaitLevel.SCHEDULED:
                 for group in self._of("PodGroup"):
                     patches[group.manifest["metadata"]["name"]] = waits.patch_pod_group(
-                        rollout, group, sets, self._given
+                        rollout, group, self._sets, self._given
                     )
             return patches
 
@@ -221,18 +221,19 @@ class Children:
             for each in self._of(other)
             if _concerns(each.manifest, manifest)
         ]
-        own = pulumi.ResourceOptions()
+        own, delete = pulumi.ResourceOptions(), deletion_timeout(manifest)
         if step is not None:
             if self._pace is None:
                 after += [self._sets[name].resource for name in step.after if name in self._sets]
             template = manifest["spec"]["leaderWorkerTemplate"]
             grouped = "subGroupPolicy" in template or step.name in self._grouped
-            own = waits.set_options(step, grouped=grouped)
+            own = waits.set_options(step, grouped=grouped, delete=delete)
         elif kind == "Job" and self._plan.model is not None and self._plan.model.warm_up:
             # Always awaited: the pods would find no model.
-            own.custom_timeouts = waits.timeouts(f"{self._plan.model.warm_up.seconds}s")
+            seconds = f"{self._plan.model.warm_up.seconds}s"
+            own.custom_timeouts = waits.timeouts(seconds, delete=delete)
         elif kind in waits.AWAITED_BY_PROVIDER:
-            own.custom_timeouts = waits.timeouts(self._plan.wait.timeout)
+            own.custom_timeouts = waits.timeouts(self._plan.wait.timeout, delete=delete)
         own.depends_on = after or None
         if step is not None and self._pace is not None:
             own.depends_on = self._pace.after(step.name).apply(lambda more: [*after, *more])

@@ -8,7 +8,7 @@ makes every later update of that set wait by itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,19 +87,24 @@ class Awaited:
     resource: KubernetesObject
 
 
-def timeouts(duration: str, update: str | None = None) -> pulumi.CustomTimeouts:
-    """How long a creation or an update may take."""
-    return pulumi.CustomTimeouts(create=duration, update=update or duration)
+def timeouts(
+    create: str, update: str | None = None, delete: str | None = None
+) -> pulumi.CustomTimeouts:
+    """How long each operation may take: an update by default as long as a creation."""
+    return pulumi.CustomTimeouts(create=create, update=update or create, delete=delete)
 
 
-def set_options(step: SetStep, *, grouped: bool = False) -> pulumi.ResourceOptions:
+def set_options(
+    step: SetStep, *, grouped: bool = False, delete: str | None = None
+) -> pulumi.ResourceOptions:
     """What the engine has to know about the updates of a set.
 
     Args:
         step: Its place in the rollout.
         grouped: Whether it has a `subGroupPolicy`, which LeaderWorkerSet does not update.
+        delete: How long its deletion may take, None for the provider's default.
     """
-    recreate = step.rollout.strategy is RolloutStrategy.RECREATE
+    recreate = _recreates(step)
     # The template that the engine's state holds stays, whatever the program says.
     ignored: list[str] = []
     if step.frozen:
@@ -109,7 +114,7 @@ def set_options(step: SetStep, *, grouped: bool = False) -> pulumi.ResourceOptio
     if step.scaled_elsewhere:
         ignored.append("spec.replicas")
     return pulumi.ResourceOptions(
-        custom_timeouts=pulumi.CustomTimeouts(update=step.timeout),
+        custom_timeouts=pulumi.CustomTimeouts(update=step.timeout, delete=delete),
         ignore_changes=ignored or None,
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
         # Where the name stays, the old object has to go before the new one comes. A set without
@@ -152,7 +157,10 @@ def own_annotations(
 
 
 def patch_sets(
-    rollout: Rollout, sets: Mapping[str, Awaited], given: pulumi.ResourceOptions
+    rollout: Rollout,
+    sets: Mapping[str, Awaited],
+    given: pulumi.ResourceOptions,
+    existing: Collection[str] = (),
 ) -> dict[str, Patch]:
     """Registers the patches of all sets that need one.
 
@@ -160,6 +168,7 @@ def patch_sets(
         rollout: The order of the sets.
         sets: The sets by Kubernetes name.
         given: Options of every child of the component.
+        existing: Names of the sets that the engine made before, as far as anybody knows.
 
     Returns:
         The patches by Kubernetes name.
@@ -186,6 +195,7 @@ def patch_sets(
                 [target.resource, *barrier],
                 given,
                 frozen=step.frozen,
+                create=step.timeout if step.name in existing and _recreates(step) else None,
                 update=None if step.paced else step.timeout,
             ),
         )
@@ -226,6 +236,7 @@ def patch_options(
     given: pulumi.ResourceOptions,
     *,
     frozen: bool = False,
+    create: str | None = None,
     update: str | None = None,
 ) -> pulumi.ResourceOptions:
     """Options of a patch: after what it waits, and its life as that of its object.
@@ -236,7 +247,8 @@ def patch_options(
         after: What has to be there before.
         given: Options of every child of the component.
         frozen: Whether the object keeps what it has.
-        update: How long it waits when it changes, where that is not the same.
+        create: How long it waits when it is made, where that is not as long as for new replicas.
+        update: The same, when it changes.
 
     Returns:
         The options.
@@ -245,7 +257,9 @@ def patch_options(
         given,
         pulumi.ResourceOptions(
             depends_on=after,
-            custom_timeouts=timeouts(rollout.wait_timeout, update),
+            custom_timeouts=timeouts(
+                create or rollout.wait_timeout, update or rollout.wait_timeout
+            ),
             ignore_changes=[f'metadata.annotations["{labels.REVISION}"]'] if frozen else None,
             # A patch shows the whole live object, and forgets which of it the set keeps secret.
             additional_secret_outputs=["spec"],
@@ -255,3 +269,8 @@ def patch_options(
             delete_before_replace=True,
         ),
     )
+
+
+def _recreates(step: SetStep) -> bool:
+    """Whether a change replaces a set, so that its patch is made anew and waits for the change."""
+    return step.rollout.strategy is RolloutStrategy.RECREATE

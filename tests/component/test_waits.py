@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from samples import nodes, role, service
+from recorded import recorded, urn
+from routed import routed
+from samples import nodes, role, service, template
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component.live import newest
@@ -59,6 +61,51 @@ def test_timeouts_of_rollout_and_wait(engine: Any) -> None:
     )
     assert deployment["svc-inference-0"].request.customTimeouts.update == "2h"
     assert deployment["svc-inference-0-wait"].request.customTimeouts.create == "90s"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "held", "create"),
+    [
+        ("Recreate", True, "5m"),  # it replaces a replica: the same as an update
+        ("Recreate", False, "2h"),
+        ("Rolling", True, "2h"),
+        ("AllAtOnce", True, "2h"),
+    ],
+)
+def test_a_set_that_is_made_anew_has_the_time_of_an_update(
+    engine: Any, strategy: str, held: bool, create: str
+) -> None:
+    engine.state = {urn("svc-inference-0"): recorded("svc-inference-0", index="0")} if held else {}
+    rollout = {"strategy": strategy, "timeout": "5m"}
+    deployment = deployed(engine, role(replicas=2), rollout=rollout, wait={"timeout": "2h"})
+    assert deployment["svc-inference-0-wait"].request.customTimeouts.create == create
+    assert deployment["svc-inference-1-wait"].request.customTimeouts.create == "2h"
+
+
+@pytest.mark.parametrize(
+    ("leader", "worker", "delete"),
+    [(None, None, ""), (300, 30, ""), (301, 30, "601s"), (60, 3600, "3900s")],
+)
+def test_a_deletion_waits_as_long_as_pods_may_take_to_end(
+    engine: Any, leader: int | None, worker: int | None, delete: str
+) -> None:
+    def ending(seconds: int | None) -> Any:
+        return template() if seconds is None else template(terminationGracePeriodSeconds=seconds)
+
+    wide = role(template=None, multinode=nodes(2))
+    wide |= {"leaderTemplate": ending(leader), "workerTemplate": ending(worker)}
+    deployment = deployed(engine, wide)
+    assert deployment["svc-inference-0"].request.customTimeouts.delete == delete
+    # It goes with its set.
+    assert deployment["svc-inference-0-wait"].request.customTimeouts.delete == ""
+
+
+def test_a_picker_may_take_its_time_to_end(engine: Any) -> None:
+    slow = {"spec": {"terminationGracePeriodSeconds": 900}}
+    built = routed(endpointPicker={"template": slow})
+    deployment = engine.run(lambda: InferenceService("svc", built) and None)
+    (picker,) = [each for each in deployment.children if each.inputs["kind"] == "Deployment"]
+    assert picker.request.customTimeouts.delete == "1200s"
 
 
 def test_below_the_partition_the_template_is_ignored(engine: Any) -> None:
