@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from dialects.kthena_samples import Manifest, entry, role, route, rule, server, serving
 from dialects.reads import problems, said, source, spec, warned
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from fusioninfer_pulumi.dialects.kthena.conditions import anywhere
 from fusioninfer_pulumi.manifests import render
 
 MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
@@ -76,14 +80,49 @@ def test_a_route_is_found_by_the_header_that_carries_the_model() -> None:
             {"path": {"type": "RegularExpression", "value": "/v1.*"}, "headers": [MODEL]},
         ),
         (
-            {"uri": {"regex": "/v[12]/.*"}, "body": {"model": "m"}},
-            {"path": {"type": "RegularExpression", "value": "/v[12]/.*"}, "headers": [MODEL]},
+            {"uri": {"regex": "^/v[12]/.*"}, "body": {"model": "m"}},
+            {"path": {"type": "RegularExpression", "value": "^/v[12]/.*"}, "headers": [MODEL]},
+        ),
+        (
+            {"uri": {"regex": "chat"}},
+            {"path": {"type": "RegularExpression", "value": ".*(?:chat).*"}, "headers": [MODEL]},
+        ),
+        (
+            {"headers": {"a": {"regex": "^x"}}},
+            {"headers": [MODEL, {"name": "a", "type": "RegularExpression", "value": "(?:^x).*"}]},
         ),
     ],
 )
 def test_conditions_become_matches(match: Manifest, expected: Manifest) -> None:
     (made,) = rules(serving(), server(), route(rule(modelMatch=match)))
     assert made == {"matches": [expected]}
+
+
+def test_an_expression_of_another_reach_is_told() -> None:
+    documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
+    (told,) = [each for each in said(*documents) if "rules[0].modelMatch.uri" in each]
+    assert told.startswith("f#3: info: ")
+    assert told.endswith("written as .*(?:chat).*")
+
+
+PIECES = st.lists(
+    st.sampled_from(("^", "$", "a", "b", ".*", "|", "\\", r"\$", r"\.", "(a|b)", "[ab]", "$|")),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@given(PIECES, st.lists(st.text("ab$.\\^|", max_size=5), max_size=6))
+def test_gateways_match_the_whole_text_where_kthena_searches(
+    pieces: list[str], texts: list[str]
+) -> None:
+    pattern = "".join(pieces)
+    try:
+        searched = re.compile(pattern)
+    except re.error:
+        assume(False)
+    whole = re.compile(anywhere(pattern))
+    for text in (*texts, "", "a", "ab", "ba", "a$", "bab"):
+        assert (searched.search(text) is None) == (whole.fullmatch(text) is None), text
 
 
 def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() -> None:

@@ -14,6 +14,8 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
     StringMatch,
 )
 
+#: An end that is settled: `$` or `.*`, unless a backslash takes its meaning away.
+_ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
 #: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
 MODEL_HEADER = "X-Gateway-Model-Name"
 
@@ -58,7 +60,7 @@ def _condition(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None
     kind, value = given
     if kind == "exact":
         return "Exact", value
-    return "RegularExpression", value if kind == "regex" else f"{re.escape(value)}.*"
+    return "RegularExpression", anywhere(value) if kind == "regex" else f"{re.escape(value)}.*"
 
 
 def _path(book: Book, match: StringMatch, at: At) -> dict[str, str] | None:
@@ -69,11 +71,32 @@ def _path(book: Book, match: StringMatch, at: At) -> dict[str, str] | None:
     if kind == "exact":
         return {"type": "Exact", "value": value}
     if kind == "regex":
-        return {"type": "RegularExpression", "value": value}
+        return {"type": "RegularExpression", "value": anywhere(value)}
     if value.endswith("/"):
         return {"type": "PathPrefix", "value": value}
     # PathPrefix goes by whole segments: /v1 would not match /v1beta, which theirs does.
     return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
+
+
+def anywhere(pattern: str) -> str:
+    """A regular expression for the whole text that holds where another one is found in it.
+
+    Kthena searches (kthena-router/datastore, matchString); Envoy and what is built on it match
+    the whole text.
+
+    Args:
+        pattern: What is searched for.
+
+    Returns:
+        The same between `.*`, without it on a side that the pattern settles itself.
+    """
+    # An anchor of one alternative says nothing about the others.
+    several = "|" in pattern
+    begins = not several and pattern.startswith(("^", ".*"))
+    ends = not several and _ENDS.search(pattern) is not None
+    if begins and ends:
+        return pattern
+    return f"{'' if begins else '.*'}(?:{pattern}){'' if ends else '.*'}"
 
 
 def _one(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
@@ -82,9 +105,15 @@ def _one(book: Book, match: StringMatch, at: At) -> tuple[str, str] | None:
     if len(given) != 1:
         book.refuse(at, "needs one of exact, prefix and regex")
         return None
-    if given[0][0] != "exact":
-        book.note(at, "regular expressions are the gateway's own dialect")
     kind, value = given[0]
+    if kind == "prefix":
+        book.note(at, "regular expressions are the gateway's own dialect")
+    elif kind == "regex":
+        book.note(
+            at,
+            "Kthena looks for it anywhere in the text, gateways hold it against the whole, in a "
+            f"dialect of their own: written as {anywhere(str(value))}",
+        )
     return kind, str(value)
 
 
