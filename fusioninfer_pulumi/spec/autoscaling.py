@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from fusioninfer_pulumi.spec.amounts import Quantity
 from fusioninfer_pulumi.spec.base import Count, LabelMap, PositiveCount, SpecModel
-from fusioninfer_pulumi.spec.day_two import Quantity
 from fusioninfer_pulumi.spec.forms import WebAddress
 
 

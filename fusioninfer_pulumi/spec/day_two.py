@@ -12,27 +12,15 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import is_output
-from fusioninfer_pulumi.spec.base import MAX_COUNT, LabelMap, PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.amounts import Bytes, CountOrAnyPercentage
+from fusioninfer_pulumi.spec.base import LabelMap, PositiveCount, SpecModel
 from fusioninfer_pulumi.spec.forms import form
 from fusioninfer_pulumi.spec.rollout import Duration
 
-_PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 # The type Duration of the Prometheus operator's API, without 0.
 _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
-
-
-def _replicas(value: Any) -> Any:
-    if is_output(value):
-        raise PydanticCustomError("replicas", LIFT)
-    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
-    if counted or (isinstance(value, str) and _PERCENTAGE.fullmatch(value)):
-        return value
-    raise PydanticCustomError(
-        "replicas", f"must be a count of replicas or a percentage of them, got {shown(value)}"
-    )
 
 
 def _interval(value: Any) -> Any:
@@ -44,32 +32,6 @@ def _interval(value: Any) -> Any:
         "interval", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
     )
 
-
-def _quantity(value: Any) -> Any:
-    if is_output(value):
-        raise PydanticCustomError("quantity", LIFT)
-    try:
-        if quantity.parse(value) > 0:
-            return str(value)
-    except ValueError:
-        pass
-    raise PydanticCustomError("quantity", f"must be an amount such as 140Gi, got {shown(value)}")
-
-
-Quantity = Annotated[str, PlainValidator(_quantity), WithJsonSchema({"type": "string"})]
-
-Replicas = Annotated[
-    int | str,
-    PlainValidator(_replicas),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
-                {"type": "string", "pattern": "^(100|[1-9]?[0-9])%$"},
-            ]
-        }
-    ),
-]
 
 Interval = Annotated[
     str,
@@ -88,11 +50,11 @@ class UnhealthyPods(str, enum.Enum):
 class DisruptionBudgetArgs(SpecModel):
     """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
 
-    max_unavailable: Replicas | None = None
+    max_unavailable: CountOrAnyPercentage | None = None
     """Replicas that evictions may take down at a time, a count or a percentage (rounded down, at
     least 1 but for 0%); 1 by default. 0 forbids every eviction, and so every drain."""
 
-    min_available: Replicas | None = None
+    min_available: CountOrAnyPercentage | None = None
     """In its place: replicas that stay up, a count or a percentage (rounded up)."""
 
     unhealthy_pods: Annotated[UnhealthyPods, Field(strict=False)] = UnhealthyPods.ALWAYS_ALLOW
@@ -155,11 +117,11 @@ class StartupArgs(SpecModel):
     timeout: Duration | None = None
     """How long, such as `30m`."""
 
-    model_size: Quantity | None = None
+    model_size: Bytes | None = None
     """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
     with `readRate` and 5 minutes for everything else it makes the time."""
 
-    read_rate: Quantity = "200Mi"
+    read_rate: Bytes = "200Mi"
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
 
     @model_validator(mode="after")

@@ -12,8 +12,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.spec.amounts import Bytes
 from fusioninfer_pulumi.spec.base import Count, LabelMap, PositiveCount, SpecModel, label_problem
-from fusioninfer_pulumi.spec.placement import Memory, Text
+from fusioninfer_pulumi.spec.placement import Text
 from fusioninfer_pulumi.spec.problem import Problem
 
 INVENTORY_KIND = "NodePoolInventory"
@@ -43,7 +44,7 @@ class TaintArgs(SpecModel):
 class DeviceArgs(SpecModel):
     """What the accelerators of a pool are."""
 
-    memory: Memory | None = None
+    memory: Bytes | None = None
     """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
     without it."""
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import contains_output
+from fusioninfer_pulumi.spec.amounts import Bytes, bytes_problem
 from fusioninfer_pulumi.spec.base import SpecModel
 from fusioninfer_pulumi.spec.forms import ObjectName, form
 from fusioninfer_pulumi.spec.plain import plain_problems
@@ -33,7 +33,7 @@ class EvictionPolicy(str, enum.Enum):
 class EmptyDirTierArgs(SpecModel):
     """The node's disk: each pod has its own, which ends with it."""
 
-    size: str
+    size: Bytes
     """How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."""
 
 
@@ -81,7 +81,7 @@ class KvCacheOffloadingArgs(SpecModel):
     SGLang's hierarchical cache, with `secondary` from 0.5.3.
     """
 
-    cpu: str
+    cpu: Bytes
     """Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with
     `parallelism.data` each copy has so much. The container's memory limit has to be more."""
 
@@ -103,14 +103,11 @@ def offloading_problems(at: Location, given: KvCacheOffloadingArgs) -> Iterator[
     Yields:
         Every problem.
     """
-    yield from _amount((*at, "cpu"), given.cpu)
     for index, tier in enumerate(given.secondary):
         here = (*at, "secondary", index, "fileSystem")
         system = tier.file_system
         if (system.empty_dir is None) == (system.pvc is None):
             yield Problem(here, "needs either emptyDir (the node's disk) or pvc (a claim)")
-        if system.empty_dir is not None:
-            yield from _amount((*here, "emptyDir", "size"), system.empty_dir.size)
         if system.pvc is not None:
             yield from _claim((*here, "pvc"), system.pvc)
 
@@ -133,16 +130,7 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Problem]:
     resources = claim.spec.get("resources")
     requests = resources.get("requests") if isinstance(resources, dict) else None
     storage = requests.get("storage") if isinstance(requests, dict) else None
-    if not isinstance(storage, (str, int)):
+    if storage is None:
         yield Problem((*at, "resources"), "must hold requests.storage: the size of each claim")
-    else:
-        yield from _amount((*at, "resources", "requests", "storage"), storage)
-
-
-def _amount(at: Location, given: str | int) -> Iterator[Problem]:
-    try:
-        parsed = quantity.parse(given)
-    except ValueError:
-        parsed = None
-    if parsed is None or parsed < 1:
-        yield Problem(at, f"must be a Kubernetes quantity such as 64Gi, got {shown(given)}")
+    elif problem := bytes_problem(storage):
+        yield Problem((*at, "resources", "requests", "storage"), problem, storage)

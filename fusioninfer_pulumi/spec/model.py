@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from fusioninfer_pulumi.spec.amounts import Bytes
 from fusioninfer_pulumi.spec.base import Count, LeafText, PositiveCount, SpecModel
 from fusioninfer_pulumi.spec.forms import ObjectName, form
 
@@ -123,7 +124,7 @@ class FetcherArgs(SpecModel):
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
 
-    size: Text
+    size: Bytes
     """Its size, such as `500Gi`."""
 
     storage_class_name: ObjectName | None = None
@@ -198,7 +199,7 @@ class ModelArgs(SpecModel):
     """Name by which requests ask for it; by default the repository's for `hf://`, else the
     service's."""
 
-    size: Text | None = None
+    size: Bytes | None = None
     """Size of its files, such as `140Gi`."""
 
     mount_path: AbsolutePath = "/mnt/models"

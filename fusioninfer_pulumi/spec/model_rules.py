@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi import durations, quantity
+from fusioninfer_pulumi import durations
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.spec.container import resource_problems
 from fusioninfer_pulumi.spec.model import AccessMode, CacheArgs, Fetch, ModelArgs, S3Args
@@ -33,8 +33,6 @@ def model_problems(at: Location, model: ModelArgs) -> Iterator[Problem]:
         yield Problem((*at, "uri"), f"must be {FORMS}, got {shown(model.uri)}")
     else:
         yield from _foreign(at, model, source)
-    if model.size is not None:
-        yield from _amount((*at, "size"), model.size)
     yield from _lora(at, model)
     yield from _fetcher((*at, "fetcher"), model)
     if model.cache is not None:
@@ -107,21 +105,11 @@ def _cache(
             (*at, "job", "timeout"),
             f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
         )
-    if cache.storage is not None:
-        yield from _amount((*at, "storage", "size"), cache.storage.size)
-        if set(cache.storage.access_modes) == {AccessMode.READ_ONLY_MANY}:
-            yield Problem(
-                (*at, "storage", "accessModes"), "must hold a mode that somebody can write with"
-            )
+    modes = set(cache.storage.access_modes) if cache.storage is not None else set()
+    if modes == {AccessMode.READ_ONLY_MANY}:
+        yield Problem(
+            (*at, "storage", "accessModes"), "must hold a mode that somebody can write with"
+        )
     inside = (cache.mount_path + "/").startswith(model.mount_path + "/")
     if inside or (model.mount_path + "/").startswith(cache.mount_path + "/"):
         yield Problem((*at, "mountPath"), f"must not overlap model.mountPath {model.mount_path}")
-
-
-def _amount(at: Location, text: str) -> Iterator[Problem]:
-    try:
-        parsed = quantity.parse(text)
-    except ValueError:
-        parsed = None
-    if parsed is None or parsed <= 0:
-        yield Problem(at, f"must be a Kubernetes quantity such as 140Gi, got {shown(text)}")

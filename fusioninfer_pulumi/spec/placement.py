@@ -4,36 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from fusioninfer_pulumi import quantity
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.spec.amounts import Bytes
 from fusioninfer_pulumi.spec.base import SpecModel
 
 Text = Annotated[str, Field(min_length=1)]
 
 
-def _memory(value: Any) -> str:
-    try:
-        amount = quantity.parse(value) if isinstance(value, (str, int)) else None
-    except ValueError:
-        amount = None
-    if amount is None or amount <= 0 or amount != amount.to_integral_value():
-        raise PydanticCustomError(
-            "memory", f"must be an amount of bytes such as 80Gi, got {shown(value)}"
-        )
-    return str(value)
-
-
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
-
-#: Bytes as a Kubernetes quantity.
-Memory = Annotated[
-    str, PlainValidator(_memory), WithJsonSchema({"type": ["string", "integer"], "minLength": 1})
-]
 
 #: One allowed value, or several.
 AnyOf = Annotated[
@@ -58,7 +39,7 @@ class DeviceRequirementArgs(SpecModel):
     """Attributes of the pool's devices and the values that are allowed, one or a list:
     `{model: [H100, H200]}`."""
 
-    min_memory: Memory | None = None
+    min_memory: Bytes | None = None
     """Least memory of one accelerator, such as `80Gi`; by default any."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
@@ -12,12 +11,11 @@ from pydantic_core import PydanticCustomError
 from fusioninfer_pulumi import durations
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import is_output
-from fusioninfer_pulumi.spec.base import MAX_COUNT, Count, SpecModel
+from fusioninfer_pulumi.spec.amounts import CountOrPercentage
+from fusioninfer_pulumi.spec.base import Count, SpecModel
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
 DEFAULT_TIMEOUT = "45m"
-
-_PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
 class Layout(str, enum.Enum):
@@ -74,35 +72,10 @@ def _duration(value: Any) -> Any:
     return value
 
 
-def _count_or_percentage(value: Any) -> Any:
-    if is_output(value):
-        raise PydanticCustomError("count_or_percentage", LIFT)
-    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
-    if counted or (isinstance(value, str) and _PERCENTAGE.fullmatch(value) and value != "0%"):
-        return value
-    raise PydanticCustomError(
-        "count_or_percentage",
-        f"must be a count of at least 0 or a percentage from 1% to 100%, got {shown(value)}",
-    )
-
-
 Duration = Annotated[
     str,
     PlainValidator(_duration),
     WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
-]
-
-CountOrPercentage = Annotated[
-    int | str,
-    PlainValidator(_count_or_percentage),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
-                {"type": "string", "pattern": "^(100|[1-9][0-9]?)%$"},
-            ]
-        }
-    ),
 ]
 
 

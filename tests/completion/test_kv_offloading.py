@@ -251,12 +251,12 @@ def test_memory_that_nobody_asks_for_is_a_warning(asked: Any, has: str) -> None:
 @pytest.mark.parametrize(
     ("given", "at", "text"),
     [
-        ({"cpu": "much"}, "cpu", 'must be a Kubernetes quantity such as 64Gi, got "much"'),
-        ({"cpu": "0"}, "cpu", "must be a Kubernetes quantity"),
+        ({"cpu": "much"}, "cpu", 'must be an amount of bytes such as 80Gi, got "much"'),
+        ({"cpu": "0"}, "cpu", "must be an amount of bytes"),
         ({"evictionPolicy": "fifo"}, "evictionPolicy", "must be"),
         ({"secondary": [{"fileSystem": {}}]}, "secondary[0].fileSystem", "needs either emptyDir"),
         ({"secondary": [{"fileSystem": {"emptyDir": {"size": "-1"}}}]},
-         "secondary[0].fileSystem.emptyDir.size", "must be a Kubernetes quantity"),
+         "secondary[0].fileSystem.emptyDir.size", "must be an amount of bytes"),
         ({"secondary": [{"fileSystem": {"pvc": {}}}]}, "secondary[0].fileSystem.pvc",
          "needs either spec"),
         ({"secondary": [{"fileSystem": {"pvc": {"spec": {}}}}]},

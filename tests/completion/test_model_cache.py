@@ -179,7 +179,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         cached({"storage": {"size": "0"}, "warmUp": True}),
-        ['model.cache.storage.size: must be a Kubernetes quantity such as 140Gi, got "0"'],
+        ['model.cache.storage.size: must be an amount of bytes such as 80Gi, got "0"'],
     ),
     (
         cached({**WARM, "mountPath": "/mnt/models/cache"}),

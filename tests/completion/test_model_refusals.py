@@ -64,7 +64,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         serving({"uri": HF, "size": "big"}),
-        ['model.size: must be a Kubernetes quantity such as 140Gi, got "big"'],
+        ['model.size: must be an amount of bytes such as 80Gi, got "big"'],
     ),
     (
         serving({"uri": HF, "name": "a", "lora": {"adapters": [

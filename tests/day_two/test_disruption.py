@@ -141,8 +141,8 @@ def test_a_parked_role_has_none() -> None:
         (
             service(role(disruptionBudget={"maxUnavailable": "1.5%"})),
             (
-                "roles[0].disruptionBudget.maxUnavailable: must be a count of replicas or a "
-                'percentage of them, got "1.5%"'
+                "roles[0].disruptionBudget.maxUnavailable: must be a count of at least 0 or "
+                'a percentage from 0% to 100%, got "1.5%"'
             ),
         ),
         (

@@ -86,7 +86,7 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
         ),
         (
             service(role(startup={"modelSize": "big"})),
-            'roles[0].startup.modelSize: must be an amount such as 140Gi, got "big"',
+            'roles[0].startup.modelSize: must be an amount of bytes such as 80Gi, got "big"',
         ),
         (
             service(

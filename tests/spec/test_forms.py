@@ -12,10 +12,11 @@ from samples import Manifest, problems, role, service
 
 from fusioninfer_pulumi.dialects import DIALECTS
 from fusioninfer_pulumi.dialects.model import DialectModel
+from fusioninfer_pulumi.spec.amounts import CountOrAnyPercentage, CountOrPercentage
 from fusioninfer_pulumi.spec.base import SpecModel
-from fusioninfer_pulumi.spec.day_two import Interval, Replicas
+from fusioninfer_pulumi.spec.day_two import Interval
 from fusioninfer_pulumi.spec.forms import words_of
-from fusioninfer_pulumi.spec.rollout import CountOrPercentage, Duration
+from fusioninfer_pulumi.spec.rollout import Duration
 
 
 def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -25,7 +26,7 @@ def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 #: Types with a validator of their own, which says itself what is allowed.
-TELL_THEMSELVES = (Duration, CountOrPercentage, Replicas, Interval)
+TELL_THEMSELVES = (Duration, CountOrPercentage, CountOrAnyPercentage, Interval)
 
 
 def patterns(schema: Any) -> Iterator[str]:
