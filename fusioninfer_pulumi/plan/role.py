@@ -12,7 +12,7 @@ from fusioninfer_pulumi.engines.notes import EngineNote
 from fusioninfer_pulumi.engines.parallelism import check_parallelism
 from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.outputs import contains_output, output_paths
-from fusioninfer_pulumi.plan.completion.parallelism import shortage
+from fusioninfer_pulumi.plan.completion.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
 from fusioninfer_pulumi.plan.day_two.tracing import traced, tracing_env
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation
@@ -201,9 +201,9 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     if len(sizes) == 1 and plan.leader_accelerators and one_rank_each(plan.leader_template):
-        given, have = plan.args.parallelism, plan.leader_accelerators
+        have = plan.leader_accelerators
         # What `parallelism` cannot hold was said there, in its own words.
-        if given is None or shortage(given, plan.nodes, command, have) is None:
+        if not sizes_refused(plan.args) and shortage(plan.args, command, have) is None:
             notes += check_parallelism(command, have, plan.nodes)
     if plan.launcher is not None:
         for note in table.launcher_notes(command, plan.launcher.value, plan.nodes):

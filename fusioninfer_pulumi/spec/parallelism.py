@@ -74,6 +74,15 @@ def parallelism_problems(
     Yields:
         Every problem.
     """
+    yield from size_problems(at, given, node_count)
+    if given.data_rpc_port is not None and (given.data or 1) == 1:
+        yield Problem((*at, "dataRPCPort"), "has no effect without data; remove it")
+
+
+def size_problems(
+    at: Location, given: ParallelismArgs, node_count: int | None
+) -> Iterator[Problem]:
+    """As `parallelism_problems`, of the sizes alone."""
     data, local, pipeline = given.data, given.data_local, given.pipeline
     if local is not None and data is None:
         yield Problem((*at, "dataLocal"), "needs data: the copies over all pods of a replica")
@@ -95,8 +104,6 @@ def parallelism_problems(
         return
     if node_count is not None:
         yield from _node_count(at, given, node_count)
-    if given.data_rpc_port is not None and (data or 1) == 1:
-        yield Problem((*at, "dataRPCPort"), "has no effect without data; remove it")
 
 
 def _node_count(at: Location, given: ParallelismArgs, nodes: int) -> Iterator[Problem]:

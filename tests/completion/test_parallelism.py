@@ -224,6 +224,44 @@ def test_the_kserve_documents_own_example_is_refused_with_its_arithmetic(
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "count", "arithmetic"),
+    [
+        ({"tensor": 4, "pipeline": 3}, 2, "tensor 4 x pipeline 3 over 2 pods = 6"),
+        ({"tensor": 4, "pipeline": 2}, None, "tensor 4 x pipeline 2 over 2 pods = 4"),
+        ({"tensor": 16}, 2, "tensor 16 over 2 pods = 8"),
+        ({"tensor": 4, "pipeline": 2}, 1, "tensor 4 x pipeline 2 = 8"),
+        ({"tensor": 2, "data": 4}, 2, "tensor 2 x data 4 over 2 pods = 4"),
+        ({"tensor": 2, "pipeline": 2, "data": 4, "dataLocal": 2}, 2,
+         "tensor 2 x pipeline 2 x dataLocal 2 = 8"),
+    ],
+)  # fmt: skip
+def test_the_arithmetic_is_that_of_what_was_written(
+    given: dict[str, int], count: int | None, arithmetic: str
+) -> None:
+    several = {} if count is None else {"multinode": nodes(count)}
+    assert problems(split(given, gpus=3, **several)) == [
+        f"roles[0].parallelism: {arithmetic} accelerators in each pod, but the pod asks for 3"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "at"),
+    [
+        ({"data": 5, "dataLocal": 4}, None, ".dataLocal: must divide data (5), got 4"),
+        ({"tensor": 4, "data": 8, "dataLocal": 4}, 3, ".dataLocal: makes replicas of data 8"),
+        ({"tensor": 4, "pipeline": 2, "data": 2}, None, ".pipeline: together with data (2) does"),
+        ({"tensor": 4, "dataLocal": 4}, None, ".dataLocal: needs data"),
+    ],
+)
+def test_what_refused_sizes_need_is_not_said(
+    given: dict[str, int], count: int | None, at: str
+) -> None:
+    several = {} if count is None else {"multinode": nodes(count)}
+    (told,) = problems(split(given, gpus=1, **several))
+    assert told.startswith(f"roles[0].parallelism{at}")
+
+
 def test_idle_accelerators_and_unread_arguments_are_warned_of() -> None:
     idle = f"warning: {ARGS}: --tensor-parallel-size 4 uses 4 accelerators, but the pod has 8: "
     assert warnings(split({"tensor": 4})) == [f"{idle}4 stay idle"]

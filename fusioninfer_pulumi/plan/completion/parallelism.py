@@ -27,7 +27,7 @@ from fusioninfer_pulumi.plan.completion.templates import (
 from fusioninfer_pulumi.plan.disaggregation.arguments import why_unknown
 from fusioninfer_pulumi.plan.pod_edits import with_env, with_words
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
-from fusioninfer_pulumi.spec.parallelism import ParallelismArgs
+from fusioninfer_pulumi.spec.parallelism import ParallelismArgs, size_problems
 from fusioninfer_pulumi.spec.role import Launcher, MultinodeArgs, RoleArgs
 
 _POD_IP = {"name": LEADER_ADDRESS_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
@@ -54,7 +54,7 @@ def parallel_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding
     if command.engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         return role, [error(at, f"{message}; write the arguments yourself, with multinode")]
-    findings = list(_shortage(at, given, role, listed, command))
+    findings = list(_shortage(at, role, listed, command))
     findings += _unfit(at, given, role, command)
     sizes = _sizes(given, role.nodes, launcher)
     built = role
@@ -71,52 +71,52 @@ def parallel_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding
     return _addressed(position, built), findings
 
 
-def shortage(given: ParallelismArgs, nodes: int, command: EngineCommand, have: int) -> str | None:
+def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
     """Says why a pod cannot hold its share of a model.
 
     Args:
-        given: How the model is split and copied.
-        nodes: Pods of one replica.
+        role: The role, whose `parallelism` says how the model is split and copied.
         command: The engine's command line.
         have: Accelerators that the pod asks for; 0 when it asks for none through resources.
 
     Returns:
         The arithmetic, None when it fits or nothing can be said.
     """
+    given, nodes = role.parallelism, role.nodes
+    if given is None or not have:
+        return None
+    sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
     need = given.ranks // nodes
-    parts = {"tensor": given.tensor}
+    over = f" over {nodes} pods" if nodes > 1 else ""
     if command.engine == "sglang" and has_flag(command.arguments, "--enable-dp-attention"):
         need //= given.data or 1  # its copies share the accelerators of tensor
-        need = max(need, 1)
-    elif given.data is not None:
-        local = given.data_local or given.data // nodes
-        parts |= {"dataLocal": local} if nodes > 1 else {"data": given.data}
-    if (given.pipeline or 1) > nodes:
-        parts["pipeline"] = (given.pipeline or 1) // nodes
-    if not have or need <= have:
+        del sizes["data"]
+    elif given.data_local is not None and nodes > 1:
+        del sizes["data"]
+        sizes["dataLocal"], over = given.data_local, ""
+    if need <= have:
         return None
-    sizes = " x ".join(f"{name} {size}" for name, size in parts.items() if size is not None)
-    if sizes.count(" x ") and _product(parts) == need:
-        sum_up = f"{sizes} = {need} accelerators"
-    else:
-        sum_up = f"{sizes or given.ranks} needs {need} accelerators"
-    return f"{sum_up} in each pod, but the pod asks for {have}"
+    stated = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    equals = "=" if over or " x " in stated else "needs"
+    return f"{stated}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
 
 
-def _product(parts: dict[str, int | None]) -> int:
-    product = 1
-    for size in parts.values():
-        product *= size or 1
-    return product
+def sizes_refused(role: RoleArgs) -> bool:
+    """Whether the sizes of a role do not fit together: what they need is then not to be said."""
+    given = role.parallelism
+    count = role.multinode.node_count if role.multinode is not None else None
+    return given is not None and any(size_problems((), given, count))
 
 
 def _shortage(
-    at: str, given: ParallelismArgs, role: RoleArgs, listed: list[Place], command: EngineCommand
+    at: str, role: RoleArgs, listed: list[Place], command: EngineCommand
 ) -> Iterator[Finding]:
+    if sizes_refused(role):
+        return
     for place in listed:
         if not one_rank_each(place.template):
             continue
-        said = shortage(given, role.nodes, command, accelerators(place.template))
+        said = shortage(role, command, accelerators(place.template))
         if said is not None:
             yield error(at, said)
             return
