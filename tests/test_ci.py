@@ -179,20 +179,35 @@ def test_github_has_one_comment(tmp_path: Path, answer: str, wanted: str) -> Non
     assert writing == f"api --method {wanted} --field body=@comment.md --silent"
 
 
+def note(number: int, body: str, author: int = 7) -> dict[str, Any]:
+    return {"id": number, "body": body, "author": {"id": author}}
+
+
 @pytest.mark.parametrize(
     ("notes", "wanted"),
     [
-        ([{"id": 1, "body": "hi"}, {"id": 2, "body": f"{MARK}\nx"}], "PUT n/2"),
-        ([{"id": 1, "body": f"see {MARK}"}], "POST n"),
+        ([note(1, "hi"), note(2, f"{MARK}\nx"), note(3, f"{MARK}\nx")], "PUT n/2"),
+        ([note(1, f"see {MARK}")], "POST n"),
+        ([note(1, f"{MARK}\nx", author=8), note(2, f"{MARK}\nx")], "PUT n/2"),
+        ([note(1, f"{MARK}\nx", author=8)], "POST n"),
         ([], "POST n"),
     ],
 )
 def test_gitlab_has_one_comment(tmp_path: Path, notes: list[Any], wanted: str) -> None:
-    (tmp_path / "answer").write_text(json.dumps(notes))
-    program(tmp_path / "bin", "curl", 'echo "$@" >>calls; [[ "$*" == *--request* ]] || cat answer')
-    done = shell(POST_GITLAB, tmp_path, tmp_path / "bin", NOTES="n", COMMENT_TOKEN="t")
+    (tmp_path / "notes").write_text(json.dumps(notes))
+    (tmp_path / "user").write_text(json.dumps({"id": 7, "username": "project_1_bot"}))
+    script = """\
+        echo "$@" >>calls
+        case "$*" in
+          *--request*) ;;
+          *" v4/user") cat user ;;
+          *" n?"*) cat notes ;;
+        esac"""
+    program(tmp_path / "bin", "curl", script)
+    given = {"NOTES": "n", "COMMENT_TOKEN": "t", "CI_API_V4_URL": "v4"}
+    done = shell(POST_GITLAB, tmp_path, tmp_path / "bin", **given)
     assert done.returncode == 0, done.stderr
-    _, writing = (tmp_path / "calls").read_text().splitlines()
+    *_, writing = (tmp_path / "calls").read_text().splitlines()
     method, url = wanted.split()
     assert writing.endswith(f"--request {method} --data-urlencode body@comment.md {url}")
 
@@ -202,7 +217,28 @@ def test_a_server_that_refuses_fails_the_job(tmp_path: Path, name: str) -> None:
     program(tmp_path / "bin", name, "exit 22")
     script = POST_GITHUB if name == "gh" else POST_GITLAB
     given = {"COMMENTS": "c", "COMMENT": "u", "NOTES": "n", "COMMENT_TOKEN": "t"}
+    given["CI_API_V4_URL"] = "v4"
     assert shell(script, tmp_path, tmp_path / "bin", **given).returncode != 0
+
+
+def test_merged_results_are_compared_with_what_they_were_merged_into(tmp_path: Path) -> None:
+    job = GITLAB["fusioninfer-diff"]
+    _, choose = job["before_script"]
+    for target, wanted in (("", "began"), ("now", "now")):
+        # Outside of these pipelines the variable is empty.
+        given = {
+            "CI_MERGE_REQUEST_DIFF_BASE_SHA": "began",
+            "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": target,
+        }
+        assert shell(f'{choose}\necho "$BASE"', tmp_path, None, **given).stdout == f"{wanted}\n"
+    assert "BASE" not in job["variables"]
+
+
+def test_merge_requests_of_forks_get_no_comment() -> None:
+    (rule,) = GITLAB["fusioninfer-comment"]["rules"]
+    condition = rule["if"].split(" && ")
+    assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_MERGE_REQUEST_PROJECT_ID" in condition
+    assert GITLAB["fusioninfer-diff"]["after_script"] == ["cat comment.md"]
 
 
 def test_rights_are_the_least() -> None:
