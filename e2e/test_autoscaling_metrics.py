@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +20,27 @@ AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 def adapter(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetricsStandIn]:
     with metrics(cluster, tmp_path_factory.mktemp("adapter")) as serving:
         yield serving
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The one set of a role, and what its autoscaler says."""
+
+    cluster: Cluster
+    namespace: str
+    name: str
+
+    def replicas(self) -> Any:
+        """How many replicas the set shall have."""
+        return self.cluster.get(LWS, self.name, self.namespace)["spec"]["replicas"]
+
+    def status(self) -> Object:
+        """The autoscaler's status, as far as there is one."""
+        return self.cluster.get(HPA, "svc-inference", self.namespace).get("status") or {}
+
+    def told(self) -> object:
+        """What to show of both when a wait ends in vain."""
+        return self.replicas(), self.status()
 
 
 def scaled(nodes: int, metric: Object) -> Object:
@@ -40,25 +62,19 @@ def test_a_role_follows_a_metric_of_its_pods(
     live = LiveService(cluster, namespace, scaled(nodes, {"name": "waiting", "target": 5}))
     live.apply()
     (name,) = live.sets()
-
-    def replicas() -> Any:
-        return cluster.get(LWS, name, namespace)["spec"]["replicas"]
-
-    def told() -> object:
-        return replicas(), cluster.get(HPA, "svc-inference", namespace).get("status")
+    seen = Scaled(cluster, namespace, name)
 
     def current() -> list[Any]:
-        status = cluster.get(HPA, "svc-inference", namespace).get("status", {})
-        return [each["pods"]["current"]["averageValue"]
-                for each in status.get("currentMetrics") or () if "pods" in each]  # fmt: skip
+        listed = seen.status().get("currentMetrics") or ()
+        return [each["pods"]["current"]["averageValue"] for each in listed if "pods" in each]
 
     # As many as it has are right: workers, which serve nothing, do not count.
-    cluster.wait(lambda: current() == ["5"] and replicas() == 2, 120, told)
+    cluster.wait(lambda: current() == ["5"] and seen.replicas() == 2, 120, seen.told)
     adapter.of_pods["waiting"] = 9
-    cluster.wait(lambda: replicas() == 4, 60, told)
-    cluster.wait(lambda: len(cluster.bound(namespace)) == 4 * nodes, 60, told)
+    cluster.wait(lambda: seen.replicas() == 4, 60, seen.told)
+    cluster.wait(lambda: len(cluster.bound(namespace)) == 4 * nodes, 60, seen.told)
     adapter.of_pods["waiting"] = 0
-    cluster.wait(lambda: replicas() == 1, 90, told)
+    cluster.wait(lambda: seen.replicas() == 1, 90, seen.told)
     assert all("worker-index=0" in each for each in adapter.asked)
 
 
@@ -72,13 +88,8 @@ def test_a_role_follows_an_external_metric(
     live = LiveService(cluster, namespace, scaled(1, metric))
     live.apply()
     (name,) = live.sets()
+    seen = Scaled(cluster, namespace, name)
 
-    def replicas() -> Any:
-        return cluster.get(LWS, name, namespace)["spec"]["replicas"]
-
-    def told() -> object:
-        return replicas(), cluster.get(HPA, "svc-inference", namespace).get("status")
-
-    cluster.wait(lambda: replicas() == 3, 120, told)
+    cluster.wait(lambda: seen.replicas() == 3, 120, seen.told)
     adapter.external["queue"] = 3
-    cluster.wait(lambda: replicas() == 1, 90, told)
+    cluster.wait(lambda: seen.replicas() == 1, 90, seen.told)

@@ -46,6 +46,7 @@ class ControlPlane:
     Attributes:
         directory: For the files of this cluster.
         server: URL of the API server.
+        certificates: What its clients trust, and what all servers of the cluster show.
         tokens: User name -> bearer token.
     """
 

@@ -26,12 +26,12 @@ def launcher_notes(command: EngineCommand, launcher: str, nodes: int) -> list[En
 
     Args:
         command: The serving container's command line.
-        launcher: `ray`, `multiprocessing` or `none`.
+        launcher: `ray`, `multiprocessing`, `data-parallel` or `none`.
         nodes: Pods of one replica.
 
     Returns:
-        What cannot work or probably does not; nothing for one node, for `none`, and where the
-        engine or its version is not known.
+        What cannot work or probably does not; nothing for one node, for `none`, for `data-parallel`
+        (which is checked where it is launched), and where the engine or its version is not known.
     """
     if nodes < 2 or launcher == "none":
         return []

@@ -37,7 +37,7 @@ def autoscaler(plan: ServicePlan, planned: AutoscalerPlan) -> Manifest:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
         return {
             "apiVersion": "keda.sh/v1alpha1",
-            "kind": "ScaledObject",
+            "kind": planned.kind,
             "metadata": own,
             "spec": {
                 "scaleTargetRef": target,
@@ -49,7 +49,7 @@ def autoscaler(plan: ServicePlan, planned: AutoscalerPlan) -> Manifest:
         }
     return {
         "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
+        "kind": planned.kind,
         "metadata": own,
         "spec": {
             "scaleTargetRef": target,

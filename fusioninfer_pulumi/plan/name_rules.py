@@ -18,7 +18,16 @@ from fusioninfer_pulumi.spec.role import SubdomainPolicy
 from fusioninfer_pulumi.spec.rollout import RolloutArgs
 
 #: Role names that would meet the names of the router's objects.
-RESERVED_ROLES = frozenset({"epp", "epp-config", "pool", "httproute", "gateway"})
+RESERVED_ROLES = frozenset(
+    name("").removeprefix("-")
+    for name in (
+        names.endpoint_picker,
+        names.endpoint_picker_config,
+        names.inference_pool,
+        names.http_route,
+        names.gateway,
+    )
+)
 
 #: Stands for every object that carries a service's own name.
 _SERVICE = "InferenceService"
@@ -145,9 +154,7 @@ def _day_two(plan: ServicePlan) -> Iterator[tuple[str, str, str, str]]:
     objects = [("PodDisruptionBudget", each.name, each.role) for each in plan.day_two.budgets]
     if monitoring is not None:
         objects += [("PodMonitor", each.name, each.role) for each in monitoring.engines]
-    objects += [
-        ("HorizontalPodAutoscaler", each.name, each.role) for each in plan.day_two.autoscalers
-    ]
+    objects += [(each.kind, each.name, each.role) for each in plan.day_two.autoscalers]
     positions = {role.name: role.position for role in plan.roles}
     for kind, name, role in objects:
         at = join("roles", positions[role], "name")

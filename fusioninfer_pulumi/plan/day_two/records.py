@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.spec.autoscaling import AutoscalingArgs
+from fusioninfer_pulumi.spec.autoscaling import AutoscalingArgs, AutoscalingEngine
 from fusioninfer_pulumi.spec.day_two import MonitoringArgs, UnhealthyPods
 
 
@@ -77,6 +77,12 @@ class AutoscalerPlan:
     role: str
     name: str
     args: AutoscalingArgs
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        keda = self.args.engine is AutoscalingEngine.KEDA
+        return "ScaledObject" if keda else "HorizontalPodAutoscaler"
 
 
 @dataclass(frozen=True)
