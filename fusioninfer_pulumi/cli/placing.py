@@ -45,7 +45,8 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
     services = list(_services(source.readings))
-    found = place_services([args for _, args in services], pools, previous=before)
+    given = [args for _, args in services]
+    found = place_services(given, pools, previous=before, plans=source.plans)
     written = dict(zip((at for at, _ in services), found.services, strict=True))
     readings = [
         _with_args(each, written[at]) if at in written else each

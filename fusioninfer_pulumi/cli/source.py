@@ -15,9 +15,8 @@ from fusioninfer_pulumi.plan.check import checked
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.shares import Shares
 from fusioninfer_pulumi.reading.dispatch import is_read
-from fusioninfer_pulumi.reading.file_set import Text, parse, read_set
+from fusioninfer_pulumi.reading.file_set import Parsed, parse, read_set
 from fusioninfer_pulumi.reading.reading import Reading
-from fusioninfer_pulumi.spec.yaml_text import UnreadableError, documents
 
 
 @dataclass
@@ -96,13 +95,13 @@ def read_sources(
         return _project(names[0], Path(names[0]), stack, show_secrets=show_secrets)
     source = Source(", ".join(each.label for each in given))
     _problems(source, given)
-    texts = [text for each in given for text in each.texts]
+    parsed = [parse(text) for each in given for text in each.texts]
     if rendered and not source.findings:
-        source.objects = _objects(texts)
+        source.objects = _objects(parsed)
         if source.objects is not None:
             return source
-    if texts:
-        plan_all(source, read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
+    if parsed:
+        plan_all(source, read_set(parsed, allow_lossy=allow_lossy))
     return source
 
 
@@ -205,21 +204,19 @@ def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:
     return replace(plan, findings=tuple(told))
 
 
-def _objects(texts: Sequence[Text]) -> list[dict[str, Any]] | None:
+def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
     """Kubernetes objects of texts, None when they hold anything else."""
     found: list[dict[str, Any]] = []
     for text in texts:
-        try:
-            read = list(documents(text.content))
-        except UnreadableError:
+        if text.documents is None:
             return None
-        for item in read:
+        for item in text.documents:
             listed = isinstance(item, Mapping) and item.get("kind") == "List"
             items = item.get("items") if listed else [item]
             if not isinstance(items, list):
                 return None
             found += items
-        if not read and text.folder is None:
+        if not text.documents and text.text.folder is None:
             return None
     complete = all(
         isinstance(item, Mapping)

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.placement import selectors
 from fusioninfer_pulumi.placement.admissible import templates
 from fusioninfer_pulumi.placement.previous import service_key
-from fusioninfer_pulumi.plan.build import plan_service
+from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.resources import is_accelerator
 from fusioninfer_pulumi.spec.inventory import InventoryArgs, TaintArgs, TaintEffect
 from fusioninfer_pulumi.spec.role import RoleArgs
@@ -30,12 +30,15 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
 
 
 def input_findings(
-    services: Sequence[InferenceServiceArgs], inventory: InventoryArgs
+    services: Sequence[InferenceServiceArgs],
+    plans: Sequence[ServicePlan],
+    inventory: InventoryArgs,
 ) -> dict[int, list[Finding]]:
     """Why services cannot be placed, whatever the pools hold.
 
     Args:
         services: The services.
+        plans: The plan of each.
         inventory: The pools.
 
     Returns:
@@ -43,8 +46,8 @@ def input_findings(
     """
     found: dict[int, list[Finding]] = {}
     keys: dict[str, int] = {}
-    for index, service in enumerate(services):
-        problems = list(_service(service, inventory))
+    for index, (service, plan) in enumerate(zip(services, plans, strict=True)):
+        problems = list(_service(service, plan, inventory))
         if service.name is not None:
             first = keys.setdefault(service_key(service.namespace, service.name), index)
             if first != index:
@@ -56,11 +59,13 @@ def input_findings(
     return found
 
 
-def _service(service: InferenceServiceArgs, inventory: InventoryArgs) -> Iterator[Finding]:
+def _service(
+    service: InferenceServiceArgs, plan: ServicePlan, inventory: InventoryArgs
+) -> Iterator[Finding]:
     if service.name is None:
         yield error("metadata.name", "is required: a service is placed under its name")
         return
-    yield from errors(plan_service(service).findings)
+    yield from errors(plan.findings)
     known = [pool.name for pool in inventory.pools]
     for at, role in enumerate(service.roles):
         for index, name in enumerate((role.placement and role.placement.pools) or ()):

@@ -30,6 +30,7 @@ from fusioninfer_pulumi.placement.result import service_findings, service_placem
 from fusioninfer_pulumi.placement.search import MAX_STEPS, Outcome, search
 from fusioninfer_pulumi.placement.write import on_pools
 from fusioninfer_pulumi.plan.build import plan_service
+from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.reading.inventory import Inventory, load_inventory
 from fusioninfer_pulumi.spec.document import examine_mapping
 from fusioninfer_pulumi.spec.inventory import InventoryArgs
@@ -89,6 +90,7 @@ def place_services(
     inventory: InventoryArgs,
     *,
     previous: Before | None = None,
+    plans: Sequence[ServicePlan] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Placement:
     """The same without raising: a service that has no place, or cannot, is left as it is.
@@ -97,6 +99,7 @@ def place_services(
         services: The services.
         inventory: The node pools, without errors of their own.
         previous: Where services were placed before.
+        plans: The plan of each service, None to make them here.
         max_steps: Combinations that are looked at before the search takes the best one at hand.
 
     Returns:
@@ -104,12 +107,13 @@ def place_services(
     """
     before = previous or {}
     pools = Pools(inventory.pools)
-    findings = input_findings(services, inventory)
+    planned = [plan_service(each) for each in services] if plans is None else plans
+    findings = input_findings(services, planned, inventory)
     fit = [at for at in range(len(services)) if at not in findings]
     listed = []
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     for at in fit:
-        plan = plan_service(services[at])
+        plan = planned[at]
         was = before.get(service_key(plan.namespace, plan.service)) or before.get(plan.service, {})
         need = service_need(plan, services[at].placement.colocate, was, classes)
         listed.append(choices(need, inventory))

@@ -44,11 +44,13 @@ class Parsed:
         text: The text.
         given: Label and content of each document that may be a manifest.
         told: What there is to say about the text as a whole, and about other documents.
+        documents: All documents, also those that are none of ours; None where it is no YAML.
     """
 
     text: Text
     given: tuple[tuple[str, Any], ...]
     told: tuple[Reading, ...]
+    documents: tuple[Any, ...] | None
 
     @property
     def labels(self) -> set[str]:
@@ -90,6 +92,7 @@ def parse(text: Text) -> Parsed:
                 told.append(Reading(wrong.label, wrong))
     except UnreadableError as problem:
         told.append(refused(text.label, str(problem)))
+    everything = None if told else tuple(raw for _, raw in given)
     if not given and not told and text.folder is None:
         told.append(refused(text.label, "is empty: no InferenceService in it"))
     if text.folder is not None and not told and not any(_is_manifest(raw) for _, raw in given):
@@ -102,7 +105,7 @@ def parse(text: Text) -> Parsed:
         for label in inventories
     ]
     kept = [each for each in given if each[0] not in inventories]
-    return Parsed(text, tuple(kept), tuple(told))
+    return Parsed(text, tuple(kept), tuple(told), everything)
 
 
 def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.spec import yaml_text
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")
@@ -91,6 +94,19 @@ def test_diff_ends_with_0_or_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", STORY_1, STORY_1]) == 0
     assert capsys.readouterr().out == ""
     assert main(["diff", STORY_1, STORY_4]) == 1
+
+
+def test_diff_reads_each_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    parse = yaml_text._documents
+
+    def counted(text: str) -> Iterator[Any]:
+        read.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(yaml_text, "_documents", counted)
+    assert main(["diff", STORY_1, STORY_4]) == 1
+    assert len(read) == 2
 
 
 def test_the_process_ends_with_the_status() -> None:

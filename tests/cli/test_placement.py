@@ -111,6 +111,13 @@ b         4    16       2       8     6                 1
 """)
 
 
+def test_plans_are_not_made_again_to_place_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("fusioninfer_pulumi.placement.joint.plan_service")
+    assert len(placed(capsys, "all.yaml")) == 2
+
+
 def test_several_files_are_placed_together(capsys: pytest.CaptureFixture[str]) -> None:
     both = placed(capsys, "chat.yaml", "lone.yaml")
     assert [each["service"] for each in both] == ["chat", "lone"]
