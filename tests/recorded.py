@@ -11,8 +11,13 @@ def urn(logical: str, kind: str = LWS) -> str:
     return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService${kind}::{logical}"
 
 
-def recorded(name: str, *, index: str | None = None, owner: str = "svc") -> dict[str, Any]:
+def recorded(
+    name: Any, *, index: str | None = None, owner: str | None = "svc", namespace: str = ""
+) -> dict[str, Any]:
     own = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
+    if owner is None:
+        own = {}
     if index is not None:
         own["fusioninfer.io/replica-index"] = index
-    return {"type": LWS, "outputs": {"metadata": {"name": name, "labels": own}}}
+    where = {"namespace": namespace} if namespace else {}
+    return {"type": LWS, "outputs": {"metadata": {"name": name, **where, "labels": own}}}

@@ -1,11 +1,12 @@
 """The only room that knows Pulumi: the component, its typed children and its outputs."""
 
-from fusioninfer_pulumi.component.inference_service import TOKEN, InferenceService
+from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.prerequisites import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.component.resources import (
+    TOKEN,
     Gateway,
     HTTPRoute,
     InferencePool,

@@ -13,7 +13,6 @@ from fusioninfer_pulumi.component import routing_waits, waits
 from fusioninfer_pulumi.component.deletion import deletion_timeout
 from fusioninfer_pulumi.component.live import Looks, live, together
 from fusioninfer_pulumi.component.pace import Pace, changing_roles, workers
-from fusioninfer_pulumi.component.policy_switch import grouped_sets
 from fusioninfer_pulumi.component.recorded import existing_sets
 from fusioninfer_pulumi.component.render_mode import rendering
 from fusioninfer_pulumi.component.resources import (
@@ -24,10 +23,12 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
+from fusioninfer_pulumi.component.running import grouped_sets
 from fusioninfer_pulumi.component.waits import Awaited, Patch
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
 from fusioninfer_pulumi.plan.rollout_steps import SetStep
+from fusioninfer_pulumi.plan.sub_group_policy import FIELD, same_policy
 from fusioninfer_pulumi.spec.rollout import WaitLevel
 
 Manifest = dict[str, Any]
@@ -225,9 +226,14 @@ class Children:
         if step is not None:
             if self._pace is None:
                 after += [self._sets[name].resource for name in step.after if name in self._sets]
-            template = manifest["spec"]["leaderWorkerTemplate"]
-            grouped = "subGroupPolicy" in template or step.name in self._grouped
-            own = waits.set_options(step, grouped=grouped, delete=delete)
+            before = self._grouped.get(step.name)
+            now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
+            own = waits.set_options(
+                step,
+                grouped=bool(before or now),
+                same_policy=before is not None and same_policy(before, now),
+                delete=delete,
+            )
         elif kind == "Job" and self._plan.model is not None and self._plan.model.warm_up:
             # Always awaited: the pods would find no model.
             seconds = f"{self._plan.model.warm_up.seconds}s"

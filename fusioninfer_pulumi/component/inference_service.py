@@ -15,10 +15,10 @@ from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
 from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, before_update, live, newest, together
 from fusioninfer_pulumi.component.namesakes import namesake_findings
-from fusioninfer_pulumi.component.policy_switch import policy_findings
 from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, read_keys, readiness
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
+    TOKEN,
     Gateway,
     HTTPRoute,
     InferencePool,
@@ -26,6 +26,7 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
+from fusioninfer_pulumi.component.running import running_findings
 from fusioninfer_pulumi.component.serving import confirm
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
@@ -36,9 +37,6 @@ from fusioninfer_pulumi.plan.entry import endpoint
 from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.spec.document import examine_mapping
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
-
-#: Pulumi type token; a change of it would replace every user's service.
-TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
 
 
 class InferenceService(pulumi.ComponentResource):
@@ -110,7 +108,7 @@ class InferenceService(pulumi.ComponentResource):
         _refuse(beside, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *beside))
         _refuse(switch_findings(name, self.plan), name)
-        _refuse(policy_findings(name, self.plan, manifests), name)
+        _refuse(running_findings(name, self.plan, manifests), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_plans.get()
         if collected is not None:

@@ -32,7 +32,8 @@ def switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
         each.name
         for each in recorded_sets() or ()
         if each.service == plan.service
-        and each.logical.startswith(f"{name}-")
+        and each.component == name
+        and each.is_at(each.name, plan.namespace)
         and each.layout not in (None, plan.layout)
     )
     if not others:

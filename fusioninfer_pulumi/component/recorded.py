@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.spec.rollout import Layout
 
@@ -31,29 +33,74 @@ _UPSERT_OPTION = "upsertExistingObjects"
 
 
 @dataclass(frozen=True)
+class RecordedTemplate:
+    """What runs in a LeaderWorkerSet of the stack's state.
+
+    Attributes:
+        sub_groups: Its `subGroupPolicy`, empty where it has none.
+        gang: PodGroup that its pods name, empty for none.
+        nodes: Pods in one replica.
+        replicas: Its replicas.
+    """
+
+    sub_groups: Mapping[str, Any]
+    gang: str
+    nodes: int
+    replicas: int
+
+
+@dataclass(frozen=True)
 class RecordedSet:
     """One LeaderWorkerSet in the stack's state.
 
     Attributes:
         logical: Its logical name.
         name: Its Kubernetes name, empty where the engine does not know it yet.
-        service: The service whose label it has.
+        namespace: Its namespace, empty likewise.
+        service: The service whose label it has, empty without one.
         layout: The layout that its labels tell, None where they tell none: it is not ours.
         revision: Its revision label.
-        sub_groups: Its `subGroupPolicy`: empty where it has none, None where its template is not
-            known.
+        template: What runs in it, None where that is not known.
     """
 
     logical: str
     name: str
+    namespace: str
     service: str
     layout: Layout | None
     revision: str
-    sub_groups: Mapping[str, Any] | None
+    template: RecordedTemplate | None
+
+    @property
+    def component(self) -> str:
+        """Logical name of the component that made it; empty where it has no name of ours."""
+        suffix = self.name[len(self.service) :]
+        ours = self.service and suffix and self.name.startswith(f"{self.service}-")
+        return self.logical[: -len(suffix)] if ours and self.logical.endswith(suffix) else ""
+
+    def is_at(self, name: str, namespace: Any) -> bool:
+        """Whether it has a Kubernetes name and a namespace, as far as both are known."""
+        elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
+        return self.name == name and not elsewhere
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """What the state holds, and the components that the program has made since.
+
+    Attributes:
+        sets: The sets.
+        components: Logical names of the components of the last update.
+        made: Those of this program, as far as it has come.
+    """
+
+    sets: tuple[RecordedSet, ...]
+    components: frozenset[str]
+    made: set[str] = field(default_factory=set)
 
 
 # By the stack that a program builds, so that nothing outlives it.
-_known: WeakKeyDictionary[pulumi.Resource, tuple[RecordedSet, ...] | None] = WeakKeyDictionary()
+_known: WeakKeyDictionary[pulumi.Resource, _Stack | None] = WeakKeyDictionary()
 
 
 def recorded_sets() -> tuple[RecordedSet, ...] | None:
@@ -63,20 +110,12 @@ def recorded_sets() -> tuple[RecordedSet, ...] | None:
         Those of all services, in any order; None where nobody can tell: under mocks, on the
         command line, and where the engine does not answer.
     """
-    stack = pulumi.runtime.get_root_resource()
-    if stack is None or collect_plans.get() is not None:
-        return None
-    if stack not in _known:
-        state = _state()
-        _known[stack] = None if state is None else tuple(_sets(state))
-    return _known[stack]
+    found = _stack()
+    return None if found is None else found.sets
 
 
 def existing_sets(name: str, plan: ServicePlan) -> frozenset[str] | None:
     """Tells which sets of a service there are already.
-
-    A set counts as soon as its Kubernetes name or its logical one is in the state, in whatever
-    component: what was renamed with an alias, or moved, may change as any other.
 
     Args:
         name: Logical name of the component.
@@ -95,6 +134,10 @@ def existing_sets(name: str, plan: ServicePlan) -> frozenset[str] | None:
 def recorded_of(name: str, plan: ServicePlan) -> dict[str, RecordedSet] | None:
     """What the state holds of the sets of a service.
 
+    A set is known by its logical name. By its Kubernetes name it is known where the component was
+    renamed (an alias), or the set moved into it: not where it belongs to a component that is there
+    beside this one, of a service of the same name in another cluster.
+
     Args:
         name: Logical name of the component.
         plan: The service.
@@ -102,17 +145,46 @@ def recorded_of(name: str, plan: ServicePlan) -> dict[str, RecordedSet] | None:
     Returns:
         The sets that there are, by the Kubernetes name that they get; None where nobody can tell.
     """
-    recorded = recorded_sets()
-    if recorded is None:
+    stack = _stack()
+    if stack is None:
         return None
-    logical = {each.logical: each for each in recorded}
-    known = {each.name: each for each in recorded}
+    stack.made.add(name)
+    logical: dict[str, list[RecordedSet]] = {}
+    known: dict[str, list[RecordedSet]] = {}
+    for each in stack.sets:
+        logical.setdefault(each.logical, []).append(each)
+        if each.service in ("", plan.service) and not _of_another(each, name, stack):
+            known.setdefault(each.name, []).append(each)
     found = {}
     for planned in (each.name for role in plan.roles for each in role.sets):
-        one = logical.get(name + planned[len(plan.service) :]) or known.get(planned)
+        own = logical.get(name + planned[len(plan.service) :], [])
+        # The same logical name may stand below several parents.
+        same = (each for each in own if each.is_at(planned, plan.namespace))
+        moved = (each for each in known.get(planned, []) if each.is_at(planned, plan.namespace))
+        one = next(chain(same, own, moved), None)
         if one is not None:
             found[planned] = one
     return found
+
+
+def _of_another(recorded: RecordedSet, name: str, stack: _Stack) -> bool:
+    """Whether a set belongs to another component that this program has, as far as it is known."""
+    component = recorded.component
+    if component in ("", name):
+        return False
+    return component in stack.made or {component, name} <= stack.components
+
+
+def _stack() -> _Stack | None:
+    stack = pulumi.runtime.get_root_resource()
+    if stack is None or collect_plans.get() is not None:
+        return None
+    if stack not in _known:
+        state = _state()
+        _known[stack] = (
+            None if state is None else _Stack(tuple(_sets(state)), frozenset(_components(state)))
+        )
+    return _known[stack]
 
 
 def _takes_over() -> bool:
@@ -140,10 +212,17 @@ def _state() -> Mapping[str, Any] | None:
     return found
 
 
+def _components(state: Mapping[str, Any]) -> Iterator[str]:
+    for urn in state:
+        kind, logical = _kind_and_name(urn)
+        if kind == TOKEN:
+            yield logical
+
+
 def _sets(state: Mapping[str, Any]) -> Iterator[RecordedSet]:
     for urn, resource in state.items():
-        kind, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
-        if kind.rpartition("$")[2] != _KIND:
+        kind, logical = _kind_and_name(urn)
+        if kind != _KIND:
             continue
         metadata = _read(resource, "outputs", "metadata") or {}
         own = metadata.get("labels") or {}
@@ -151,15 +230,38 @@ def _sets(state: Mapping[str, Any]) -> Iterator[RecordedSet]:
         if labels.ROLE_NAME in own:
             per_replica = labels.REPLICA_INDEX in own
             layout = Layout.PER_REPLICA if per_replica else Layout.PER_ROLE
-        name, service = metadata.get("name"), own.get(labels.SERVICE)
-        template = ("outputs", "spec", "leaderWorkerTemplate")
-        sub_groups = None
-        if _read(resource, *template, "workerTemplate") is not None:
-            sub_groups = _read(resource, *template, "subGroupPolicy") or {}
-        revision = own.get(labels.REVISION)
         yield RecordedSet(
-            logical, str(name or ""), str(service), layout, str(revision or ""), sub_groups
+            logical,
+            str(metadata.get("name") or ""),
+            str(metadata.get("namespace") or ""),
+            str(own.get(labels.SERVICE) or ""),
+            layout,
+            str(own.get(labels.REVISION) or ""),
+            _template(resource),
         )
+
+
+def _template(resource: Any) -> RecordedTemplate | None:
+    template = ("outputs", "spec", "leaderWorkerTemplate")
+    if _read(resource, *template, "workerTemplate", "spec") is None:
+        return None
+    annotations = _read(resource, *template, "workerTemplate", "metadata", "annotations")
+    return RecordedTemplate(
+        _read(resource, *template, "subGroupPolicy") or {},
+        str((annotations or {}).get(labels.GROUP_NAME) or ""),
+        _count(_read(resource, *template, "size")),
+        _count(_read(resource, "outputs", "spec", "replicas")),
+    )
+
+
+def _count(found: Any) -> int:
+    """A number of the state, 1 where there is none: the default of both fields that are read."""
+    return int(found) if isinstance(found, (int, float)) else 1
+
+
+def _kind_and_name(urn: str) -> tuple[str, str]:
+    kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
+    return kinds.rpartition("$")[2], logical
 
 
 def _read(value: Any, *path: str) -> Any:

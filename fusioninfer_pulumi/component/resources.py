@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 
 import pulumi
 
+#: Pulumi type token of the component; a change of it would replace every user's service.
+TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
+
 # The default provider is the one of the installed pulumi-kubernetes, as for its own resources.
 _PROVIDER_VERSION = importlib.metadata.version("pulumi-kubernetes")
 

@@ -95,13 +95,19 @@ def timeouts(
 
 
 def set_options(
-    step: SetStep, *, grouped: bool = False, delete: str | None = None
+    step: SetStep,
+    *,
+    grouped: bool = False,
+    same_policy: bool = False,
+    delete: str | None = None,
 ) -> pulumi.ResourceOptions:
     """What the engine has to know about the updates of a set.
 
     Args:
         step: Its place in the rollout.
         grouped: Whether it has a `subGroupPolicy`, which LeaderWorkerSet does not update.
+        same_policy: Whether the one that it has means the same as the one that it gets. The engine
+            compares how they are written, and would replace the set for a type that is written out.
         delete: How long its deletion may take, None for the provider's default.
     """
     recreate = _recreates(step)
@@ -111,6 +117,8 @@ def set_options(
         # Replicas may change all the same, where a set runs several.
         ignored += list(_REVISED) if step.whole else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
+    elif same_policy:
+        ignored += LeaderWorkerSet.IMMUTABLE
     if step.scaled_elsewhere:
         ignored.append("spec.replicas")
     return pulumi.ResourceOptions(

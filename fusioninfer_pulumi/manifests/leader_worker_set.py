@@ -16,6 +16,7 @@ from fusioninfer_pulumi.manifests.pod_template import (
 )
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.rollout_steps import role_rollout
+from fusioninfer_pulumi.plan.sub_group_policy import completed
 from fusioninfer_pulumi.spec.role import RestartPolicy
 from fusioninfer_pulumi.spec.rollout import RolloutStrategy
 
@@ -77,8 +78,9 @@ def _leader_worker_template(
     if policy is not None:
         built["restartPolicy"] = policy.value
     if role.args.sub_group_policy is not None:
-        built["subGroupPolicy"] = role.args.sub_group_policy.model_dump(
-            mode="json", by_alias=True, exclude_none=True
+        # LeaderWorkerSet would write the type itself: what is there is then what was written.
+        built["subGroupPolicy"] = completed(
+            role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
 
     def finished(template: Manifest) -> Manifest:

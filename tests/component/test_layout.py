@@ -136,6 +136,8 @@ def test_the_layout_of_a_running_service_is_kept(
         # Another service, or another component that has the same one in another cluster.
         {urn("svc-inference"): recorded("svc-inference", owner="other")},
         {urn("west-inference"): recorded("svc-inference")},
+        {urn("svc-west-inference"): recorded("svc-inference")},
+        {urn("svc-inference"): recorded("svc-inference", namespace="other")},
         # A set that somebody else made, and one of which the engine knows nothing yet.
         {urn("svc-inference"): {"type": LWS, "outputs": {"metadata": {"name": "x"}}}},
         {urn("svc-inference"): {"type": LWS, "outputs": {}}},

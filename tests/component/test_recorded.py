@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pulumi
 import pytest
 from recorded import LWS, recorded, urn
-from samples import role, service
+from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
 
@@ -14,11 +15,19 @@ CHAIN = {2: [], 1: [2], 0: [1]}
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 
 
-def held(*indices: int, logical: str = "svc", name: str = "svc") -> dict[str, Any]:
-    return {
-        urn(f"{logical}-inference-{index}"): recorded(f"{name}-inference-{index}", index=str(index))
-        for index in indices
-    }
+def held(
+    *indices: int, logical: str = "svc", name: str = "svc", namespace: str = "default"
+) -> dict[str, Any]:
+    found = {}
+    for index in indices:
+        set_name = f"{name}-inference-{index}"
+        one = recorded(set_name, index=str(index), owner=name, namespace=namespace)
+        found[urn(f"{logical}-inference-{index}")] = one
+    return found
+
+
+def component(name: str) -> str:
+    return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService::{name}"
 
 
 def deployed(engine: Any, *, preview: bool = False) -> Any:
@@ -56,6 +65,20 @@ def after(deployment: Any, suffix: str = "") -> dict[int, list[int]]:
             },
             CHAIN,
         ),
+        # Of another namespace, another service, another component that is there beside this one:
+        # nothing of ours.
+        (held(0, 1, 2, logical="old", namespace="other"), {2: [], 1: [], 0: []}),
+        (
+            {urn("x"): recorded("svc-inference-2", owner="other"), **held(0, 1)},
+            {2: [], 1: [2], 0: [1]},
+        ),
+        (
+            {component("svc"): {}, component("west"): {}, **held(2, logical="west"), **held(0, 1)},
+            {2: [], 1: [2], 0: [1]},
+        ),
+        # A rename that was interrupted after its component, and a set that had no label of ours.
+        ({component("svc"): {}, **held(0, 1, 2, logical="old")}, CHAIN),
+        ({urn("x"): recorded("svc-inference-2", owner=None), **held(0, 1)}, CHAIN),
         # What the engine does not know yet, and what it keeps secret.
         ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **held(0, 1)}, CHAIN),
         ({**held(0, 1), urn("x"): recorded({**SECRET, "value": "svc-inference-2"})}, CHAIN),
@@ -105,3 +128,41 @@ def test_the_state_is_read_once_in_a_program(engine: Any, monkeypatch: pytest.Mo
 
     assert len(engine.run(program).patches) == 2
     assert calls.count("pulumi:pulumi:readStackResourceOutputs") == 1
+
+
+GROUPED: dict[str, Any] = {"multinode": nodes(4, launcher="none"), "replicas": 3}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "order"),
+    [
+        ("team-a", ("east", "west")),
+        ("team-a", ("west", "east")),
+        # In the same namespace of two clusters: known when the other one has been made.
+        ("team-b", ("east", "west")),
+    ],
+)
+def test_two_components_of_one_service_name(
+    engine: Any, namespace: str, order: tuple[str, ...]
+) -> None:
+    """In two namespaces, or in two clusters: what is new is not taken for the other's sets."""
+    engine.state = held(0, 1, 2, logical="east", namespace=namespace)
+    for one in engine.state.values():
+        template = {"size": 4, "workerTemplate": {"spec": {}}}
+        one["outputs"]["spec"] = {"leaderWorkerTemplate": template}
+    off = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
+    policies = {"east": {}, "west": {"subGroupPolicy": {"subGroupSize": 2}}}
+    where = {"east": namespace, "west": "team-b"}
+
+    def program() -> None:
+        for name in order:
+            wide = role(**GROUPED, **policies[name])
+            cluster = pulumi.ProviderResource("kubernetes", name, {})
+            options = pulumi.ResourceOptions(provider=cluster)
+            spec = service(wide, metadata={"namespace": where[name]}, **off)
+            InferenceService(name, spec, options)
+
+    deployment = engine.run(program)
+    sets = [deployment[f"west-inference-{index}"] for index in range(3)]
+    urns = {each.urn for each in sets}
+    assert not any(urns & set(each.request.dependencies) for each in sets)

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.cli.diff.records import (
     ObjectChange,
     ServiceTotals,
 )
+from fusioninfer_pulumi.cli.diff.refusals import refusals
 from fusioninfer_pulumi.cli.diff.released import released, released_notes
 from fusioninfer_pulumi.cli.diff.sizes import AcceleratorsOf, accelerators_of, total
 from fusioninfer_pulumi.cli.diff.workloads import (
@@ -54,14 +55,16 @@ def compare(
     olds, news = by_identity(old), by_identity(new)
     edits = list(_edits(olds, news))
     old_sets, new_sets = sets_only(olds), sets_only(news)
+    (_, new_plans) = plans = (list(plans[0]), list(plans[1]))
     old_turns, new_turns = map(turns, plans)
     freed = list(released((old_sets, new_sets), (old_turns, new_turns), edits))
     if not edits and not freed:
         return Difference()
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
     effects = tuple(role_effects(old_sets, new_sets, edits, affected, new_turns))
+    refused = refusals(new_plans, old_sets, edits)
     before, after = _services(olds), _services(news)
-    told = notes(edits, effects, before - after, after - before, new_turns)
+    told = notes(edits, effects, before - after, after - before, new_turns, refused)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.effects import apps_reason, scaling
@@ -48,6 +48,7 @@ def notes(
     gone: Collection[Service],
     come: Collection[Service],
     turns: Turns,
+    refused: Mapping[Service, Sequence[str]],
 ) -> Iterator[str]:
     """Says what a change does.
 
@@ -57,6 +58,7 @@ def notes(
         gone: Services of which nothing is left.
         come: Services of which nothing was there.
         turns: When sets change, as far as plans tell.
+        refused: What `pulumi up` refuses of a service.
 
     Yields:
         Sentences, service by service; each names its service where there are several.
@@ -75,7 +77,8 @@ def notes(
             verb, past = ("removed", "deleted") if service in gone else ("added", "added")
             yield f"service {_name(service, names)} {verb}: {counted(len(own), 'object')} {past}"
             continue
-        found = list(_service_notes(own, roles.get(service, ()) if service else (), turns))
+        found = list(refused.get(service, ()) if service else ())
+        found += _service_notes(own, roles.get(service, ()) if service else (), turns)
         told = ""
         if len(by_service) > 1:
             told = f"{_name(service, names)}: " if service else "other objects: "

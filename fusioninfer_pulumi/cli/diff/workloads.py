@@ -12,6 +12,7 @@ from typing import Any
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
 from fusioninfer_pulumi.cli.diff.plain import at, count_at, same, text_at
+from fusioninfer_pulumi.plan import sub_group_policy
 
 LWS_GROUP = "leaderworkerset.x-k8s.io"
 VOLCANO_GROUP = "scheduling.volcano.sh"
@@ -61,7 +62,7 @@ def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
 
 
 def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
-    """Names the field whose change the cluster refuses, so that the object must be replaced.
+    """Names the field that no update changes, so that the object is replaced.
 
     Args:
         key: Identity of both.
@@ -77,11 +78,13 @@ def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
     if not is_set(key):
         return None
     olds, news = (at(each, "spec", "leaderWorkerTemplate") for each in (old, new))
-    if (at(olds, "subGroupPolicy") is None) is not (at(news, "subGroupPolicy") is None):
-        return "subGroupPolicy"
-    sizes = (at(each, "subGroupPolicy", "subGroupSize") for each in (olds, news))
-    if not same(*sizes):
-        return "subGroupPolicy.subGroupSize"
+    policies = [at(each, sub_group_policy.FIELD) for each in (olds, news)]
+    if not sub_group_policy.same_policy(*policies):
+        if None in policies:
+            return sub_group_policy.FIELD
+        sizes = (at(each, sub_group_policy.SIZE) for each in policies)
+        differing = sub_group_policy.TYPE if same(*sizes) else sub_group_policy.SIZE
+        return f"{sub_group_policy.FIELD}.{differing}"
     if not same(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
         return "volumeClaimTemplates"
     # Without any networkConfig the webhook fills in the default; with an empty one it refuses.
@@ -136,6 +139,9 @@ def is_picker(key: Identity, manifest: Manifest) -> bool:
 def _lws_revision(manifest: Manifest) -> list[Any]:
     template = at(manifest, "spec", "leaderWorkerTemplate")
     if isinstance(template, Mapping):
+        policy = at(template, sub_group_policy.FIELD)
+        if isinstance(policy, Mapping):
+            template = {**template, sub_group_policy.FIELD: sub_group_policy.completed(policy)}
         template = {**_TEMPLATE_DEFAULTS, **template}
     network = at(manifest, "spec", "networkConfig")
     return [template, _NETWORK_DEFAULT if network is None else network]

@@ -1,4 +1,4 @@
-"""A subGroupPolicy that differs from the one in the stack's state."""
+"""A subGroupPolicy that differs from the one in the stack's state, or only looks so."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from recorded import recorded, urn
-from samples import nodes, role, service
+from running import changed
+from samples import nodes, of_kind, plan_of, rendered, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
+from fusioninfer_pulumi.cli.diff import compare
+from fusioninfer_pulumi.plan.sub_group_policy import completed
 
 SIZE_2 = {"subGroupSize": 2}
 LIVE_2 = {**SIZE_2, "subGroupPolicyType": "LeaderWorker"}
@@ -100,3 +103,70 @@ def test_groups_and_whole_roles_are_held_to_their_own_limits(
     engine.state = state
     with pytest.raises(InvalidServiceError, match=r"roles\[0\]\.subGroupPolicy: "):
         made(engine, SIZE_2, **more)
+
+
+EXCLUDED = {**SIZE_2, "subGroupPolicyType": "LeaderExcluded"}
+OFF = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
+PATH = "spec.leaderWorkerTemplate.subGroupPolicy"
+
+
+def wide(policy: Any, count: int = 5, **spec: Any) -> Any:
+    many = nodes(count, launcher="none")
+    return service(role(replicas=2, multinode=many, subGroupPolicy=policy), **OFF, **spec)
+
+
+@pytest.mark.parametrize("more", [{}, {"layout": "PerRole"}])
+@pytest.mark.parametrize(
+    ("before", "after", "nodes_", "differ"),
+    [
+        (None, SIZE_2, 4, True),
+        (SIZE_2, None, 4, True),
+        (SIZE_2, {"subGroupSize": 4}, 4, True),
+        (SIZE_2, EXCLUDED, 5, True),
+        (EXCLUDED, SIZE_2, 5, True),
+        (SIZE_2, LIVE_2, 4, False),
+        (LIVE_2, SIZE_2, 4, False),
+        (None, None, 4, False),
+    ],
+)
+def test_component_and_diff_say_the_same(
+    engine: Any, before: Any, after: Any, nodes_: int, differ: bool, more: Any
+) -> None:
+    # LeaderExcluded of 2 divides what four workers are; LeaderWorker of 2 divides four nodes.
+    old, new = (
+        wide(each, 5 if each and each.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
+        for each in (before, after)
+    )
+    told = ["roles[0].subGroupPolicy: LeaderWorkerSet does not change it"] if differ else []
+    changed(engine, old, new, *told)
+    found = compare(rendered(old), rendered(new))
+    actions = {each.action for each in found.objects}
+    assert actions == ({"replaced"} if differ else set())
+
+
+def test_the_type_is_always_written() -> None:
+    (first, *_) = of_kind(rendered(wide(SIZE_2, 4)), "LeaderWorkerSet")
+    assert first["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] == LIVE_2
+    assert completed({"subGroupSize": 2, "subGroupPolicyType": None}) == LIVE_2
+
+
+def test_a_type_that_is_only_written_out_changes_nothing() -> None:
+    """As from a version that did not write it: neither the set nor its pods are made anew."""
+    new = [each for each in rendered(wide(SIZE_2, 4)) if each["kind"] == "LeaderWorkerSet"]
+    old = []
+    for each in new:
+        template = {**each["spec"]["leaderWorkerTemplate"], "subGroupPolicy": SIZE_2}
+        old.append({**each, "spec": {**each["spec"], "leaderWorkerTemplate": template}})
+    found = compare(old, new, plans=([], [plan_of(wide(SIZE_2, 4))]))
+    assert {each.action for each in found.objects} == {"changed"}
+    assert not any(each.restarts for each in found.effects)
+
+
+@pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce", "Recreate"])
+def test_the_engine_compares_no_policy_that_means_the_same(engine: Any, strategy: str) -> None:
+    engine.state = held(LIVE_2)
+    deployment = made(engine, SIZE_2, rollout={"strategy": strategy})
+    for index in range(2):
+        assert list(deployment[f"svc-inference-{index}"].request.ignoreChanges) == [PATH]
+    deployment = made(engine, {"subGroupSize": 4}, rollout={"strategy": "AllAtOnce"})
+    assert not deployment["svc-inference-0"].request.ignoreChanges

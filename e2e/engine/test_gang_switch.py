@@ -1,0 +1,195 @@
+"""Replicas that run and become part of a gang, or get more nodes in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import ENGINE, Project
+from e2e.engine.services import GROUPS, lowest, pods, ready, role, service
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+OFF: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
+PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
+SHORT = "40s"
+#: Takes the refusal away, to see what it saves from.
+UNCHECKED = """\
+from fusioninfer_pulumi.component import running
+running.gang_findings = lambda *_: []
+"""
+
+
+def serving(replicas: int = 2, **more: Any) -> dict[str, Any]:
+    return role("small", replicas=replicas, gpus=8, **more)
+
+
+def big() -> dict[str, Any]:
+    return role("big", replicas=1, gpus=8, **SPREAD)
+
+
+def paced(strategy: str = "Rolling", **more: Any) -> dict[str, Any]:
+    return {"rollout": {"strategy": strategy, "timeout": SHORT, **more}, "wait": {"timeout": SHORT}}
+
+
+Roles = tuple[tuple[dict[str, Any], ...], dict[str, Any]]
+BEFORE: dict[str, Roles] = {
+    "role": ((serving(),), {}),
+    "mode": ((serving(**SPREAD),), OFF),
+    "nodes": ((serving(),), {}),
+    "decoder": ((role("small", "prefiller", replicas=2, gpus=8),), {}),
+    "set": ((serving(),), PER_ROLE),
+}
+AFTER: dict[str, Roles] = {
+    "role": ((serving(), big()), {}),
+    "mode": ((serving(**SPREAD),), {}),
+    "nodes": ((serving(**SPREAD),), {}),
+    "decoder": (
+        (
+            role("small", "prefiller", replicas=2, gpus=8),
+            role("big", "decoder", replicas=1, gpus=8),
+        ),
+        {},
+    ),
+    "set": ((serving(), big()), PER_ROLE),
+}
+
+
+def written(stack: Project, namespace: str, roles: Roles, **spec: Any) -> None:
+    stack.write(service(namespace, *roles[0], **{**roles[1], **spec}))
+
+
+@pytest.mark.parametrize(
+    ("edit", "strategy"),
+    [
+        ("role", "AllAtOnce"),
+        ("mode", "AllAtOnce"),
+        ("nodes", "Recreate"),
+        ("decoder", "Recreate"),
+        ("set", "Recreate"),
+    ],
+)
+@pytest.mark.proves(
+    "replicas that run and are to join a gang one after the other are refused at preview, and "
+    "nothing is touched; with AllAtOnce or Recreate they join it, and then take turns again",
+    needs=ENGINE,
+)
+def test_replicas_join_a_gang(
+    cluster: Cluster, namespace: str, project: Make, edit: str, strategy: str
+) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    written(stack, namespace, BEFORE[edit], **paced())
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    written(stack, namespace, AFTER[edit], **paced())
+    for words in (("preview",), ("up", "--yes", "--skip-preview")):
+        told = stack.run(*words)
+        assert told.status != 0
+        assert "rollout.strategy: this update would wait for ever" in told.text
+    assert pods(cluster, namespace) == before
+    written(stack, namespace, AFTER[edit], **paced(strategy))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace)["small"] == 2
+    (group,) = cluster.list(GROUPS, namespace)
+    assert group["status"]["phase"] == "Running"
+    assert not set(before.items()) & set(pods(cluster, namespace).items())
+    joined = [{**each, "template": serving(tag="2")["template"]} for each in AFTER[edit][0][:1]]
+    again = ((*joined, *AFTER[edit][0][1:]), AFTER[edit][1])
+    written(stack, namespace, again, **paced())
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["small"] == 1, least
+    assert stack.preview() == {}
+
+
+@pytest.mark.parametrize("edit", ["role", "nodes", "set"])
+@pytest.mark.proves(
+    "what is refused would never end: without the refusal one replica goes down, the update fails "
+    "at its timeout, and the next one finds it as it was",
+    needs=ENGINE,
+)
+def test_without_the_refusal(cluster: Cluster, namespace: str, project: Make, edit: str) -> None:
+    cluster.add_nodes(8)
+    stack = project()
+    program = stack.folder / "__main__.py"
+    program.write_text(UNCHECKED + program.read_text(encoding="utf-8"), encoding="utf-8")
+    written(stack, namespace, BEFORE[edit], **paced())
+    stack.up().assert_fine()
+    written(stack, namespace, AFTER[edit], **paced())
+    assert stack.up().status != 0
+    assert ready(cluster, namespace)["small"] == 1
+    assert stack.up().status != 0
+    assert ready(cluster, namespace)["small"] == 1
+    assert not [each for each in cluster.list(GROUPS, namespace) if _runs(each)]
+    written(stack, namespace, AFTER[edit], **paced("Recreate"))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace)["small"] == 2
+
+
+@pytest.mark.proves(
+    "replicas that run and whose role is renamed join a gang while the old ones serve",
+    needs=ENGINE,
+)
+def test_a_renamed_role_joins(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(6)
+    stack = project()
+    written(stack, namespace, BEFORE["role"], **paced())
+    stack.up().assert_fine()
+    stack.write(service(namespace, {**serving(), "name": "other"}, big(), **paced()))
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["total"] >= 2, least
+    assert ready(cluster, namespace) == {"other": 2, "big": 1}
+
+
+@pytest.mark.proves(
+    "a gang that needs no more replicas than may be down is joined one replica after the other",
+    needs=ENGINE,
+)
+def test_a_gang_that_needs_one_replica(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    written(stack, namespace, BEFORE["role"], **paced())
+    stack.up().assert_fine()
+    minimum = {"gangPolicy": {"minRoleReplicas": {"small": 1, "big": 1}}}
+    written(stack, namespace, AFTER["role"], **paced(), schedulingStrategy=minimum)
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert least["small"] == 1, least
+    cluster.wait(lambda: ready(cluster, namespace) == {"small": 2, "big": 1}, 60, "all replicas")
+
+
+@pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce"])
+@pytest.mark.proves(
+    "a partition that would keep replicas out of a gang that counts on them is refused, and "
+    "without the refusal nothing that restarts is placed",
+    needs=ENGINE,
+)
+def test_a_partition_keeps_replicas_out(
+    cluster: Cluster, namespace: str, project: Make, strategy: str
+) -> None:
+    cluster.add_nodes(8)
+    stack = project()
+    written(stack, namespace, BEFORE["decoder"], **paced())
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    written(stack, namespace, AFTER["decoder"], **paced(strategy, partition=1))
+    told = stack.run("preview")
+    assert told.status != 0
+    assert "rollout.partition: holds back replicas that the gang counts on" in told.text
+    assert pods(cluster, namespace) == before
+    program = stack.folder / "__main__.py"
+    program.write_text(UNCHECKED + program.read_text(encoding="utf-8"), encoding="utf-8")
+    assert stack.up().status != 0
+    assert ready(cluster, namespace) == {"small": 1, "big": 0}
+    written(stack, namespace, AFTER["decoder"], **paced("AllAtOnce"))
+    stack.up().assert_fine()
+    assert ready(cluster, namespace) == {"small": 2, "big": 1}
+
+
+def _runs(group: dict[str, Any]) -> bool:
+    return bool(group.get("status", {}).get("phase") == "Running")

@@ -1,0 +1,189 @@
+"""Replicas that run and are to be part of a gang, or of more nodes in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from running import changed, refused, state_of
+from samples import nodes, role, service
+
+WIDE = {"multinode": nodes(2, launcher="none")}
+OFF = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
+BIG = role("big", **WIDE)
+AT_ONCE = {"rollout": {"strategy": "AllAtOnce"}}
+ANEW = {"rollout": {"strategy": "Recreate"}}
+PER_ROLE = {"layout": "PerRole"}
+
+
+def small(replicas: int = 3, **more: Any) -> Any:
+    return role("small", replicas=replicas, **more)
+
+
+def wide(count: int, replicas: int = 2, **more: Any) -> Any:
+    return role("serve", replicas=replicas, multinode=nodes(count, launcher="none"), **more)
+
+
+def needs(**roles: int) -> Any:
+    return {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": roles}}}
+
+
+def pair(prefill: int = 2, decode: int | None = 1, tag: str = "1", **more: Any) -> Any:
+    labels = {"labels": {"tag": tag}}
+    template = {**role()["template"], "metadata": labels}
+    roles = [role("prefill", "prefiller", replicas=prefill, template=template, **more)]
+    if decode is not None:
+        roles.append(role("decode", "decoder", replicas=decode, template=template))
+    return roles
+
+
+def test_what_is_told(engine: Any) -> None:
+    (told,) = refused(engine, service(small()), service(small(), BIG))
+    assert told == (
+        "rollout.strategy: this update would wait for ever: what restarts of small is placed only "
+        "when all pods of gang svc exist, and svc-small-1, svc-small-0 would join it, or get more "
+        "nodes, only after that; take AllAtOnce or Recreate for this update where a pause is "
+        "acceptable, rename the role in the same update to go on serving, or let the gang need "
+        "fewer replicas (schedulingStrategy.gangPolicy.minRoleReplicas, docs/rollout.md)"
+    )
+
+
+ROLE = "roles[0].rollout.strategy: this update would wait for ever: what restarts of "
+SERVICE = "rollout.strategy: this update would wait for ever: what restarts of "
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        # The gang comes with a role of several nodes, with a mode, with nodes, with a decoder.
+        (service(small()), service(small(), BIG), [SERVICE + "small"]),
+        (service(wide(2), **OFF), service(wide(2)), [SERVICE + "serve"]),
+        (service(role("serve", replicas=2)), service(wide(2)), [SERVICE + "serve"]),
+        (service(*pair(decode=None)), service(*pair()), [SERVICE + "prefill"]),
+        (service(*pair(2, 2), **OFF), service(*pair(2, 2)),
+         [SERVICE + "prefill", SERVICE + "decode"]),
+        # More nodes of a gang; fewer are enough for it at any time.
+        (service(wide(2)), service(wide(4)), [SERVICE + "serve"]),
+        (service(wide(4)), service(wide(2)), []),
+        # As many as may be down; what is new does not wait.
+        (service(small(1)), service(small(1), BIG), []),
+        (service(small(1)), service(small(4), BIG), []),
+        (service(small(2)), service(small(2, rollout={"maxUnavailable": 2}), BIG), []),
+        (service(small(3)), service(small(3, rollout={"maxUnavailable": 2}), BIG),
+         [SERVICE + "small"]),
+        (service(*pair(1, 1), **OFF), service(*pair(1, 1)), []),
+        # More than the engine's graph has lanes.
+        (service(small(33)), service(small(33, rollout={"maxUnavailable": 33}), BIG),
+         [SERVICE + "small"]),
+        # Roles that wait for each other, whatever their replicas.
+        (service(*pair(1, 1), **OFF),
+         service(*pair(1, 1), rollout={"roleOrder": "Sequential"}), [SERVICE + "prefill"]),
+        (service(*pair(1, 2), **OFF),
+         service(*pair(1, 2), rollout={"roleOrder": "Sequential"}),
+         [SERVICE + "prefill", SERVICE + "decode"]),
+        (service(*pair(1, 2), **OFF),
+         service(*pair(1, 2, **AT_ONCE), rollout={"roleOrder": "Sequential"}),
+         [SERVICE + "decode"]),
+        # The ways out.
+        (service(small()), service(small(**AT_ONCE), BIG), []),
+        (service(small()), service(small(**ANEW), BIG), []),
+        (service(small()), service(role("other", replicas=3), BIG), []),
+        (service(wide(2)), service(wide(4), **AT_ONCE), []),
+        (service(small()), service(small(), BIG, **needs(small=1, big=1)), []),
+        (service(small()), service(small(), BIG, **needs(small=2, big=1)), [SERVICE + "small"]),
+        (service(small()), service(small(), BIG, **needs(small=0, big=1)), []),
+        # What is a gang already, or is no longer one, and one whose form changes.
+        (service(*pair(2, 2)), service(*pair(2, 2, "2")), []),
+        (service(*pair(2, 2)), service(*pair(2, 2), **OFF), []),
+        (service(*pair(2, 2)), service(*pair(2, 2), BIG), []),
+        (service(*pair(2, 2)), service(*pair(2, 2, "2"), **needs(prefill=2, decode=2)), []),
+        (service(*pair(2, 2), **needs(prefill=1, decode=1)), service(*pair(2, 2, "2")), []),
+    ],
+)  # fmt: skip
+def test_one_set_for_each_replica(engine: Any, old: Any, new: Any, told: list[str]) -> None:
+    changed(engine, old, new, *told)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (service(*pair(2, None)), service(*pair(rollout={"partition": 1})),
+         ["roles[0].rollout.partition: holds back replicas that the gang counts on: svc-prefill-0",
+          SERVICE + "prefill"]),
+        (service(wide(2)), service(wide(4), rollout={"partition": 1}),
+         ["rollout.partition: ", SERVICE + "serve"]),
+        # All at once does not help: it never joins.
+        (service(wide(2)), service(wide(4), rollout={"partition": 1, "strategy": "AllAtOnce"}),
+         ["rollout.partition: "]),
+        (service(wide(2, 3)), service(wide(4, 3), rollout={"partition": 1}),
+         ["rollout.partition: ", SERVICE + "serve"]),
+        (service(wide(2), **PER_ROLE), service(wide(4), **PER_ROLE, rollout={"partition": 1}),
+         ["rollout.partition: ", SERVICE + "serve"]),
+        # It has what the gang asks for, or the gang does not ask for it.
+        (service(wide(4)), service(wide(2), rollout={"partition": 1}), []),
+        (service(*pair(2, 2)), service(*pair(2, 2, "2"), rollout={"partition": 1}), []),
+        (service(wide(2, 4)),
+         service(wide(4, 4), rollout={"partition": 2}, **needs(serve=2)), []),
+    ],
+)  # fmt: skip
+def test_below_a_partition(engine: Any, old: Any, new: Any, told: list[str]) -> None:
+    changed(engine, old, new, *told)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (small(), small(), [SERVICE + "small"]),
+        (small(), small(**AT_ONCE), [ROLE + "small"]),
+        (small(), small(rollout={"maxUnavailable": 3}), [SERVICE + "small"]),
+        (small(), small(rollout={"maxSurge": 2}), [SERVICE + "small"]),
+        (small(), small(rollout={"maxSurge": 3}), []),
+        (small(), small(**ANEW), []),
+        (small(1), small(1), []),
+        # Those that are new come with the gang, but the old ones do not follow.
+        (small(1), small(2), [SERVICE + "small"]),
+        (small(0), small(3), []),
+    ],
+)
+def test_one_set_for_each_role(engine: Any, old: Any, new: Any, told: list[str]) -> None:
+    changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *told)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "told"),
+    [
+        ({}, [SERVICE + "small"]),
+        # All sets of a group go down together, and each group is a gang of its own.
+        ({"level": "Group"}, []),
+        ({"level": "Group", "partition": 1}, ["rollout.partition: "]),
+    ],
+)
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_serving_groups(engine: Any, rollout: Any, told: list[str], layout: str) -> None:
+    old, new = (
+        service(small(2), *more, groups=2, layout=layout, rollout=rollout) for more in ([], [BIG])
+    )
+    if layout == "PerRole" and not told:
+        told = [SERVICE + "small"]
+    if layout == "PerRole" and "partition" in rollout:
+        told = [*told, SERVICE + "small"]
+    changed(engine, old, new, *told)
+
+
+def test_what_is_not_known_is_not_refused(engine: Any) -> None:
+    old, new = service(small()), service(small(), BIG)
+    engine.state = state_of(old)
+    for each in engine.state.values():
+        del each["outputs"]["spec"]
+    assert made(engine, new)
+    engine.state = None
+    assert made(engine, new)
+    # In another namespace the sets are made beside the old ones.
+    engine.state = state_of(old)
+    assert made(engine, service(small(), BIG, metadata={"namespace": "other"}))
+
+
+def made(engine: Any, manifest: Any) -> Any:
+    from fusioninfer_pulumi import InferenceService  # noqa: PLC0415
+
+    return engine.run(lambda: InferenceService("svc", manifest) and None).children

@@ -1,0 +1,52 @@
+"""Edits of a running service: what the component and `diff` make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from recorded import LWS, urn
+from samples import of_kind, plan_of, rendered
+
+from fusioninfer_pulumi import InferenceService, InvalidServiceError, render
+from fusioninfer_pulumi.cli.diff import compare
+
+Manifest = dict[str, Any]
+
+
+def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
+    """The stack's state when the last update made a service."""
+    name = manifest["metadata"]["name"]
+    found: dict[str, Any] = {}
+    for each in of_kind(rendered(manifest), "LeaderWorkerSet"):
+        logical = component + each["metadata"]["name"][len(name) :]
+        outputs = {"metadata": each["metadata"], "spec": each["spec"]}
+        found[urn(logical)] = {"type": LWS, "outputs": outputs}
+    return found
+
+
+def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
+    """What refuses an edit: the component and `diff` say the same, which this checks."""
+    engine.state = state_of(old)
+    told: list[str] = []
+
+    def program() -> None:
+        try:
+            InferenceService("svc", new)
+        except InvalidServiceError as problem:
+            told.extend(str(each) for each in problem.findings)
+
+    engine.run(program)
+    plans = plan_of(old), plan_of(new)
+    notes = compare(*map(render, plans), plans=([plans[0]], [plans[1]])).notes
+    assert [note for note in notes if note.startswith("error: ")] == [f"error: {e}" for e in told]
+    return told
+
+
+def changed(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
+    """Asserts with what each refusal starts; none is expected without any."""
+    told = refused(engine, old, new)
+    assert len(told) == len(starts), told
+    for each, start in zip(told, starts, strict=True):
+        if not each.startswith(start):
+            pytest.fail(each)
