@@ -69,16 +69,16 @@ def after(deployment: Any, suffix: str = "") -> dict[int, list[int]]:
         # nothing of ours.
         (held(0, 1, 2, logical="old", namespace="other"), {2: [], 1: [], 0: []}),
         (
-            {urn("x"): recorded("svc-inference-2", owner="other"), **held(0, 1)},
-            {2: [], 1: [2], 0: [1]},
+            {urn("x"): recorded("svc-inference-0", owner="other"), **held(1, 2)},
+            {0: [], 2: [0], 1: [2]},
         ),
         (
-            {component("svc"): {}, component("west"): {}, **held(2, logical="west"), **held(0, 1)},
-            {2: [], 1: [2], 0: [1]},
+            {component("svc"): {}, component("west"): {}, **held(0, logical="west"), **held(1, 2)},
+            {0: [], 2: [0], 1: [2]},
         ),
         # A rename that was interrupted after its component, and a set that had no label of ours.
         ({component("svc"): {}, **held(0, 1, 2, logical="old")}, CHAIN),
-        ({urn("x"): recorded("svc-inference-2", owner=None), **held(0, 1)}, CHAIN),
+        ({urn("x"): recorded("svc-inference-0", owner=None), **held(1, 2)}, CHAIN),
         # What the engine does not know yet, and what it keeps secret.
         ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **held(0, 1)}, CHAIN),
         ({**held(0, 1), urn("x"): recorded({**SECRET, "value": "svc-inference-2"})}, CHAIN),

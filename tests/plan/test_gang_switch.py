@@ -1,0 +1,61 @@
+"""What holds of the refusal of updates that would wait for a gang, whatever the service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rollouts import grouped_plans, plans
+
+from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.plan.gang_switch import RunningSet, gang_findings
+from fusioninfer_pulumi.plan.rollout import rollout_plan
+from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, RolloutStrategy
+
+PLANS = plans() | grouped_plans()
+SHARE = st.integers(0, 3)
+
+
+def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningSet | None]:
+    """Some of the sets of a service, as they are to be but for what is said otherwise."""
+    gangs = {gang.group: gang.pod_group for gang in plan.gangs}
+    found: dict[str, RunningSet | None] = {}
+    for role in plan.roles:
+        for each in role.sets:
+            if data.draw(SHARE):
+                gang = gangs.get(each.group, "")
+                own = RunningSet(gang, role.nodes, len(each.replicas), changes=True)
+                found[each.name] = replace(own, **differs)
+    return found
+
+
+@given(PLANS, st.data())
+def test_what_is_in_its_gang_is_never_refused(plan: ServicePlan, data: Any) -> None:
+    assert not gang_findings(plan, running(plan, data))
+    assert not gang_findings(plan, running(plan, data, nodes=99))
+
+
+@given(plans(), st.data())
+def test_all_at_once_is_never_refused_but_for_a_partition(plan: ServicePlan, data: Any) -> None:
+    roles = [replace(role, args=role.args.model_copy(update={"rollout": None}))
+             for role in plan.roles]  # fmt: skip
+    order = plan.rollout.role_order
+    rollout = RolloutArgs(strategy=RolloutStrategy.ALL_AT_ONCE, role_order=order)
+    if plan.layout is Layout.PER_ROLE:
+        rollout = RolloutArgs(strategy=RolloutStrategy.RECREATE, role_order=order)
+    plan = replace(plan, roles=tuple(roles), rollout=rollout)
+    assert not gang_findings(plan, running(plan, data, gang=""))
+
+
+@given(PLANS, st.data())
+def test_what_is_refused_names_a_field_and_sets_that_run(plan: ServicePlan, data: Any) -> None:
+    before = running(plan, data, gang="")
+    found = gang_findings(plan, before)
+    steps = {step.name for step in rollout_plan(plan).steps}
+    for each in found:
+        assert each.path.endswith(("rollout.strategy", "rollout.partition"))
+        assert any(name in each.message for name in steps & before.keys())
+    if not plan.gangs or not before:
+        assert not found
