@@ -8,8 +8,9 @@ import pytest
 from recorded import LWS, urn
 from samples import of_kind, plan_of, rendered
 
-from fusioninfer_pulumi import InferenceService, InvalidServiceError, render
+from fusioninfer_pulumi import render
 from fusioninfer_pulumi.cli.diff import compare
+from fusioninfer_pulumi.component.running import running_findings
 
 Manifest = dict[str, Any]
 
@@ -29,16 +30,14 @@ def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     """What refuses an edit: the component and `diff` say the same, which this checks."""
     engine.state = state_of(old)
     told: list[str] = []
+    plans = plan_of(old), plan_of(new)
+    before, after = map(render, plans)
 
     def program() -> None:
-        try:
-            InferenceService("svc", new)
-        except InvalidServiceError as problem:
-            told.extend(str(each) for each in problem.findings)
+        told.extend(map(str, running_findings("svc", plans[1], after)))
 
     engine.run(program)
-    plans = plan_of(old), plan_of(new)
-    notes = compare(*map(render, plans), plans=([plans[0]], [plans[1]])).notes
+    notes = compare(before, after, plans=([plans[0]], [plans[1]])).notes
     assert [note for note in notes if note.startswith("error: ")] == [f"error: {e}" for e in told]
     return told
 

@@ -173,14 +173,15 @@ class _Update:
     def _endless(self, role: str, names: Sequence[str]) -> Finding:
         (gang, *_) = {self._members[name].gang.pod_group: None for name in names}
         whole = self._roles[role].sets[0].ordinal is None
+        strategy = next(e.rollout.strategy.value for e in self._steps if e.role == role)
         ways = "Recreate" if whole else "AllAtOnce or Recreate"
         return error(
             field_path(self._roles[role], "strategy"),
-            f"this update would wait for ever: what restarts of {role} is placed only when all "
-            f"pods of gang {gang} exist, and {_named(names)} would join it, or get more nodes, "
-            f"only after that; take {ways} for this update where a pause is acceptable, rename "
-            "the role in the same update to go on serving, or let the gang need fewer replicas "
-            "(schedulingStrategy.gangPolicy.minRoleReplicas, docs/rollout.md)",
+            f"with {strategy} this update would wait for ever: what restarts of {role} is placed "
+            f"only when all pods of gang {gang} exist, and {_named(names)} would join it, or get "
+            f"more nodes, only after that; take {ways} for this update where a pause is "
+            "acceptable, rename the role in the same update to go on serving, or let the gang "
+            "need fewer replicas (schedulingStrategy.gangPolicy.minRoleReplicas, docs/rollout.md)",
         )
 
     def _ends(self, at_once: Collection[str], *, hold: bool) -> _End:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from running import changed, refused, state_of
+from running import changed, state_of
 from samples import nodes, role, service
+
+from fusioninfer_pulumi import InferenceService, InvalidServiceError
 
 WIDE = {"multinode": nodes(2, launcher="none")}
 OFF = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
@@ -38,18 +40,23 @@ def pair(prefill: int = 2, decode: int | None = 1, tag: str = "1", **more: Any) 
 
 
 def test_what_is_told(engine: Any) -> None:
-    (told,) = refused(engine, service(small()), service(small(), BIG))
-    assert told == (
-        "rollout.strategy: this update would wait for ever: what restarts of small is placed only "
-        "when all pods of gang svc exist, and svc-small-1, svc-small-0 would join it, or get more "
-        "nodes, only after that; take AllAtOnce or Recreate for this update where a pause is "
-        "acceptable, rename the role in the same update to go on serving, or let the gang need "
-        "fewer replicas (schedulingStrategy.gangPolicy.minRoleReplicas, docs/rollout.md)"
+    engine.state = state_of(service(small()))
+    with pytest.raises(InvalidServiceError) as refused:
+        made(engine, service(small(), BIG))
+    assert str(refused.value) == (
+        "svc: rollout.strategy: with Rolling this update would wait for ever: what restarts of "
+        "small is placed only when all pods of gang svc exist, and svc-small-1, svc-small-0 would "
+        "join it, or get more nodes, only after that; take AllAtOnce or Recreate for this update "
+        "where a pause is acceptable, rename the role in the same update to go on serving, or let "
+        "the gang need fewer replicas (schedulingStrategy.gangPolicy.minRoleReplicas, "
+        "docs/rollout.md)"
     )
 
 
-ROLE = "roles[0].rollout.strategy: this update would wait for ever: what restarts of "
-SERVICE = "rollout.strategy: this update would wait for ever: what restarts of "
+ROLE = (
+    "roles[0].rollout.strategy: with AllAtOnce this update would wait for ever: what restarts of "
+)
+SERVICE = "rollout.strategy: with Rolling this update would wait for ever: what restarts of "
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,4 @@ def test_what_is_not_known_is_not_refused(engine: Any) -> None:
 
 
 def made(engine: Any, manifest: Any) -> Any:
-    from fusioninfer_pulumi import InferenceService  # noqa: PLC0415
-
     return engine.run(lambda: InferenceService("svc", manifest) and None).children
