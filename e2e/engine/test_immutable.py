@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.project import ENGINE, Project
+from e2e.engine.project import ENGINE, PROGRAM, Project
 from e2e.engine.services import left, lowest, pods, ready, rendered, role, service, sets
 from e2e.harness import Cluster
 
 Make = Callable[..., Project]
+CALL = "options)\n    pulumi.export"
+#: Leaves the type of a policy to LeaderWorkerSet, as earlier versions of the library did.
+WITHOUT_TYPE = """
+def without_type(args):
+    if args.type_.endswith(":LeaderWorkerSet"):
+        del args.props["spec"]["leaderWorkerTemplate"]["subGroupPolicy"]["subGroupPolicyType"]
+    return pulumi.ResourceTransformResult(args.props, args.opts)
+"""
 ALONE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
 
 
@@ -109,3 +117,46 @@ def test_a_policy_of_a_renamed_role(cluster: Cluster, namespace: str, project: M
         stack.up().assert_fine()
     assert least["total"] == 2, least
     assert ready(cluster, namespace) == {"other": 2}
+
+
+@pytest.mark.proves(
+    "another type of a subGroupPolicy replaces the sets, and is refused where that takes too many "
+    "down; a type that is only written out changes no set, whatever the strategy",
+    needs=ENGINE,
+)
+def test_the_type_of_a_policy(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(2)
+    stack = project()
+    main = stack.folder / "__main__.py"
+    assert CALL in PROGRAM
+    transformed = "pulumi.ResourceOptions(transforms=[without_type]))\n    pulumi.export"
+    one: dict[str, Any] = {"subGroupPolicy": {"subGroupSize": 1}}
+    stack.write(service(namespace, spread(**one), **ALONE))
+    main.write_text(
+        PROGRAM.replace("options = None", WITHOUT_TYPE + "options = None").replace(
+            CALL, transformed
+        ),
+        encoding="utf-8",
+    )
+    stack.up().assert_fine()
+    made, before = identities(cluster, namespace), pods(cluster, namespace)
+    inputs = [each["inputs"] for each in stack.resources() if each["type"].endswith("Set")]
+    assert "subGroupPolicyType" not in str(inputs)
+    main.write_text(PROGRAM, encoding="utf-8")
+    for strategy in ("Recreate", "AllAtOnce", "Rolling"):
+        pace: dict[str, Any] = {"rollout": {"strategy": strategy, "timeout": "150s"}}
+        stack.write(service(namespace, spread(**one), **ALONE, **pace))
+        assert "replace" not in stack.preview()
+        stack.up().assert_fine()
+        assert (identities(cluster, namespace), pods(cluster, namespace)) == (made, before)
+    other = {"subGroupPolicy": {**one["subGroupPolicy"], "subGroupPolicyType": "LeaderExcluded"}}
+    stack.write(service(namespace, spread(**other), **ALONE))
+    told = stack.run("preview")
+    assert told.status != 0
+    assert "roles[0].subGroupPolicy: LeaderWorkerSet does not change it" in told.text
+    assert pods(cluster, namespace) == before
+    pace = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
+    stack.write(service(namespace, spread(**other), **ALONE, **pace))
+    stack.up().assert_fine()
+    assert not set(identities(cluster, namespace).values()) & set(made.values())
+    assert ready(cluster, namespace) == {"serve": 2}

@@ -139,3 +139,54 @@ def test_a_name_belongs_to_one_stack(cluster: Cluster, namespace: str, project: 
     assert "already exists" in told.text
     assert pods(cluster, namespace) == before
     assert one.preview() == {}
+
+
+TWO = """\
+from pathlib import Path
+
+import yaml
+
+from fusioninfer_pulumi import InferenceService
+
+for text in Path("services.yaml").read_text().split("\\n---\\n"):
+    args = yaml.safe_load(text)
+    if args is not None:
+        InferenceService(args["metadata"]["labels"]["component"], args)
+"""
+
+
+@pytest.mark.proves(
+    "two components with services of one name in two namespaces: what is new in one of them is not "
+    "taken for what runs in the other, whichever comes first in the program",
+    needs=ENGINE,
+)
+def test_one_service_name_in_two_namespaces(
+    cluster: Cluster, namespace: str, project: Make
+) -> None:
+    cluster.add_nodes(4)
+    elsewhere = cluster.new_namespace()
+    spread: dict[str, Any] = {"multinode": {"nodeCount": 4, "launcher": "none"}}
+    alone = {"gangPolicy": {"mode": "Off"}}
+
+    def made(where: str, component: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
+        labels = {"labels": {"component": component}}
+        one = role(replicas=replicas, **spread, **more)
+        return service(where, one, metadata=labels, schedulingStrategy=alone)
+
+    try:
+        stack = project()
+        (stack.folder / "__main__.py").write_text(TWO, encoding="utf-8")
+        east = made(namespace, "east")
+        policy = {"subGroupPolicy": {"subGroupSize": 2}}
+        stack.write(east)
+        stack.up().assert_fine()
+        before = pods(cluster, namespace)
+        for replicas in (1, 2):
+            # It is refused as a change of the policy of the other one's sets, if it is mistaken.
+            stack.write(made(elsewhere, "west", replicas, **policy), east)
+            stack.up().assert_fine()
+            assert ready(cluster, elsewhere) == {"serve": replicas}
+            assert pods(cluster, namespace) == before
+        assert stack.preview() == {}
+    finally:
+        cluster.delete_namespace(elsewhere)
