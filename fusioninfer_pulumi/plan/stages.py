@@ -29,6 +29,7 @@ from fusioninfer_pulumi.plan.topology import (
     needs_gang,
     serving,
 )
+from fusioninfer_pulumi.plan.volume_rules import volume_findings
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -109,6 +110,7 @@ def planned_pods(
             roles.append(planned)
             findings += found
             findings += role_credentials(position, given.roles[position])
+            findings += volume_findings(role, planned)
     findings += agreement_findings(roles, pairing)
     findings += stated_findings(args.roles)
     findings += name_findings(service, roles, args.rollout)

@@ -42,7 +42,9 @@ REFUSED: list[tuple[Any, list[str]]] = [
     (
         serving({"uri": "pvc://m"}, **MOUNTED),
         [("roles[0].template.spec.containers[0].volumeMounts: /mnt/models is where the model's "
-         "files are mounted; remove it, or set model.mountPath (cache.mountPath for a cache)")],
+         "files are mounted; remove it, or set model.mountPath (cache.mountPath for a cache)"),
+         ('roles[0].template.spec.containers[0].volumeMounts[0].name: the pod has no volume "x": '
+         "add it to its volumes")],
     ),
     (
         serving({"uri": HF, "tokenSecret": {"name": "h"}}, env=[TOKEN]),

@@ -42,6 +42,42 @@ def config(name: str = "base", **spec: Any) -> Manifest:
 ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
 
 
+#: What KServe's presets lay below the container `main` of a single pod.
+PRESET: Manifest = {
+    "env": [{"name": "HOME", "value": "/home"}, {"name": "HF_HUB_CACHE", "value": "/models"}],
+    "volumeMounts": [
+        {"name": "home", "mountPath": "/home"},
+        {"name": "tmp-dir", "mountPath": "/tmp"},
+        {"name": "dshm", "mountPath": "/dev/shm"},
+        {"name": "model-cache", "mountPath": "/models"},
+    ],
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": False,
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+}
+LIVENESS: Manifest = {
+    "httpGet": {"path": "/health", "port": 8000},
+    "periodSeconds": 10,
+    "timeoutSeconds": 1,
+    "failureThreshold": 10,
+}
+
+
+def volumes(limit: str | None = "1Gi") -> list[Manifest]:
+    """The volumes of the presets, the memory to share of this size."""
+    memory = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
+    return [
+        {"name": "home", "emptyDir": {}},
+        {"name": "tmp-dir", "emptyDir": {}},
+        {"name": "dshm", "emptyDir": memory},
+        {"name": "model-cache", "emptyDir": {}},
+    ]
+
+
 def container(role: Manifest, block: str = "template") -> Manifest:
     """The first container of a role of ours."""
     found: Manifest = role[block]["spec"]["containers"][0]

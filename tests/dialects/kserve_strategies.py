@@ -82,12 +82,40 @@ def pods() -> st.SearchStrategy[Manifest]:
             "image": _words,
             "args": st.lists(_words, max_size=2),
             "env": variables,
-            "livenessProbe": st.just({"httpGet": {"port": 8000, "scheme": "HTTPS"}}),
+            "livenessProbe": st.sampled_from(
+                ({"httpGet": {"port": 8000, "scheme": "HTTPS"}}, {"periodSeconds": 5}, {})
+            ),
+            "securityContext": st.sampled_from(({"runAsNonRoot": False}, {})),
+            "volumeMounts": st.sampled_from(
+                (
+                    [],
+                    [{"name": "mine", "mountPath": "/models"}, {"name": "dshm", "mountPath": "/x"}],
+                )
+            ),
         },
     )
+    initializer = {
+        "name": "storage-initializer",
+        "image": "i",
+        "args": ["x"],
+        "env": [{"name": "A", "value": "b"}],
+        "resources": {"limits": {"memory": "1Gi"}},
+        "terminationMessagePath": "/x",
+    }
     return st.fixed_dictionaries(
         {"containers": main.map(lambda each: [each])},
-        optional={"nodeSelector": st.just({"pool": "a"}), "hostNetwork": st.booleans()},
+        optional={
+            "nodeSelector": st.just({"pool": "a"}),
+            "hostNetwork": st.booleans(),
+            "initContainers": st.just([initializer]),
+            "volumes": st.sampled_from(
+                (
+                    [],
+                    [{"name": "dshm", "emptyDir": {"sizeLimit": "2Gi"}}],
+                    [{"name": "home", "hostPath": {"path": "/h"}}, {"name": "mine"}],
+                )
+            ),
+        },
     )
 
 

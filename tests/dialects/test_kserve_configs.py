@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dialects.kserve_samples import URI, Manifest, config, container, llm, pod
-from dialects.reads import problems, source, spec, warned
+from dialects.kserve_samples import PRESET, URI, Manifest, config, container, llm, pod
+from dialects.reads import problems, said, source, spec, warned
 
 
 def test_configs_are_merged_below_the_service() -> None:
@@ -29,7 +29,8 @@ def test_configs_are_merged_below_the_service() -> None:
     assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
     assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
     assert container(role)["image"] == "below"
-    assert container(role)["env"] == [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
+    env = [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
+    assert container(role)["env"] == [*PRESET["env"], *env]
     assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
 
 
@@ -113,3 +114,27 @@ def test_lists_are_merged_by_the_keys_of_kubernetes_types(
     own = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
     (role,) = spec(config("base", template={field: below}), own)["roles"]
     assert role["template"]["spec"][field] == merged
+
+
+def test_items_of_one_key_become_one_and_are_told() -> None:
+    own = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
+    below = config(
+        "base", template={"containers": [{"name": "main", "ports": [{"containerPort": 1}]}]}
+    )
+    documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=own))
+    (role,) = spec(*documents)["roles"]
+    assert container(role)["ports"] == [{"containerPort": 1}, own[1]]
+    told = "KServe merges it with a later item of the list, which holds"
+    at = "f#2: info: template.containers[0].ports[0]"
+    assert {f"{at}.containerPort: {told}", f"{at}.protocol: {told}"} <= set(said(*documents))
+
+
+def test_two_sources_of_one_volume_are_refused() -> None:
+    below = config("base", template={"volumes": [{"name": "data", "emptyDir": {}}]})
+    above = [{"name": "data", "hostPath": {"path": "/data"}}]
+    (told,) = problems(
+        below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
+    )
+    assert told == (
+        "f#2: template.volumes[0]: takes one source, got emptyDir and hostPath; remove one of them"
+    )

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from dialects.kserve_samples import ROUTER, URI, Manifest, container, llm, pod
+from dialects.kserve_samples import (
+    LIVENESS,
+    PRESET,
+    ROUTER,
+    URI,
+    Manifest,
+    container,
+    llm,
+    pod,
+    volumes,
+)
 from dialects.reads import problems, said, spec, warned
 
 from fusioninfer_pulumi.dialects.kserve.container import IMAGE
@@ -23,7 +33,10 @@ def test_a_service_of_one_workload() -> None:
         "image": IMAGE,
         "command": ["vllm", "serve"],
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        **PRESET,
+        "livenessProbe": LIVENESS,
     }
+    assert role["template"]["spec"]["volumes"] == volumes()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +73,15 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
 def test_a_command_of_its_own_is_kept_whole() -> None:
     own = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
     (role,) = spec(llm(template=pod(**own)))["roles"]
-    assert container(role) == {"name": "main", **own, **pod()["containers"][0]}
+    env = [*PRESET["env"], ADDED]
+    assert container(role) == {
+        "name": "main",
+        **PRESET,
+        **own,
+        **pod()["containers"][0],
+        "env": env,
+    }
+    assert "startup" not in role
 
 
 def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:

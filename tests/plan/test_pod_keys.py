@@ -39,7 +39,7 @@ LOST = "API server refuses it, or drops it"
          "a variable, did you mean value? The"),
         (pod(container(ports=[{"containerPort": 8000, "hostport": 1}])),
          f"{SERVING}.ports[0].hostport", "a container port, did you mean hostPort? The"),
-        (pod(container(volumeMounts=[{"name": "a", "path": "/a"}])),
+        (pod(container(volumeMounts=[{"name": "a", "path": "/a"}]), volumes=[{"name": "a"}]),
          f"{SERVING}.volumeMounts[0].path", "a volume mount, did you mean subPath? The"),
         (pod(container(readinessProbe={"http": {}})), f"{SERVING}.readinessProbe.http",
          "a probe, did you mean httpGet? The"),

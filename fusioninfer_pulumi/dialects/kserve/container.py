@@ -8,41 +8,42 @@ script would have appended: those of VLLM_ADDITIONAL_ARGS, then its own args, bo
 from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Book
-from fusioninfer_pulumi.dialects.kserve.merging import Node, edited
+from fusioninfer_pulumi.dialects.kserve.merging import Node, edited, made
+from fusioninfer_pulumi.dialects.kserve.presets import ADDITIONAL, MAIN, Preset, with_preset
 from fusioninfer_pulumi.dialects.kserve.words import argument_words, shell_words
 
-MAIN = "main"
 #: Image of the presets.
 IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
-ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
 INFER_ROCE = "KSERVE_INFER_ROCE"
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
-def with_engine(book: Book, pod: Node) -> Node:
+def with_engine(book: Book, pod: Node, preset: Preset) -> Node:
     """A pod spec whose container `main` starts the engine by itself.
 
     Args:
         book: Where is noted what becomes of the fields.
         pod: The pod spec as the user wrote it.
+        preset: Which of the presets holds for it.
 
     Returns:
-        The pod spec without what only KServe's presets read.
+        The pod spec with what the presets lay below it, and without what only they read.
     """
-    containers = pod.get("containers")
-    if containers is None:
-        containers = Node(pod.at, [Node(pod.at, {"name": Node(pod.at, MAIN)})])
-    elif MAIN not in [node.text("name") for node in containers.items]:
-        book.refuse(containers.at, "has no container main, the one that KServe's presets configure")
+    listed = pod.get("containers")
+    if listed is not None and MAIN not in [node.text("name") for node in listed.items]:
+        book.refuse(listed.at, "has no container main, the one that KServe's presets configure")
         return pod
-    made = [_engine(book, node) if node.text("name") == MAIN else node for node in containers.items]
-    return edited(pod, containers=Node(containers.at, made))
+    pod = with_preset(book, pod, preset)
+    laid = pod.get("containers")
+    assert laid is not None, "the preset has them"
+    items = [_engine(book, node) if node.text("name") == MAIN else node for node in laid.items]
+    return edited(pod, containers=Node(laid.at, items, laid.made))
 
 
 def _engine(book: Book, container: Node) -> Node:
     if container.get("image") is None:
         book.note(container.at, f"no image: that of KServe's presets, {IMAGE}")
-        container = edited(container, image=Node(container.at, IMAGE))
+        container = edited(container, image=made(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
     for variable in variables:
@@ -68,9 +69,9 @@ def _engine(book: Book, container: Node) -> Node:
     at = container.at
     container = edited(
         container,
-        command=Node(at, [Node(at, "vllm"), Node(at, "serve")]),
-        args=Node(args.at if args is not None else at, words) if words else None,
-        env=None if env is None or (variables and not kept) else Node(env.at, kept or env.content),
+        command=made(at, ["vllm", "serve"]),
+        args=Node(args.at if args is not None else at, words, args is None) if words else None,
+        env=Node(env.at, kept, env.made) if env is not None and variables else env,
     )
     for probe in _PROBES:
         container = _plain_http(book, container, probe)

@@ -152,10 +152,15 @@ def _with_bases(book: Book, document: Given, bases: Sequence[Given]) -> Node:
         spec = base if spec is None else merged(spec, base)
     assert spec is not None
     kept = {leaf.at for _, leaf in spec.leaves()}
-    # `scheduler: {}` above a config's scheduler says that it is there.
-    book.read(*(leaf.at for _, leaf in own.leaves() if leaf.at not in kept))
+    for _, leaf in own.leaves():
+        if leaf.at in kept:
+            continue
+        if leaf.content in ({}, []):  # `scheduler: {}` above a config's says that it is there
+            book.read(leaf.at)
+        else:
+            book.note(leaf.at, "KServe merges it with a later item of the list, which holds")
     for config in bases:
-        for leaf in config.leaves():
-            if leaf.path[:1] == ("spec",) and leaf not in kept:
-                book.note(leaf, f"{document.name} says otherwise, which holds")
+        for at in config.leaves():
+            if at.path[:1] == ("spec",) and at not in kept:
+                book.note(at, f"{document.name} says otherwise, which holds")
     return spec

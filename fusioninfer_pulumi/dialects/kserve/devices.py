@@ -6,7 +6,7 @@ from typing import Any
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
-from fusioninfer_pulumi.dialects.kserve.container import MAIN
+from fusioninfer_pulumi.dialects.kserve.presets import MAIN
 
 #: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
 PREFIX = "serving.kserve.io/exp-dra-"

@@ -37,10 +37,12 @@ class Node:
     Attributes:
         at: Where it stands; of what was merged, where it stands last.
         content: Nodes by key, a list of nodes, or a scalar.
+        made: Whether no document has it; then it comes from what stands there.
     """
 
     at: At
     content: Any
+    made: bool = False
 
     @property
     def value(self) -> Any:
@@ -116,9 +118,9 @@ def merged(below: Node, above: Node, field: str = "") -> Node:
         both = dict(below.content)
         for key, node in above.content.items():
             both[key] = merged(both[key], node, str(key)) if key in both else node
-        return Node(above.at, both)
+        return Node(above.at, both, above.made)
     if isinstance(below.content, list) and isinstance(above.content, list) and field in _KEYS:
-        return Node(above.at, _by_name(below.content, above.content, _KEYS[field]))
+        return Node(above.at, _by_name(below.content, above.content, _KEYS[field]), above.made)
     return above
 
 
@@ -147,21 +149,48 @@ def carry(carrier: Carrier, target: Path, node: Node) -> None:
         target: Where it stands in our manifest.
         node: The tree.
     """
-    leaves = list(node.leaves())
-    if all(_stands(node.at, path, leaf) for path, leaf in leaves):
+    if all(_stands(node.at, path, leaf) for path, leaf in node.leaves()):
         carrier.put(target, node.value, node.at)
         return
     carrier.imply(target, node.value, node.at)
-    for path, leaf in leaves:
-        carrier.origin((*target, *path), leaf.at, whole=True)
-        carrier.book.read(leaf.at)
+    _places(carrier, target, node)
+
+
+def _places(carrier: Carrier, target: Path, node: Node) -> None:
+    """Says of each node where it comes from."""
+    carrier.origin(target, node.at, whole=not node.made)
+    content = node.content
+    parts: list[tuple[str | int, Node]] = []
+    if isinstance(content, dict):
+        parts = list(content.items())
+    elif isinstance(content, list):
+        parts = list(enumerate(content))
+    for key, part in parts:
+        _places(carrier, (*target, key), part)
+    if not node.made and (not parts or node.at.value in ({}, [])):
+        carrier.book.read(node.at)
 
 
 def _stands(at: At, path: Path, leaf: Node) -> bool:
-    return leaf.at.document is at.document and leaf.at.path == (*at.path, *path)
+    return not leaf.made and leaf.at.document is at.document and leaf.at.path == (*at.path, *path)
+
+
+def made(at: At, value: Any) -> Node:
+    """The tree of a value that no document has.
+
+    Args:
+        at: The place that findings about it should name.
+        value: The plain value.
+    """
+    if isinstance(value, dict):
+        return Node(at, {key: made(at, item) for key, item in value.items()}, made=True)
+    if isinstance(value, list):
+        return Node(at, [made(at, item) for item in value], made=True)
+    return Node(at, value, made=True)
 
 
 def edited(node: Node, **fields: Node | None) -> Node:
     """A mapping with some of its fields replaced; None leaves a field out."""
     both = {**(node.content if isinstance(node.content, dict) else {}), **fields}
-    return Node(node.at, {key: item for key, item in both.items() if item is not None})
+    kept = {key: item for key, item in both.items() if item is not None}
+    return Node(node.at, kept, node.made)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import Path
-from fusioninfer_pulumi.dialects.kserve.container import MAIN
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
+from fusioninfer_pulumi.dialects.kserve.presets import MAIN
 
 
 def carry_offloading(carrier: Carrier, target: Path, workload: Node) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.kserve.devices import carry_devices
+from fusioninfer_pulumi.dialects.kserve.initializer import without_initializers
 from fusioninfer_pulumi.dialects.kserve.lookup import Around
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
 from fusioninfer_pulumi.dialects.kserve.router import carry_router
@@ -26,6 +27,7 @@ def carry_service(carrier: Carrier, spec: Node, around: Around) -> None:
     spec = filled(spec, _fields(carrier, spec))
     _go_templates(carrier, spec)
     _model(carrier, spec)
+    spec = without_initializers(carrier, spec)
     prefill = spec.get("prefill")
     if prefill is not None:
         carry_workload(carrier, prefill, "prefill", "prefiller")

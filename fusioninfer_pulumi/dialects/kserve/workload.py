@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import Path
-from fusioninfer_pulumi.dialects.kserve.container import MAIN, with_engine
-from fusioninfer_pulumi.dialects.kserve.merging import Node, carry
+from fusioninfer_pulumi.dialects.kserve.container import with_engine
+from fusioninfer_pulumi.dialects.kserve.merging import Node, carry, made
 from fusioninfer_pulumi.dialects.kserve.offloading import carry_offloading
+from fusioninfer_pulumi.dialects.kserve.presets import MAIN, Preset
 from fusioninfer_pulumi.dialects.kserve.scaling import carry_scaling
 from fusioninfer_pulumi.dialects.kserve.stopping import stopped_by
 
@@ -72,8 +75,15 @@ def _parallelism(carrier: Carrier, target: Path, workload: Node) -> int:
 
 def _templates(carrier: Carrier, target: Path, workload: Node, pods: int) -> None:
     book = carrier.book
-    given = workload.get("template")
-    leader = with_engine(book, given if given is not None else Node(workload.at, {}))
+    given, block = workload.get("template"), workload.get("parallelism")
+    ranks = block is not None and block.get("data") is not None
+    preset = Preset(
+        several=pods > 1,
+        ranks=ranks and pods > 1,
+        leads=True,
+        offloads=workload.get("kvCacheOffloading") is not None,
+    )
+    leader = with_engine(book, given if given is not None else made(workload.at, {}), preset)
     if given is None or not _starts_by_itself(given):
         carrier.imply((*target, "startup", "timeout"), STARTUP, workload.at)
     worker = workload.get("worker")
@@ -83,13 +93,13 @@ def _templates(carrier: Carrier, target: Path, workload: Node, pods: int) -> Non
     if worker is None:
         _template(carrier, (*target, "template"), leader, workload)
         return
-    block = workload.get("parallelism")
     at = block.at if block is not None else workload.at
     carrier.derive((*target, "multinode", "nodeCount"), pods, at)
-    launcher = "data-parallel" if block is not None and block.get("data") else "multiprocessing"
+    launcher = "data-parallel" if ranks else "multiprocessing"
     carrier.derive((*target, "multinode", "launcher"), launcher, at)
     _template(carrier, (*target, "leaderTemplate"), leader, workload)
-    _template(carrier, (*target, "workerTemplate"), with_engine(book, worker), workload)
+    follower = with_engine(book, worker, replace(preset, leads=False))
+    _template(carrier, (*target, "workerTemplate"), follower, workload)
 
 
 def _starts_by_itself(pod: Node) -> bool:

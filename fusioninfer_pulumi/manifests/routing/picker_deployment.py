@@ -8,15 +8,17 @@ from fusioninfer_pulumi.manifests.routing.config_map import checksum
 from fusioninfer_pulumi.manifests.routing.overlay import overlaid
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.routing.picker import CERTIFICATE_PATH
+from fusioninfer_pulumi.plan.routing.picker import (
+    CERTIFICATE_PATH,
+    CERTIFICATE_VOLUME,
+    CONFIG_VOLUME,
+)
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.router import MetricsMode
 from fusioninfer_pulumi.spec.router_rules import PICKER_CONTAINER
 
 #: As long as upstream's charts give a picker to finish the streams that it stands in.
 _GRACE_SECONDS = 130
-_CONFIG_VOLUME = "plugins-config-volume"
-_CERTIFICATE_VOLUME = "certificate"
 
 # Its indexes grow with the traffic, so there is no limit that would end the pod.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
@@ -48,10 +50,10 @@ def picker_deployment(plan: ServicePlan, router: RouterPlan) -> Manifest:
 def _template(router: RouterPlan) -> Manifest:
     secret = router.picker.args.tls.secret_name
     volumes: list[Manifest] = [
-        {"name": _CONFIG_VOLUME, "configMap": {"name": router.picker.config_name}}
+        {"name": CONFIG_VOLUME, "configMap": {"name": router.picker.config_name}}
     ]
     if secret is not None:
-        volumes.append({"name": _CERTIFICATE_VOLUME, "secret": {"secretName": secret}})
+        volumes.append({"name": CERTIFICATE_VOLUME, "secret": {"secretName": secret}})
     return {
         "metadata": {
             "labels": picker_labels(router),
@@ -79,11 +81,9 @@ def _container(router: RouterPlan) -> Manifest:
     ]
     if picker.metrics is not MetricsMode.OFF:
         ports.append({"name": "metrics", "containerPort": METRICS_PORT})
-    mounts = [{"name": _CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
+    mounts = [{"name": CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
     if picker.args.tls.secret_name is not None:
-        mounts.append(
-            {"name": _CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True}
-        )
+        mounts.append({"name": CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True})
     return {
         "name": PICKER_CONTAINER,
         "image": picker.image,

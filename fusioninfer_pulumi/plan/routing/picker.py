@@ -23,12 +23,15 @@ from fusioninfer_pulumi.plan.routing.group_pairing import (
 from fusioninfer_pulumi.plan.routing.picker_image import picker_image
 from fusioninfer_pulumi.plan.routing.records import PickerPlan
 from fusioninfer_pulumi.plan.topology import is_prefill_decode
+from fusioninfer_pulumi.plan.volume_rules import pod_volume_findings
 from fusioninfer_pulumi.spec.day_two import TracingArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.spec.router import EndpointPickerArgs, MetricsMode
 
 #: Where the picker's container finds its certificate.
 CERTIFICATE_PATH = "/certificate"
+#: Volumes of its pod.
+CONFIG_VOLUME, CERTIFICATE_VOLUME = "plugins-config-volume", "certificate"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
@@ -91,6 +94,10 @@ def picker_plan(
     ]
     findings += _advice(at, args, given, family, namespace)
     findings += credential_findings(f"{at}.endpointPicker.template", given.template or {})
+    ours = [CONFIG_VOLUME, *([CERTIFICATE_VOLUME] if given.tls.secret_name else ())]
+    findings += pod_volume_findings(
+        f"{at}.endpointPicker.template.spec", (given.template or {}).get("spec") or {}, ours
+    )
     flags = PickerFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
