@@ -13,7 +13,7 @@ from typing import Any
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.container_words import ContainerWords, read_words
 from fusioninfer_pulumi.engines.kv_settings import SettingError, with_settings
-from fusioninfer_pulumi.engines.launch_types import Launch
+from fusioninfer_pulumi.engines.launch_types import Launch, with_words
 from fusioninfer_pulumi.engines.shell_lexer import ShellError, tokens
 from fusioninfer_pulumi.engines.shell_script import EngineCall, read_script
 
@@ -38,10 +38,7 @@ def with_arguments(
         return None
     # Refuses what cannot be edited, and splits arguments that were joined.
     edit = with_settings(container, ())
-    if edit is not None:
-        kept = {key: value for key, value in container.items() if key not in ("command", "args")}
-        words = {"command": edit.command, "args": edit.args}
-        container = {**kept, **{key: value for key, value in words.items() if value}}
+    container = with_words(container, edit)
     words_given = read_words(container)
     if words_given.script_at is not None:
         launch = _scripted(words_given, added, model)

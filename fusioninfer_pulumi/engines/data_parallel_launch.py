@@ -15,12 +15,11 @@ from fusioninfer_pulumi.engines.container_words import ContainerWords, read_word
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.engines.launch_script import (
     engine_script,
-    output_error,
+    program_and_arguments,
     refuse_whole_outputs,
 )
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, Launch, LaunchError, launched
 from fusioninfer_pulumi.engines.ray_launch import positional_model
-from fusioninfer_pulumi.outputs import is_output
 
 #: Variable with a pod's own address. ZeroMQ binds to addresses and not to names, so the leader
 #: needs its own (KServe's template resolves LWS_LEADER_ADDRESS for that reason).
@@ -82,12 +81,7 @@ def _arguments(arguments: Sequence[str], local: int, *, leader: bool) -> list[st
 def _listed(
     command: EngineCommand, words: ContainerWords, added: Sequence[str], local: int | None
 ) -> Launch:
-    program = list(command.program)
-    arguments: list[Any] = []
-    for word in words.words[len(program) :]:
-        arguments.extend(split_joined_flags([word]) if isinstance(word, str) else [word])
-    split = len(program) + len(arguments) > len(words.words)
-    joined = "an argument that held a flag and its value was split" if split else ""
+    program, arguments, joined = program_and_arguments(command, words)
     if all(isinstance(word, str) for word in arguments):
         arguments = list(positional_model(arguments))
     # Only `vllm serve` knows --headless, and older images start something else.
@@ -100,9 +94,6 @@ def _listed(
 
 
 def _scripted(words: ContainerWords, nodes: int, *, leader: bool) -> Launch:
-    at = words.script_at or 0
-    if is_output(words.words[at]):
-        raise output_error("the script of the container's shell")
     script = engine_script(words)
     text = script.text
     for call in reversed(script.calls):
@@ -120,7 +111,7 @@ def _scripted(words: ContainerWords, nodes: int, *, leader: bool) -> Launch:
         if not leader:
             added += f" {_RANK[0]} {_first_rank(local)}"
         text = f"{text[: call.end]}{added}{text[call.end :]}"
-    return launched(*words.with_word(at, text))
+    return launched(*words.with_word(words.script_at or 0, text))
 
 
 def _first_rank(local: int) -> str:

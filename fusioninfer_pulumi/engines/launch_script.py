@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.container_words import ContainerWords
+from fusioninfer_pulumi.engines.flags import split_joined_flags
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, LaunchError
 from fusioninfer_pulumi.engines.shell_lexer import ShellError
 from fusioninfer_pulumi.engines.shell_script import Script, read_script
+from fusioninfer_pulumi.outputs import is_output
 
 
 def engine_script(words: ContainerWords) -> Script:
@@ -18,8 +23,10 @@ def engine_script(words: ContainerWords) -> Script:
         The script, with at least one engine command.
 
     Raises:
-        LaunchError: When it cannot be read, or starts no known engine.
+        LaunchError: When it is an Output, cannot be read, or starts no known engine.
     """
+    if is_output(words.words[words.script_at or 0]):
+        raise output_error("the script of the container's shell")
     texts = words.texts()[words.script_at or 0 :]
     try:
         script = read_script(texts[0], texts[1:])
@@ -35,6 +42,27 @@ def engine_script(words: ContainerWords) -> Script:
             f"the command as a list, {BY_HAND}"
         )
     return script
+
+
+def program_and_arguments(
+    command: EngineCommand, words: ContainerWords
+) -> tuple[list[Any], list[Any], str]:
+    """Takes a command that is no script apart, with a flag and its value as two arguments each.
+
+    Args:
+        command: What is known about the container's engine.
+        words: The container's words.
+
+    Returns:
+        The program's words, its arguments, and what was changed; empty for nothing.
+    """
+    program = list(words.words[: len(command.program)])
+    arguments: list[Any] = []
+    for word in words.words[len(program) :]:
+        arguments.extend(split_joined_flags([word]) if isinstance(word, str) else [word])
+    split = len(program) + len(arguments) > len(words.words)
+    note = "an argument that held a flag and its value was split" if split else ""
+    return program, arguments, note
 
 
 def refuse_whole_outputs(words: ContainerWords) -> None:

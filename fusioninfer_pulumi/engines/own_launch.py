@@ -14,15 +14,14 @@ from typing import Any
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.container_words import ContainerWords, read_words
 from fusioninfer_pulumi.engines.facts import SGLANG_INIT_PORT, VLLM_MASTER_PORT
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
+from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.launch_script import (
     engine_script,
-    output_error,
+    program_and_arguments,
     refuse_whole_outputs,
 )
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, Launch, LaunchError, launched
 from fusioninfer_pulumi.engines.parallelism import read_parallelism
-from fusioninfer_pulumi.outputs import is_output
 
 # With these every node serves its own endpoint or holds a rank that its command states: vLLM
 # refuses them together with `--headless`, or the one template cannot say them for every node.
@@ -80,19 +79,14 @@ def own_launch(container: Mapping[str, Any], nodes: int, *, leader: bool) -> Lau
 
 
 def _listed(command: EngineCommand, words: ContainerWords, added: Sequence[Any]) -> Launch:
-    program = list(words.words[: len(command.program)])
-    arguments: list[Any] = []
-    for word in words.words[len(program) :]:
-        arguments.extend(split_joined_flags([word]) if isinstance(word, str) else [word])
-    split = len(program) + len(arguments) > len(words.words)
-    joined = "an argument that held a flag and its value was split" if split else ""
+    program, arguments, joined = program_and_arguments(command, words)
     moved = ""
     first = words.command
     if command.program_in_args and command.image.engine == "vllm":
         # The image's own entrypoint is `vllm serve`: it would take these words as arguments.
         moved = "the program in args was moved to command"
         first = tuple(program)
-    if split or moved:
+    if joined or moved:
         # Where the program ends in `args`, so that `command` is only a part of it, it stays there.
         kept = [*program[len(first) :], *arguments]
         return launched(program[: len(first)], [*kept, *added], moved, joined)
@@ -100,9 +94,6 @@ def _listed(command: EngineCommand, words: ContainerWords, added: Sequence[Any])
 
 
 def _scripted(command: EngineCommand, words: ContainerWords, nodes: int, *, leader: bool) -> Launch:
-    at = words.script_at or 0
-    if is_output(words.words[at]):
-        raise output_error("the script of the container's shell")
     script = engine_script(words)
     text = script.text
     for call in reversed(script.calls):
@@ -114,7 +105,7 @@ def _scripted(command: EngineCommand, words: ContainerWords, nodes: int, *, lead
                 if argument.value is not None:
                     added += f" {_shell_value(argument.value)}"
         text = f"{text[: call.end]}{added}{text[call.end :]}"
-    return launched(*words.with_word(at, text))
+    return launched(*words.with_word(words.script_at or 0, text))
 
 
 def _shell_value(value: str) -> str:

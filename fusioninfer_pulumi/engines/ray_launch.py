@@ -142,9 +142,6 @@ def positional_model(arguments: Sequence[str]) -> list[str]:
 
 
 def _scripted(words: ContainerWords) -> Launch:
-    at = words.script_at or 0
-    if is_output(words.words[at]):
-        raise output_error("the script of the container's shell")
     script = engine_script(words)
     if script.starts_ray:
         raise LaunchError(
@@ -171,7 +168,7 @@ def _scripted(words: ContainerWords) -> Launch:
             "the engine is not the last command of the script, so the script has to pass SIGTERM "
             "on to it"
         )
-    command, args = words.with_word(at, text)
+    command, args = words.with_word(words.script_at or 0, text)
     return launched(command, args, note)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.facts import RAY_PORT
+from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.manifests.disaggregation import (
     wired_container,
     wired_leader,
@@ -29,7 +30,7 @@ from fusioninfer_pulumi.outputs import with_placeholders
 from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.plan.day_two.startup import PERIOD_SECONDS, startup_failures
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
-from fusioninfer_pulumi.plan.pod_edits import with_env, with_words
+from fusioninfer_pulumi.plan.pod_edits import with_env
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.role import LEADER_ONLY
 from fusioninfer_pulumi.spec.role import Launcher

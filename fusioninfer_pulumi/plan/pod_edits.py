@@ -11,24 +11,9 @@ from itertools import count
 from typing import Any
 
 from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
-from fusioninfer_pulumi.engines.launch_types import Launch
 
 Mapped = Mapping[str, Any]
 Manifest = dict[str, Any]
-
-
-def with_words(container: Mapped, launch: Launch | None) -> Manifest:
-    """A container that runs an edited command line; as it was without one.
-
-    An empty list leaves the image's own entrypoint. The words follow name and image, where people
-    look for them.
-    """
-    if launch is None:
-        return dict(container)
-    words = {"command": launch.command, "args": launch.args}
-    head = {key: container[key] for key in ("name", "image") if key in container}
-    tail = {key: value for key, value in container.items() if key not in {**head, **words}}
-    return {**head, **{key: value for key, value in words.items() if value}, **tail}
 
 
 def with_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:

@@ -23,6 +23,7 @@ from fusioninfer_pulumi.engines.kv_offloading import (
     pod_memory,
 )
 from fusioninfer_pulumi.engines.kv_settings import SettingError
+from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.plan.completion.kv_offloading_pods import (
     tier_findings,
@@ -37,7 +38,7 @@ from fusioninfer_pulumi.plan.completion.templates import (
 )
 from fusioninfer_pulumi.plan.disaggregation.arguments import why_unknown
 from fusioninfer_pulumi.plan.kv_offloading import offloading_of
-from fusioninfer_pulumi.plan.pod_edits import mounted, with_env, with_words
+from fusioninfer_pulumi.plan.pod_edits import mounted, with_env
 from fusioninfer_pulumi.spec.kv_cache_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 

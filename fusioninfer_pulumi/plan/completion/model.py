@@ -8,6 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_settings import SettingError
+from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
     model_contradictions,
@@ -30,7 +31,6 @@ from fusioninfer_pulumi.plan.pod_edits import (
     with_env,
     with_mounts,
     with_volumes,
-    with_words,
 )
 from fusioninfer_pulumi.spec.model import ModelArgs
 from fusioninfer_pulumi.spec.role import Launcher, RoleArgs

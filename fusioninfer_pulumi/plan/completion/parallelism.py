@@ -11,6 +11,7 @@ from fusioninfer_pulumi.engines.data_parallel_launch import LEADER_ADDRESS_ENV
 from fusioninfer_pulumi.engines.flags import has_flag
 from fusioninfer_pulumi.engines.kv_settings import SettingError
 from fusioninfer_pulumi.engines.launch import default_launcher
+from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.engines.parallel_arguments import (
     Sizes,
     contradictions,
@@ -25,7 +26,7 @@ from fusioninfer_pulumi.plan.completion.templates import (
     with_template,
 )
 from fusioninfer_pulumi.plan.disaggregation.arguments import why_unknown
-from fusioninfer_pulumi.plan.pod_edits import with_env, with_words
+from fusioninfer_pulumi.plan.pod_edits import with_env
 from fusioninfer_pulumi.plan.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.spec.parallelism import ParallelismArgs, size_problems
 from fusioninfer_pulumi.spec.role import Launcher, MultinodeArgs, RoleArgs

@@ -12,10 +12,10 @@ from dataclasses import replace
 from fusioninfer_pulumi.engines import observability
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_settings import SettingError, with_settings
+from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.plan.disaggregation.role import Wired
-from fusioninfer_pulumi.plan.pod_edits import with_words
 from fusioninfer_pulumi.spec.day_two import TracingArgs
 
 Variable = Mapping[str, str]

@@ -11,6 +11,7 @@ from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.kv_connectors import NIXL_HOST_ENV, NIXL_PORT_ENV, KvSetup
 from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_settings
 from fusioninfer_pulumi.engines.launch import Launch
+from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.plan.containers import serving_port
 from fusioninfer_pulumi.plan.disaggregation.arguments import (
@@ -20,7 +21,7 @@ from fusioninfer_pulumi.plan.disaggregation.arguments import (
 )
 from fusioninfer_pulumi.plan.disaggregation.decode import decode_side
 from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT, Disaggregation, Wiring
-from fusioninfer_pulumi.plan.pod_edits import memory, with_words
+from fusioninfer_pulumi.plan.pod_edits import memory
 from fusioninfer_pulumi.plan.topology import nodes_per_replica
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
