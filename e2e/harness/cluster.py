@@ -50,6 +50,7 @@ class Cluster(Client):
         schedule_period: str = "200ms",
         lws: str = "lws-0.9",
         plugins: Sequence[str] = (),
+        gates: Mapping[str, bool] | None = None,
     ) -> None:
         """Decide what will run; nothing is started yet.
 
@@ -58,6 +59,7 @@ class Cluster(Client):
             schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
             plugins: Plugins of Volcano's scheduler beside the usual ones.
+            gates: Feature gates of Kubernetes that are not as they are by default.
         """
         unknown = set(components) - parts.COMPONENTS
         if unknown:
@@ -67,6 +69,7 @@ class Cluster(Client):
         self._schedule_period = schedule_period
         self._lws = lws
         self._plugins = tuple(plugins)
+        self._gates = dict(gates or {})
         self._counter = itertools.count(1)
         self._stack = ExitStack()
 
@@ -117,11 +120,11 @@ class Cluster(Client):
     def _start(self) -> None:
         plane, programs = self._plane, self.programs
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
-        start_api_server(programs, plane, etcd)
+        start_api_server(programs, plane, etcd, self._gates)
         self._install_kinds()
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
         # leaves behind what a deleted LeaderWorkerSet owned.
-        start_controller_manager(programs, plane)
+        start_controller_manager(programs, plane, self._gates)
         waits: list[parts.Ready] = []
         if parts.LWS in self.components:
             ports = self._take_ports(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,9 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
     return url
 
 
-def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
+def start_api_server(
+    programs: Programs, plane: ControlPlane, etcd: str, gates: Mapping[str, bool]
+) -> None:
     """Start the API server and wait until it is ready, its built-in roles included."""
     certificates = plane.certificates
     started = programs.start(
@@ -125,13 +127,16 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
             "--disable-admission-plugins=TaintNodesByCondition",
             "--enable-priority-and-fairness=false",
             "--profiling=false",
+            *_feature_gates(gates),
         ],
     )
     authority, token = certificates.authority, plane.tokens["admin"]
     wait_http(started, f"{plane.server}/readyz", authority=authority, token=token)
 
 
-def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
+def start_controller_manager(
+    programs: Programs, plane: ControlPlane, gates: Mapping[str, bool]
+) -> None:
     """Start the controllers; they are at work when the first default ServiceAccount appears."""
     programs.start(
         "kube-controller-manager",
@@ -148,8 +153,14 @@ def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
             "--concurrent-statefulset-syncs=20",
             # By default it looks every 15 s.
             "--horizontal-pod-autoscaler-sync-period=1s",
+            *_feature_gates(gates),
         ],
     )
+
+
+def _feature_gates(gates: Mapping[str, bool]) -> list[str]:
+    told = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+    return [f"--feature-gates={told}"] if told else []
 
 
 def wait_http(

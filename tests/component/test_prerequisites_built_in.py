@@ -99,7 +99,7 @@ def test_an_api_that_is_not_served_is_named(given: Any, served: Any, wanted: str
     [
         ((1, 30, 9), "Image volumes: v1.30.9 does not have them; qwen needs Kubernetes v1.35.0"),
         ((1, 34, 1), "warning: Image volumes: need the feature gate ImageVolume in v1.34.1"),
-        ((1, 35, 0), None),
+        ((1, 35, 4), None),
         (None, None),
     ],
 )
@@ -133,7 +133,7 @@ def test_tolerances_of_autoscalers_are_judged_by_the_release() -> None:
     given = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})
     (found,) = told(given, kubernetes=(1, 34, 0))
     assert found.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
-    assert not told(given, kubernetes=(1, 35, 0))
+    assert not told(given, kubernetes=(1, 35, 4))
     assert not told(scaled(), kubernetes=(1, 34, 0))
 
 
@@ -153,3 +153,16 @@ def test_of_one_group_the_most_demanding_row_comes_first() -> None:
     assert table.SERVED.index(table.CLAIM_TEMPLATES) < table.SERVED.index(table.CLAIMS)
     both = (claiming(CLAIM), claiming({"name": "a", "claimName": "b"}, name="other"))
     assert len(told(*both, apis={})) == 1
+
+
+@pytest.mark.parametrize(
+    ("release", "warned"),
+    [((1, 34, 9), False), ((1, 35, 0), True), ((1, 35, 3), True), ((1, 35, 4), False),
+     ((1, 36, 0), False), (None, False)],
+)  # fmt: skip
+def test_releases_in_which_updates_repair_nothing_are_named(release: Any, warned: bool) -> None:
+    found = told(plan(), kubernetes=release)
+    assert [each.partition(" does")[0] for each in found] == (
+        [f"warning: Kubernetes: v{'.'.join(map(str, release))}"] if warned else []
+    )
+    assert not told(kubernetes=release)

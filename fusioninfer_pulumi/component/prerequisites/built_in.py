@@ -35,8 +35,18 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
         facts: What is known of the cluster.
 
     Yields:
-        Errors for what is missing, warnings for what could not be told.
+        Errors for what is missing, warnings for what could not be told and for a release in which
+        updates repair nothing.
     """
+    first, last = table.STALLED
+    if plans and facts.kubernetes is not None and first <= facts.kubernetes <= last:
+        yield warning(
+            "Kubernetes",
+            f"{written(facts.kubernetes)} does not replace what is broken (kubernetes#137409): a "
+            "replica that never became ready stays so through an update that repairs it, until "
+            "its leader pod is deleted or the update has strategy Recreate; wanted before "
+            f"{written(first)}, or after {written(last)}",
+        )
     apis = _users((row, plan.service) for plan in plans for row in _apis(plan))
     missing: set[str] = set()
     for row in table.SERVED if facts.apis is not None else ():

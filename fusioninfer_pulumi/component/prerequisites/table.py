@@ -274,6 +274,11 @@ TOLERANCES = Feature(
     "Tolerances of autoscalers", "HPAConfigurableTolerance", least=(1, 33, 0), on=(1, 35, 0)
 )
 
+# MaxUnavailableStatefulSet was on by default from 1.35.0 to 1.35.3 (kubernetes#133153, #137926);
+# with it a StatefulSet never replaces a pod that was broken before (kubernetes#137409, fixed in
+# 1.37 by #137666). Each replica of LeaderWorkerSet is led by such a pod.
+STALLED = ((1, 35, 0), (1, 35, 3))
+
 FEATURES = (IMAGE_VOLUMES, SIDECARS, TOLERANCES)
 
 #: Images whose tag is the release of a product that does not write it on its definitions.
