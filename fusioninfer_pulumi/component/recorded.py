@@ -1,101 +1,36 @@
-"""What the stack's state holds of LeaderWorkerSets, as the last update left them.
+"""Which LeaderWorkerSets of the stack's state are those of a service.
 
-The one place that asks: once in a program, before it registers anything of ours. Which sets are
-there already is known to the state alone, and the cluster need not be reached for it.
+The one place that asks: once in a program, before it registers anything of ours.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pulumi
-from pulumi.runtime import rpc, settings
-from pulumi.runtime.proto import resource_pb2
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.recorder import collect_plans
-from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.component.state import RecordedSet, State, read_state
 from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.spec.rollout import Layout
 
-_READ = "pulumi:pulumi:readStackResourceOutputs"
-_KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-#: Marks values that are secret, among others, in what the engine tells.
-_SPECIAL = "4dabf18193072939515e22adb298388d"
 #: Has the provider take over objects that the state does not hold.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
 
 
 @dataclass(frozen=True)
-class RecordedTemplate:
-    """What runs in a LeaderWorkerSet of the stack's state.
-
-    Attributes:
-        sub_groups: Its `subGroupPolicy`, empty where it has none.
-        gang: PodGroup that its pods name, empty for none.
-        nodes: Pods in one replica.
-        replicas: Its replicas.
-    """
-
-    sub_groups: Mapping[str, Any]
-    gang: str
-    nodes: int
-    replicas: int
-
-
-@dataclass(frozen=True)
-class RecordedSet:
-    """One LeaderWorkerSet in the stack's state.
-
-    Attributes:
-        logical: Its logical name.
-        name: Its Kubernetes name, empty where the engine does not know it yet.
-        namespace: Its namespace, empty likewise.
-        service: The service whose label it has, empty without one.
-        layout: The layout that its labels tell, None where they tell none: it is not ours.
-        revision: Its revision label.
-        template: What runs in it, None where that is not known.
-    """
-
-    logical: str
-    name: str
-    namespace: str
-    service: str
-    layout: Layout | None
-    revision: str
-    template: RecordedTemplate | None
-
-    @property
-    def component(self) -> str:
-        """Logical name of the component that made it; empty where it has no name of ours."""
-        suffix = self.name[len(self.service) :]
-        ours = self.service and suffix and self.name.startswith(f"{self.service}-")
-        return self.logical[: -len(suffix)] if ours and self.logical.endswith(suffix) else ""
-
-    def is_at(self, name: str, namespace: Any) -> bool:
-        """Whether it has a Kubernetes name and a namespace, as far as both are known."""
-        elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
-        return self.name == name and not elsewhere
-
-
-@dataclass(frozen=True)
 class _Stack:
-    """What the state holds, and the components that the program has made since.
+    """A stack while a program builds it.
 
     Attributes:
-        sets: The sets.
-        components: Logical names of the components of the last update.
-        made: Those of this program, as far as it has come.
+        state: What it was before.
+        made: Logical names of the components of this program, as far as it has come.
     """
 
-    sets: tuple[RecordedSet, ...]
-    components: frozenset[str]
+    state: State
     made: set[str] = field(default_factory=set)
 
 
@@ -111,7 +46,7 @@ def recorded_sets() -> tuple[RecordedSet, ...] | None:
         command line, and where the engine does not answer.
     """
     found = _stack()
-    return None if found is None else found.sets
+    return None if found is None else found.state.sets
 
 
 def existing_sets(name: str, plan: ServicePlan) -> frozenset[str] | None:
@@ -151,7 +86,7 @@ def recorded_of(name: str, plan: ServicePlan) -> dict[str, RecordedSet] | None:
     stack.made.add(name)
     logical: dict[str, list[RecordedSet]] = {}
     known: dict[str, list[RecordedSet]] = {}
-    for each in stack.sets:
+    for each in stack.state.sets:
         logical.setdefault(each.logical, []).append(each)
         if each.service in ("", plan.service) and not _of_another(each, name, stack):
             known.setdefault(each.name, []).append(each)
@@ -172,7 +107,7 @@ def _of_another(recorded: RecordedSet, name: str, stack: _Stack) -> bool:
     component = recorded.component
     if component in ("", name):
         return False
-    return component in stack.made or {component, name} <= stack.components
+    return component in stack.made or {component, name} <= stack.state.components
 
 
 def _stack() -> _Stack | None:
@@ -180,103 +115,11 @@ def _stack() -> _Stack | None:
     if stack is None or collect_plans.get() is not None:
         return None
     if stack not in _known:
-        state = _state()
-        _known[stack] = (
-            None if state is None else _Stack(tuple(_sets(state)), frozenset(_components(state)))
-        )
+        state = read_state()
+        _known[stack] = None if state is None else _Stack(state)
     return _known[stack]
 
 
 def _takes_over() -> bool:
     options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
-
-
-def _state() -> Mapping[str, Any] | None:
-    """What the stack's resources were when the last update ended, by URN, as the engine tells it.
-
-    The engine is asked without the SDK's `invoke`, which would let the whole program fail where
-    there is no answer, and read the whole state into Python.
-    """
-    stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    request = resource_pb2.ResourceInvokeRequest(tok=_READ)
-    request.args["stackName"] = stack
-    try:
-        monitor: Any = settings.get_monitor()
-        answer = getattr(monitor.Invoke(request), "return").fields
-    except Exception as problem:  # noqa: BLE001  # whatever it is: nothing is known
-        pulumi.log.debug(f"the stack's state was not read: {problem}")
-        return None
-    found: Mapping[str, Any] | None
-    found = answer["outputs"].struct_value.fields if "outputs" in answer else None
-    return found
-
-
-def _components(state: Mapping[str, Any]) -> Iterator[str]:
-    for urn in state:
-        kind, logical = _kind_and_name(urn)
-        if kind == TOKEN:
-            yield logical
-
-
-def _sets(state: Mapping[str, Any]) -> Iterator[RecordedSet]:
-    for urn, resource in state.items():
-        kind, logical = _kind_and_name(urn)
-        if kind != _KIND:
-            continue
-        metadata = _read(resource, "outputs", "metadata") or {}
-        own = metadata.get("labels") or {}
-        layout = None
-        if labels.ROLE_NAME in own:
-            per_replica = labels.REPLICA_INDEX in own
-            layout = Layout.PER_REPLICA if per_replica else Layout.PER_ROLE
-        yield RecordedSet(
-            logical,
-            str(metadata.get("name") or ""),
-            str(metadata.get("namespace") or ""),
-            str(own.get(labels.SERVICE) or ""),
-            layout,
-            str(own.get(labels.REVISION) or ""),
-            _template(resource),
-        )
-
-
-def _template(resource: Any) -> RecordedTemplate | None:
-    template = ("outputs", "spec", "leaderWorkerTemplate")
-    if _read(resource, *template, "workerTemplate", "spec") is None:
-        return None
-    annotations = _read(resource, *template, "workerTemplate", "metadata", "annotations")
-    return RecordedTemplate(
-        _read(resource, *template, "subGroupPolicy") or {},
-        str((annotations or {}).get(labels.GROUP_NAME) or ""),
-        _count(_read(resource, *template, "size")),
-        _count(_read(resource, "outputs", "spec", "replicas")),
-    )
-
-
-def _count(found: Any) -> int:
-    """A number of the state, 1 where there is none: the default of both fields that are read."""
-    return int(found) if isinstance(found, (int, float)) else 1
-
-
-def _kind_and_name(urn: str) -> tuple[str, str]:
-    kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
-    return kinds.rpartition("$")[2], logical
-
-
-def _read(value: Any, *path: str) -> Any:
-    """A part of what the engine told, secret or not; None where there is none."""
-    for key in path:
-        fields = _plain(value).struct_value.fields
-        if key not in fields:
-            return None
-        value = fields[key]
-    value = _plain(value)
-    kind = value.WhichOneof("kind")
-    found = getattr(value, kind)
-    return rpc.unwrap_rpc_secret(rpc.deserialize_property(found)) if "struct" in kind else found
-
-
-def _plain(value: Any) -> Any:
-    fields = value.struct_value.fields
-    return fields["value"] if _SPECIAL in fields and "value" in fields else value

@@ -10,9 +10,11 @@ from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.pace import workers
-from fusioninfer_pulumi.component.recorded import RecordedSet, recorded_of
+from fusioninfer_pulumi.component.recorded import recorded_of
+from fusioninfer_pulumi.component.state import RecordedSet
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.plan.gang_switch import RunningSet, gang_findings
+from fusioninfer_pulumi.plan.gang_progress import RunningSet
+from fusioninfer_pulumi.plan.gang_switch import gang_findings
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.sub_group_policy import FIELD, policy_findings, same_policy
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.gang_switch import RunningSet, gang_findings
+from fusioninfer_pulumi.plan.gang_progress import RunningSet
+from fusioninfer_pulumi.plan.gang_switch import gang_findings
 from fusioninfer_pulumi.plan.rollout import rollout_plan
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, RolloutStrategy
 
