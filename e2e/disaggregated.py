@@ -6,8 +6,12 @@ import copy
 from typing import Any
 
 from e2e.harness import Cluster, Object
+from e2e.routers import objects_of
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+
+#: Selects the pods that lead a replica.
+LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 #: What a container and a pod need in a namespace that enforces the restricted profile.
 RESTRICTED_CONTAINER = {
@@ -85,4 +89,32 @@ def set_of(objects: list[Object], role: str) -> Object:
 
 def leaders(cluster: Cluster, namespace: str) -> list[Object]:
     """The pods of a namespace that lead a replica."""
-    return cluster.pods(namespace, "leaderworkerset.sigs.k8s.io/worker-index=0")
+    return cluster.pods(namespace, LEADERS)
+
+
+def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
+    """Waits until so many leaders are ready."""
+    cluster.wait(
+        lambda: len(cluster.ready(namespace, LEADERS)) == count,
+        60,
+        lambda: cluster.pods(namespace),
+    )
+
+
+def started(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
+    """Applies a service without its picker, which runs outside of the cluster.
+
+    Args:
+        cluster: The cluster, which gets a node.
+        namespace: The service's namespace.
+        manifest: The service.
+        leading: Its leaders, which are waited for.
+
+    Returns:
+        All of its objects.
+    """
+    objects = objects_of(manifest)
+    cluster.add_nodes(1)
+    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    await_leaders(cluster, namespace, leading)
+    return objects

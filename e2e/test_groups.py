@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from e2e.disaggregated import disaggregated, leaders
+from e2e.disaggregated import await_leaders, disaggregated, leaders, started
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.processes import LOOPBACK
-from e2e.routers import objects_of
-from e2e.test_prefill_decode import LLM_D, PREFILLER, _is_ready, _picker, programs
+from e2e.test_prefill_decode import LLM_D, PREFILLER, _picker, programs
 
 __all__ = ["programs"]
 
@@ -29,18 +28,6 @@ def _grouped(namespace: str, **router: Any) -> Object:
     for role in manifest["spec"]["roles"][1:]:
         role["restartPolicy"] = "None"
     return manifest
-
-
-def _start(cluster: Cluster, namespace: str, manifest: Object) -> list[Object]:
-    objects = objects_of(manifest)
-    cluster.add_nodes(1)
-    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
-    cluster.wait(
-        lambda: len([pod for pod in leaders(cluster, namespace) if _is_ready(pod)]) == 8,
-        60,
-        lambda: cluster.pods(namespace),
-    )
-    return objects
 
 
 def _groups_of(cluster: Cluster, namespace: str) -> dict[str, str]:
@@ -83,16 +70,12 @@ def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
         if labels[GROUP] == group and labels[ROLE] == "prefill":
             crash = {"metadata": {"annotations": {BEHAVIOUR: "crashing"}}}
             cluster.patch("v1/Pod", pod["metadata"]["name"], crash, namespace)
-    cluster.wait(
-        lambda: len([pod for pod in leaders(cluster, namespace) if _is_ready(pod)]) == 6,
-        30,
-        lambda: cluster.pods(namespace),
-    )
+    await_leaders(cluster, namespace, 6)
 
 
 @pytest.mark.proves("llm-d's picker never pairs prefill and decode pods of two groups", needs=LLM_D)
 def test_pairs_stay_in_a_group(cluster: Cluster, namespace: str, programs: dict[str, Any]) -> None:
-    objects = _start(cluster, namespace, _grouped(namespace))
+    objects = started(cluster, namespace, _grouped(namespace), leading=8)
     with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
         picker.wait_serving()
         cluster.wait(lambda: _answers(picker), message=picker.program.tail)
@@ -109,7 +92,7 @@ def test_preferred_pairs_leave_a_group_without_prefill_pods(
     programs: dict[str, Any],
 ) -> None:
     preferred = _grouped(namespace, endpointPicker={"groupPairing": "Preferred"})
-    objects = _start(cluster, namespace, preferred)
+    objects = started(cluster, namespace, preferred, leading=8)
     with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
         picker.wait_serving()
         cluster.wait(lambda: _answers(picker), message=picker.program.tail)

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import urllib3
 
-from e2e.disaggregated import NIXL, disaggregated, leaders, set_of
+from e2e.disaggregated import NIXL, disaggregated, leaders, set_of, started
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.model_server import ModelServer
-from e2e.routers import objects_of, only
+from e2e.routers import only
 
 PREFILLER = "x-prefiller-host-port"
 
@@ -61,14 +61,7 @@ def served(
         container={"args": ["--model", "m", "--kv-transfer-config", NIXL,
                             f"--port={pool}"]},
     )  # fmt: skip
-    objects = objects_of(manifest)
-    cluster.add_nodes(1)
-    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
-    cluster.wait(
-        lambda: len([pod for pod in leaders(cluster, namespace) if _is_ready(pod)]) == 4,
-        60,
-        lambda: cluster.pods(namespace),
-    )
+    objects = started(cluster, namespace, manifest, leading=4)
     with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
         picker.wait_serving()
         yield objects, picker
@@ -221,8 +214,3 @@ def _addresses(cluster: Cluster, namespace: str) -> dict[str, set[str]]:
     for pod in leaders(cluster, namespace):
         found[pod["metadata"]["labels"]["llm-d.ai/role"]].add(pod["status"]["podIP"])
     return found
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

@@ -43,7 +43,7 @@ def test_real_pickers_see_exactly_the_serving_pods(
     leaders = {"svc-inference-0-0", "svc-inference-1-0"}
     # 2 x 3 of ours, 2 of the neighbour's, and two pickers.
     cluster.wait(
-        lambda: len([p for p in cluster.pods(namespace) if _is_ready(p)]) == 10,
+        lambda: len(cluster.ready(namespace)) == 10,
         60,
         lambda: cluster.pods(namespace),
     )
@@ -161,8 +161,3 @@ def _status_of_metrics(port: int, token: str | None) -> int:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     with urllib3.PoolManager(retries=False, timeout=5) as pool:
         return pool.request("GET", f"http://{LOOPBACK}:{port}/metrics", headers=headers).status
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

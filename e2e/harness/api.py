@@ -235,6 +235,15 @@ class Client:
         """The pods that have a node."""
         return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
 
+    def ready(self, namespace: str, selector: str | None = None) -> Objects:
+        """The pods that are ready."""
+        return [
+            pod
+            for pod in self.pods(namespace, selector)
+            for each in (pod.get("status") or {}).get("conditions") or ()
+            if each["type"] == "Ready" and each["status"] == "True"
+        ]
+
     def wait(
         self,
         predicate: Callable[[], T],
