@@ -82,6 +82,18 @@ def sidecar(template: Manifest) -> Manifest | None:
     return None
 
 
+def its_sidecar(manifest: Manifest) -> Manifest:
+    """The sidecar of a service's decode leaders."""
+    found = sidecar(leader(manifest))
+    assert found is not None, "there is one"
+    return found
+
+
+def transfer(**more: Any) -> Manifest:
+    """A role's `kvTransfer`."""
+    return {"kvTransfer": more}
+
+
 def words(template: Manifest) -> list[str]:
     """Command and args of the serving container."""
     container = serving(template)

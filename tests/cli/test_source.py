@@ -9,35 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from samples import container as engine
+from samples import role, service, template
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.reading.file_set import NO_MANIFESTS
 
-GOOD: dict[str, Any] = {
-    "apiVersion": "fusioninfer.io/v1alpha1",
-    "kind": "InferenceService",
-    "metadata": {"name": "svc"},
-    "spec": {
-        "roles": [
-            {
-                "name": "inference",
-                "componentType": "worker",
-                "template": {
-                    "spec": {
-                        "containers": [
-                            {
-                                "name": "vllm",
-                                "image": "vllm/vllm-openai:v0.11.0",
-                                "args": ["--model", "m"],
-                                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                            }
-                        ]
-                    }
-                },
-            }
-        ]
-    },
-}
+GOOD = service(role(template=template(engine(gpus="1"))))
 ROLE = GOOD["spec"]["roles"][0]
 
 

@@ -11,34 +11,15 @@ import pytest
 from google.protobuf import json_format
 from pulumi.runtime import rpc
 from pulumi_kubernetes.core.v1 import Namespace
+from samples import container, role, template
 
 from fusioninfer_pulumi import InferenceService, InferenceServiceArgs, Severity
 
 Story = Callable[[int], InferenceServiceArgs]
 
 
-def args(**container: Any) -> dict[str, Any]:
-    return {
-        "roles": [
-            {
-                "name": "inference",
-                "componentType": "worker",
-                "template": {
-                    "spec": {
-                        "containers": [
-                            {
-                                "name": "vllm",
-                                "image": "vllm/vllm-openai:v0.11.0",
-                                "args": ["--model", "m"],
-                                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                                **container,
-                            }
-                        ]
-                    }
-                },
-            }
-        ]
-    }
+def args(**more: Any) -> dict[str, Any]:
+    return {"roles": [role(template=template(container(gpus="1", **more)))]}
 
 
 def pod(deployment: Any, name: str = "svc-inference-0") -> Any:

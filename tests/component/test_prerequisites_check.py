@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from samples import container, template
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.component.prerequisites import table
@@ -17,18 +18,7 @@ from fusioninfer_pulumi.component.prerequisites.facts import (
 )
 from fusioninfer_pulumi.spec import InferenceServiceArgs
 
-GPU = {
-    "spec": {
-        "containers": [
-            {
-                "name": "vllm",
-                "image": "vllm/vllm-openai:v0.11.0",
-                "args": ["--model", "m"],
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-            }
-        ]
-    }
-}
+GPU = template(container(gpus="1"))
 
 
 def plan(

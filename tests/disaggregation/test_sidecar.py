@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pd import engine, leader, pair, serving, sidecar, worker
+from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, worker
 from samples import nodes, problems, rendered, said, warnings
 
 from fusioninfer_pulumi.findings import Severity
@@ -21,16 +21,6 @@ IMAGES = {
 }
 
 
-def made(manifest: Any) -> dict[str, Any]:
-    found = sidecar(leader(manifest))
-    assert found is not None
-    return found
-
-
-def transfer(**more: Any) -> dict[str, Any]:
-    return {"kvTransfer": more}
-
-
 def test_only_decode_leaders_have_one() -> None:
     manifest = pair(decode_role={"multinode": nodes(2)}, prefill_role={"multinode": nodes(2)})
     assert sidecar(leader(manifest)) is not None
@@ -43,7 +33,7 @@ def test_only_decode_leaders_have_one() -> None:
 def test_the_release_is_that_of_the_picker(family: str) -> None:
     port = "model-server-port" if family == "llm-d-0.10" else "vllm-port"
     picker = {"endpointPicker": {"image": FAMILIES[family].image}}
-    found = made(pair(router=picker))
+    found = its_sidecar(pair(router=picker))
     assert found["image"] == IMAGES[family]
     assert found["args"] == [
         "--port=8000",
@@ -59,7 +49,7 @@ def test_the_picker_of_a_config_of_ones_own_counts() -> None:
         "endpointPickerConfig": "kind: EndpointPickerConfig\nplugins: []\n"
         "schedulingProfiles: [{name: prefill}, {name: decode}]\n",
     }
-    assert made(pair(router=router))["image"] == IMAGES["llm-d-0.9"]
+    assert its_sidecar(pair(router=router))["image"] == IMAGES["llm-d-0.9"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +73,7 @@ def test_it_is_a_container_that_goes_on_beside_the_engine_and_stands_last() -> N
 
 
 def test_it_passes_the_restricted_profile_and_asks_for_resources() -> None:
-    found = made(pair())
+    found = its_sidecar(pair())
     assert found["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -95,11 +85,11 @@ def test_it_passes_the_restricted_profile_and_asks_for_resources() -> None:
     }
     assert found["resources"] == {"requests": {"cpu": "100m", "memory": "128Mi"}}
     own = {"limits": {"cpu": "1"}}
-    assert made(pair(decode_role=transfer(sidecar={"resources": own})))["resources"] == own
+    assert its_sidecar(pair(decode_role=transfer(sidecar={"resources": own})))["resources"] == own
 
 
 def test_it_says_itself_that_it_listens() -> None:
-    probe = made(pair())["readinessProbe"]
+    probe = its_sidecar(pair())["readinessProbe"]
     assert probe["httpGet"] == {"path": "/health", "port": 8000}
 
 
@@ -122,7 +112,7 @@ def test_its_requests_count_for_the_gang() -> None:
 )
 def test_its_protocol_fits_the_connector(connector: str, protocol: str) -> None:
     own = engine("--model=m", "--kv-transfer-config", f'{{"kv_connector":"{connector}"}}')
-    assert f"--kv-connector={protocol}" in made(pair(own, own))["args"]
+    assert f"--kv-connector={protocol}" in its_sidecar(pair(own, own))["args"]
 
 
 def test_its_protocol_fits_the_first_of_several_connectors() -> None:
@@ -132,7 +122,7 @@ def test_its_protocol_fits_the_first_of_several_connectors() -> None:
     )
     own = engine("--model=m", "--kv-transfer-config", text)
     manifest = pair(own, own)
-    assert "--kv-connector=nixlv2" in made(manifest)["args"]
+    assert "--kv-connector=nixlv2" in its_sidecar(manifest)["args"]
     env = {each["name"] for each in serving(leader(manifest))["env"]}
     assert "VLLM_NIXL_SIDE_CHANNEL_HOST" in env
 
@@ -144,7 +134,7 @@ def test_sglang_speaks_its_own() -> None:
     args = ["--disaggregation-mode", "prefill"], ["--disaggregation-mode", "decode"]
     manifest = pair({**more, "args": args[0]}, {**more, "args": args[1]})
     assert problems(manifest) == []
-    assert "--kv-connector=sglang" in made(manifest)["args"]
+    assert "--kv-connector=sglang" in its_sidecar(manifest)["args"]
 
 
 def test_an_unknown_connector_needs_a_word() -> None:
@@ -158,7 +148,7 @@ def test_an_unknown_connector_needs_a_word() -> None:
     ]
     chosen = pair(own, own, decode_role=transfer(sidecar={"connector": "shared-storage"}))
     assert warnings(chosen) == []
-    assert "--kv-connector=shared-storage" in made(chosen)["args"]
+    assert "--kv-connector=shared-storage" in its_sidecar(chosen)["args"]
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -207,18 +197,18 @@ def test_what_cannot_work_is_refused(given: dict[str, Any], message: str) -> Non
 
 def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> None:
     mirror = {"image": "registry.example.com/mirror/llm-d-router-disagg-sidecar:v0.9.0"}
-    assert "--vllm-port=8001" in made(pair(decode_role=transfer(sidecar=mirror)))["args"]
+    assert "--vllm-port=8001" in its_sidecar(pair(decode_role=transfer(sidecar=mirror)))["args"]
     own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
     manifest = pair(decode_role=transfer(sidecar=own))
     assert problems(manifest) == []
     assert [each for each in warnings(manifest) if "--mine" in each]
-    assert made(manifest)["args"][-1] == "--mine=1"
+    assert its_sidecar(manifest)["args"][-1] == "--mine=1"
 
 
 def test_tls_follows_the_engines() -> None:
     tls = ["--ssl-certfile=/c", "--ssl-keyfile=/k"]
     secure = engine("--model=m", "--kv-transfer-config", NIXL, *tls)
-    assert made(pair(secure, secure))["args"][-2:] == [
+    assert its_sidecar(pair(secure, secure))["args"][-2:] == [
         "--enable-tls=prefiller,decoder",
         "--tls-insecure-skip-verify=decoder",
     ]
@@ -228,7 +218,7 @@ def test_tls_follows_the_engines() -> None:
 
 def test_a_secure_proxy_is_ones_own_choice() -> None:
     manifest = pair(decode_role=transfer(sidecar={"args": ["--secure-proxy=true"]}))
-    found = made(manifest)
+    found = its_sidecar(manifest)
     assert [each for each in found["args"] if "secure" in each] == ["--secure-proxy=true"]
     assert found["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert len(warnings(manifest)) == 1

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pd import leader, pair, sidecar
+from pd import its_sidecar, leader, pair, transfer
 from samples import rendered
-
-
-def made(manifest: Any) -> dict[str, Any]:
-    found = sidecar(leader(manifest))
-    assert found is not None
-    return found
-
-
-def transfer(**more: Any) -> dict[str, Any]:
-    return {"kvTransfer": more}
 
 
 def test_without_rights_it_finds_no_token() -> None:
     spec = leader(pair())["spec"]
-    (mount,) = made(pair())["volumeMounts"]
+    (mount,) = its_sidecar(pair())["volumeMounts"]
     assert mount == {
         "name": "no-token",
         "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -33,7 +23,7 @@ def test_without_rights_it_finds_no_token() -> None:
 
 def test_no_token_is_covered_where_none_is_mounted() -> None:
     manifest = pair(pod={"automountServiceAccountToken": False})
-    assert "volumeMounts" not in made(manifest)
+    assert "volumeMounts" not in its_sidecar(manifest)
 
 
 def rights(manifest: Any) -> list[dict[str, Any]]:
@@ -55,7 +45,7 @@ def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
     assert spec["serviceAccountName"] == "svc-sidecar"
     # The engine beside it gets no token.
     assert spec["automountServiceAccountToken"] is False
-    found = made(manifest)
+    found = its_sidecar(manifest)
     assert found["args"][-2:] == [
         "--enable-ssrf-protection=true",
         "--inference-pool=$(NAMESPACE)/svc-pool",

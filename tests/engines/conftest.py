@@ -74,9 +74,7 @@ class Host:
         return found
 
 
-@pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    root = tmp_path_factory.mktemp("host")
+def _host(root: Path) -> Host:
     (root / "bin").mkdir()
     (root / "calls").mkdir()
     made = Host(root / "bin", root / "calls")
@@ -85,12 +83,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     return made
 
 
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    return _host(tmp_path_factory.mktemp("host"))
+
+
 @pytest.fixture
 def fresh_host(tmp_path: Path) -> Host:
     """A host of the test's own, whose stand-ins it may replace."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "calls").mkdir()
-    made = Host(tmp_path / "bin", tmp_path / "calls")
-    for name in ("ray", "vllm", "python3"):
-        made.program(name)
-    return made
+    return _host(tmp_path)
