@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.kthena.models import (
@@ -17,7 +18,6 @@ from fusioninfer_pulumi.dialects.metadata import carry_metadata
 
 VOLCANO = "volcano"
 #: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.
-QUEUE = "scheduling.volcano.sh/queue-name"
 _SCHEDULING = ("spec", "schedulingStrategy")
 
 
@@ -60,10 +60,12 @@ def _scheduling(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
     else:
         carrier.book.read(at / "schedulerName")
         carrier.imply(target, VOLCANO, at)
-    queue = (carrier.main.metadata.get("annotations") or {}).get(QUEUE)
+    queue = (carrier.main.metadata.get("annotations") or {}).get(labels.QUEUE_NAME)
     if queue is not None:
         carrier.put(
-            (*_SCHEDULING, "queue"), queue, carrier.main.at("metadata", "annotations", QUEUE)
+            (*_SCHEDULING, "queue"),
+            queue,
+            carrier.main.at("metadata", "annotations", labels.QUEUE_NAME),
         )
 
 
