@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import urllib3
 
@@ -51,6 +52,7 @@ class Cluster(Client):
         lws: str = "lws-0.9",
         plugins: Sequence[str] = (),
         gates: Mapping[str, bool] | None = None,
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Decide what will run; nothing is started yet.
 
@@ -60,6 +62,7 @@ class Cluster(Client):
             lws: Which LWS of the tool catalog to run.
             plugins: Plugins of Volcano's scheduler beside the usual ones.
             gates: Feature gates of Kubernetes that are not as they are by default.
+            arguments: Arguments of the plugins of Volcano's scheduler, by plugin.
         """
         unknown = set(components) - parts.COMPONENTS
         if unknown:
@@ -70,6 +73,7 @@ class Cluster(Client):
         self._lws = lws
         self._plugins = tuple(plugins)
         self._gates = dict(gates or {})
+        self._arguments = arguments
         self._counter = itertools.count(1)
         self._stack = ExitStack()
 
@@ -132,7 +136,10 @@ class Cluster(Client):
         if parts.VOLCANO in self.components:
             ports, period = self._take_ports(2), self._schedule_period
             self._volcano_metrics = ports[1]
-            waits.append(parts.start_volcano(programs, plane, self, ports, period, self._plugins))
+            started = parts.start_volcano(
+                programs, plane, self, ports, period, self._plugins, self._arguments
+            )
+            waits.append(started)
         if parts.KUBE_SCHEDULER in self.components:
             waits.append(parts.start_kube_scheduler(programs, plane))
         if parts.KWOK in self.components:

@@ -7,8 +7,9 @@ that they come up side by side.
 from __future__ import annotations
 
 import base64
+import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -97,18 +98,21 @@ def start_volcano(
     ports: list[int],
     period: str,
     plugins: Sequence[str] = (),
+    arguments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Ready:
     """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here.
 
-    The second port serves its metrics; `plugins` are those that it has beside the usual ones.
+    The second port serves its metrics; `plugins` are those that it has beside the usual ones,
+    `arguments` those of each plugin.
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
     more = {"plugins": [{"name": name} for name in plugins]}
-    config = {
-        **SCHEDULER_CONFIG,
-        "tiers": [*SCHEDULER_CONFIG["tiers"], *([more] if plugins else [])],
-    }
+    tiers = [*copy.deepcopy(SCHEDULER_CONFIG["tiers"]), *([more] if plugins else [])]
+    for plugin in (each for tier in tiers for each in tier["plugins"]):
+        if arguments is not None and plugin["name"] in arguments:
+            plugin["arguments"] = dict(arguments[plugin["name"]])
+    config = {**SCHEDULER_CONFIG, "tiers": tiers}
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     started = programs.start(
         "volcano",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi import names
-from fusioninfer_pulumi.findings import Finding, info, join
+from fusioninfer_pulumi.findings import Finding, join, warning
+from fusioninfer_pulumi.plan.completion.templates import places
 from fusioninfer_pulumi.plan.topology import VOLCANO
 from fusioninfer_pulumi.spec.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.spec.role import RoleArgs
@@ -70,21 +71,47 @@ def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in listed if isinstance(each, Mapping)]
 
 
-def claim_findings(roles: Sequence[RoleArgs], scheduler: str | None) -> Iterator[Finding]:
-    """What Volcano has to be told so that it places pods with claims.
+def claim_findings(
+    roles: Iterable[tuple[int, RoleArgs]], scheduler: str | None, *, gang_scheduled: bool
+) -> Iterator[Finding]:
+    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+
+    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
+    pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
 
     Args:
-        roles: The service's roles.
+        roles: The service's serving roles, each with its index in the spec; their claims are
+            written into the pod templates already.
         scheduler: Their scheduler.
+        gang_scheduled: Whether the pods are a gang.
     """
-    for position, role in enumerate(roles):
-        if role.resource_claims and scheduler == VOLCANO:
-            yield info(
-                join("roles", position, "resourceClaims"),
-                "Volcano looks at claims only where the arguments of its plugin predicates say "
-                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default)",
+    if scheduler != VOLCANO:
+        return
+    out = "gangPolicy.mode to Off" if gang_scheduled else "schedulerName to another scheduler"
+    for position, role in roles:
+        given = join("roles", position, "resourceClaims") if role.resource_claims else None
+        at = given or _in_template(position, role)
+        if at is not None:
+            yield warning(
+                at,
+                "Volcano binds such pods without the devices that they claim, and they never "
+                "start, unless the arguments of its plugin predicates say "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
+                f"so there, or set schedulingStrategy.{out}",
             )
             return
+
+
+def _in_template(position: int, role: RoleArgs) -> str | None:
+    """Path of claims that a user wrote into a pod template."""
+    return next(
+        (
+            f"{place.at}.spec.resourceClaims"
+            for place in places(position, role)
+            if place.template["spec"].get("resourceClaims")
+        ),
+        None,
+    )
 
 
 def _described(claim: ResourceClaimArgs) -> dict[str, Any]:

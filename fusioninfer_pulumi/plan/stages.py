@@ -129,7 +129,11 @@ def planned_scheduling(service: str, pods: Pods) -> tuple[Scheduling, list[Findi
     gangs = gang_plans(service, pods.roles, strategy, args.layout, args.groups) if ganged else ()
     plan = Scheduling(ganged, gangs, strategy.scheduler_name or (VOLCANO if ganged else None))
     findings = [
-        *claim_findings(args.roles, plan.scheduler),
+        *claim_findings(
+            ((role.position, role.args) for role in pods.roles),
+            plan.scheduler,
+            gang_scheduled=ganged,
+        ),
         *scheduling_findings(
             pods.roles,
             strategy,

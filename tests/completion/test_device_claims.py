@@ -15,8 +15,10 @@ from tests.samples import (
     rendered,
     role,
     said,
+    scheduling,
     service,
     template,
+    warnings,
 )
 
 GPUS = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}
@@ -73,8 +75,27 @@ def test_a_spec_is_passed_on_and_existing_objects_are_named() -> None:
 
 
 def test_volcano_has_to_be_told() -> None:
-    (one,) = [each for each in said(claiming(GPUS, multinode=nodes(2))) if "Volcano" in each]
-    assert one.startswith("info: roles[0].resourceClaims: Volcano looks at claims only where")
+    in_template = template({**container(), "resources": {"claims": [{"name": "a"}]}})
+    in_template["spec"]["resourceClaims"] = [{"name": "a", "resourceClaimName": "shared"}]
+    for manifest, at, out in (
+        (claiming(GPUS, multinode=nodes(2)), "resourceClaims", "gangPolicy.mode to Off"),
+        (
+            service(
+                role(resourceClaims=[GPUS], template=template(container())),
+                **scheduling(schedulerName="volcano"),
+            ),
+            "resourceClaims",
+            "schedulerName to another scheduler",
+        ),
+        (
+            service(role(template=in_template, multinode=nodes(2))),
+            "template.spec.resourceClaims",
+            "gangPolicy.mode to Off",
+        ),
+    ):
+        (one,) = [each for each in warnings(manifest) if "Volcano binds" in each]
+        assert one.startswith(f"warning: roles[0].{at}: Volcano binds such pods without")
+        assert one.endswith(f"or set schedulingStrategy.{out}")
     assert said(claiming(GPUS)) == []
 
 
