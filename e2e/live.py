@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
+from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
+from fusioninfer_pulumi.component.diagnosis.read import read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.labels import REVISION
 from fusioninfer_pulumi.plan import ServicePlan
 
 PATIENCE = 120
@@ -108,6 +111,21 @@ class LiveService:
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         """What the library says about the live objects."""
         return service_status(self.plan, self.sets(), self.pod_group(), failures)
+
+    def failing(self, *names: str) -> dict[str, str]:
+        """Waits until pods of these sets fail; tells why, read as the component reads it."""
+        found: dict[str, str] = {}
+
+        def look() -> bool:
+            sets = {name: each for name, each in self.sets().items() if each and name in names}
+            revisions = {name: each["metadata"]["labels"][REVISION] for name, each in sets.items()}
+            where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
+            found.clear()
+            found.update(failing_sets(revisions, read_pods(*where)))
+            return set(found) == set(names)
+
+        self.cluster.wait(look, PATIENCE, lambda: found)
+        return found
 
     def _read(self, kind: str, name: str) -> Object | None:
         try:

@@ -81,9 +81,9 @@ def test_the_life_of_a_gang(
     update(service, broken, "svc-decode-1")
     life.stage("a rollout whose image cannot be pulled", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
-    life.stage("the same, and somebody knows it", "True Partial",
+    life.stage("the same, and the pods are read", "True Partial",
                {"prefill": "Running 1/1", "decode": "Failed 1/2"},
-               failures={"svc-decode-1": "not ready within 10m"})  # fmt: skip
+               failures=service.failing("svc-decode-1"))  # fmt: skip
 
     service.apply(DISAGGREGATED)
     life.stage("rolled back", "True InferenceServiceAvailable",
@@ -132,8 +132,8 @@ def test_the_life_of_independent_replicas(
                {"inference": "Deploying 2/3"})  # fmt: skip
     update(service, broken, "svc-inference-1", "svc-inference-0")
     life.stage("somebody rolled it out everywhere", processing, {"inference": "Deploying 0/3"})
-    life.stage("and knows that it failed", processing, {"inference": "Failed 0/3"},
-               failures={f"svc-inference-{i}": "ImagePullBackOff" for i in range(3)})  # fmt: skip
+    life.stage("and the pods are read", processing, {"inference": "Failed 0/3"},
+               failures=service.failing(*(f"svc-inference-{i}" for i in range(3))))  # fmt: skip
 
     service.apply(plain)
     life.stage("a good image again", available, {"inference": "Running 3/3"})

@@ -41,7 +41,7 @@ class Life:
             name: What has happened.
             active: The condition Active and its reason, as in `True Partial`.
             roles: `phase ready/desired` by role.
-            failures: What somebody knows to have failed, by LeaderWorkerSet.
+            failures: What pods show to have failed, by LeaderWorkerSet.
             stored: Objects to read instead of the live ones.
 
         Returns:

@@ -115,8 +115,7 @@ class Children:
             self._add(manifest)
         changing = changing_roles(self._name, self._plan, sets)
         if changing and self._files is not True:
-            files = pulumi.Output.from_input(self._files)
-            self._pace = Pace(self._component, self._name, self._plan, changing, files)
+            self._pace = Pace(self._component, self._name, self._plan, changing, self.files())
         steps = self._rollout.by_name
         # Files have no order but that of `render`, and depend on nothing.
         for name in sets if self._files is True else steps:
@@ -141,9 +140,13 @@ class Children:
 
     def last(self, waited: pulumi.Output[Looks]) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
-        files = pulumi.Output.from_input(self._files)
+        files = self.files()
         services = [each.resource.id for each in self._of("Service")]
         return together([files, waited, *services], lambda seen: not seen[0])
+
+    def files(self) -> pulumi.Output[bool]:
+        """Whether objects are only written to files."""
+        return pulumi.Output.from_input(self._files)
 
     def waited(self) -> pulumi.Output[Looks]:
         """Objects as they were when a patch last waited for them, by Kubernetes name."""

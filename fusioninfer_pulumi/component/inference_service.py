@@ -12,6 +12,7 @@ import pulumi
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
+from fusioninfer_pulumi.component.failing import failing, looks_at_pods
 from fusioninfer_pulumi.component.layout_switch import switch_findings
 from fusioninfer_pulumi.component.live import Looks, before_update, live, newest, together
 from fusioninfer_pulumi.component.namesakes import namesake_findings
@@ -233,13 +234,19 @@ class InferenceService(pulumi.ComponentResource):
                 if is_planned is not None and each is not None
             }
 
-        def computed(looks: list[Looks]) -> ServiceStatus:
+        files = self._children.files() if looks_at_pods() else None
+
+        async def computed(looks: list[Looks]) -> ServiceStatus:
             first, later = looks
             seen = {name: newest(look, later.get(name)) for name, look in first.items()}
             if pulumi.runtime.is_dry_run():
                 seen = {name: before_update(look) for name, look in seen.items()}
+            failures: dict[str, str] = {}
+            if files is not None:
+                sets = {each: seen[each] for each in self.leader_worker_sets}
+                failures = await failing(self, plan, sets, files)
             whole = seen.get(plan.service) if plan.groups is None else None
-            return service_status(plan, seen, whole, routing=seen)
+            return service_status(plan, seen, whole, failures, routing=seen)
 
         return together([live(objects), waited], list).apply(computed)
 

@@ -2,7 +2,7 @@
 
 The words are those of FusionInfer's InferenceService status. LeaderWorkerSets count groups, not
 pods, and have no failure condition: a ready replica stands for all its pods, and `Failed` comes
-from whoever saw a rollout or a pod fail.
+from pods, where somebody could read them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from fusioninfer_pulumi.plan.gang import required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
+
+#: Failures that a message tells; the others are counted.
+_NAMED = 5
 
 
 class Condition(TypedDict):
@@ -264,7 +267,10 @@ def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
     names = [each.name for role in plan.roles for each in role.sets]
     told = [f"{name}: {failures[name]}" for name in names if name in failures]
     if told:
-        return _condition("Failed", "True", "InferenceServiceFailed", "; ".join(told))
+        message = "; ".join(told[:_NAMED])
+        if len(told) > _NAMED:
+            message += f"; and {len(told) - _NAMED} more"
+        return _condition("Failed", "True", "InferenceServiceFailed", message)
     return _condition("Failed", "False", "InferenceServiceProcessing", "no failure is known")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.diagnosis import pods as pods_module
-from fusioninfer_pulumi.component.diagnosis.pods import recent, trouble
+from fusioninfer_pulumi.component.diagnosis.pods import failing, recent, trouble
 from fusioninfer_pulumi.component.diagnosis.room import missing
 from fusioninfer_pulumi.component.diagnosis.seen import Object, Seen, label_of, name_of
 
@@ -25,17 +25,37 @@ def explain_set(name: str, seen: Seen) -> list[str]:
     Returns:
         One line for each reason, with the pods that share it; empty where nothing is wrong.
     """
-    pods = [pod for pod in seen.pods if label_of(pod, labels.LWS_NAME) == name]
-    reasons: dict[str, list[str]] = {}
-    for pod in sorted(pods, key=name_of):
-        found = trouble(pod, seen.events)
-        if found is not None:
-            reasons.setdefault(found, []).append(name_of(pod))
-    lines = [f"{_pods(names)}: {reason}" for reason, names in reasons.items()]
+    pods = _pods_of(name, seen)
+    lines = _by_reason(pods, lambda pod: trouble(pod, seen.events))
     made = list(_makers(name, seen.events))
     if not pods:
         return made or [f"{name} has no pods"]
     return lines + made
+
+
+def failing_sets(revisions: Mapping[str, str | None], seen: Seen) -> dict[str, str]:
+    """Tells which LeaderWorkerSets have pods that fail: not those that only are not ready yet.
+
+    Args:
+        revisions: Their revision labels by name.
+        seen: What was read.
+
+    Returns:
+        Why, by the names of those that fail.
+    """
+    found = {}
+    for name, revision in revisions.items():
+        # LeaderWorkerSet deletes pods that have crashed, and an update deletes those of before.
+        pods = [
+            pod
+            for pod in _pods_of(name, seen)
+            if not pod["metadata"].get("deletionTimestamp")
+            or (revision is not None and label_of(pod, labels.REVISION) == revision)
+        ]
+        why = _by_reason(pods, failing)
+        if why:
+            found[name] = "; ".join(why)
+    return found
 
 
 def is_told(name: str, seen: Seen) -> bool:
@@ -44,7 +64,7 @@ def is_told(name: str, seen: Seen) -> bool:
     LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
     what ended it is then to be seen for a moment only.
     """
-    pods = [pod for pod in seen.pods if label_of(pod, labels.LWS_NAME) == name]
+    pods = _pods_of(name, seen)
     if not pods:
         # That a group is made anew is no warning, and says nothing of why.
         return any(_makers(name, [each for each in seen.events if each.get("type") == "Warning"]))
@@ -74,6 +94,20 @@ def explain_gang(seen: Seen) -> list[str]:
         if short:
             lines.append(short)
     return lines
+
+
+def _pods_of(name: str, seen: Seen) -> list[Object]:
+    return [pod for pod in seen.pods if label_of(pod, labels.LWS_NAME) == name]
+
+
+def _by_reason(pods: Sequence[Object], why: Callable[[Object], str | None]) -> list[str]:
+    """One line for each reason, with the pods that share it."""
+    reasons: dict[str, list[str]] = {}
+    for pod in sorted(pods, key=name_of):
+        found = why(pod)
+        if found is not None:
+            reasons.setdefault(found, []).append(name_of(pod))
+    return [f"{_pods(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def _latest_refusal(group: Mapping[str, Any]) -> str:

@@ -37,16 +37,34 @@ def trouble(pod: Object, events: Sequence[Object]) -> str | None:
 def is_told(pod: Object) -> bool:
     """Whether a pod shows why it does not serve; one that was just made anew does not."""
     status = pod.get("status") or {}
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
     return (
         status.get("phase") == "Failed"
         or _condition(status, "Ready").get("status") == "True"
         or _condition(status, "PodScheduled").get("status") == "False"
-        or any(text for each in containers for text in _container(each))
+        or any(text for each in _containers(status) for text in _container(each))
     )
+
+
+def failing(pod: Object) -> str | None:
+    """Tells what keeps a pod from ever serving as it is.
+
+    Args:
+        pod: The pod.
+
+    Returns:
+        One line, without the pod's name; None for one that serves, waits for a node, starts or
+        runs: it may still come.
+    """
+    status = pod.get("status") or {}
+    if _condition(status, "Ready").get("status") == "True":
+        return None
+    told = []
+    if status.get("phase") == "Failed":
+        told.append(_said(status.get("reason") or "Failed", status.get("message")))
+    for each in _containers(status):
+        if (each.get("state") or {}).get("running") is None:
+            told += _container(each)
+    return "; ".join(told) or None
 
 
 def recent(events: Sequence[Object], kind: str, name: str) -> list[str]:
@@ -72,14 +90,17 @@ def _reasons(pod: Object, status: Mapping[str, Any]) -> Iterator[str]:
         else:
             yield "not scheduled"
         return
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
-    for each in containers:
+    for each in _containers(status):
         yield from _container(each)
     if pod["metadata"].get("deletionTimestamp"):
         yield "being deleted"
+
+
+def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
 
 
 def _container(each: Mapping[str, Any]) -> Iterator[str]:

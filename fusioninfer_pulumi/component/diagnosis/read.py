@@ -11,7 +11,7 @@ from typing import Any
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.diagnosis.pods import is_told
 from fusioninfer_pulumi.component.diagnosis.seen import Seen, name_of
-from fusioninfer_pulumi.kubernetes_api import KubernetesApi, items
+from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError, items
 
 #: More pods than this are not counted against the nodes: it would take too long.
 _MOST_PODS = 20_000
@@ -76,6 +76,21 @@ def read_service(kubeconfig: str | None, context: str | None, namespace: str, se
         bound,
         tuple(api.unread),
     )
+
+
+def read_pods(kubeconfig: str | None, context: str | None, namespace: str, service: str) -> Seen:
+    """Reads the pods of a service and nothing else; arguments are those of `read_service`.
+
+    Raises:
+        UnreadableError: They cannot be read.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    listing = api.client.CoreV1Api(api.connection).list_namespaced_pod
+    selector = f"{labels.SERVICE}={service}"
+    pods = list(api.each(f"pods in {namespace}", listing, namespace, label_selector=selector))
+    if api.unread:
+        raise UnreadableError(", ".join(api.unread))
+    return Seen(pods)
 
 
 def watch_service(

@@ -1,0 +1,197 @@
+"""The phase Failed: from the pods of sets that are not available, where the cluster can be read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from component.live import READY, ROLLING
+from samples import role, service
+
+from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component import access, failing
+from fusioninfer_pulumi.component.diagnosis import pods, read
+from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
+from fusioninfer_pulumi.component.diagnosis.seen import Seen
+from fusioninfer_pulumi.kubernetes_api import UnreadableError
+
+FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
+SET = "svc-inference-0"
+REVISION = "fusioninfer.io/revision"
+BACKOFF = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+UNPULLABLE = "container vllm: ImagePullBackOff: Back-off"
+CRASH = {"terminated": {"exitCode": 1, "reason": "Error"}}
+CRASHED = "container vllm: exit code 1 (Error)"
+UP = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> dict[str, Any]:
+    labels = {"leaderworkerset.sigs.k8s.io/name": name.rpartition("-")[0]}
+    if state is not None:
+        status["containerStatuses"] = [{"name": "vllm", "ready": False, **state}]
+    return {"metadata": {"name": name, "labels": labels}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (pod({"state": BACKOFF}), UNPULLABLE),
+        (pod({"state": CRASH}), CRASHED),
+        (
+            pod({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": CRASH,
+                 "restartCount": 2}),
+            f"container vllm: CrashLoopBackOff; {CRASHED}, restarted 2 times",
+        ),
+        (pod(phase="Failed", reason="Evicted", message="no disk"), "Evicted: no disk"),
+        # What may still come.
+        (pod(), None),
+        (pod(phase="Pending"), None),
+        (pod({"state": {"waiting": {"reason": "ContainerCreating"}}}), None),
+        (pod({"state": {"running": {}}}), None),
+        (pod({"state": {"running": {}}, "lastState": CRASH, "restartCount": 1}), None),
+        (pod({"state": {"terminated": {"exitCode": 0}}}), None),
+        (pod({"state": BACKOFF}, **UP), None),
+        (pod(conditions=[{"type": "PodScheduled", "status": "False"}]), None),
+    ],
+)  # fmt: skip
+def test_a_pod_that_fails(found: Any, why: str | None) -> None:
+    assert pods.failing(found) == why
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_recorded_pods(path: Path) -> None:
+    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    seen = Seen(**case["seen"])
+    # That of the set: the pods have the template that it has.
+    revision = next((each["metadata"]["labels"][REVISION] for each in seen.pods), None)
+    fails = failing_sets({SET: revision}, seen)
+    assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
+
+
+@pytest.mark.parametrize(
+    ("revision", "going", "counts"),
+    [("new", False, True), ("old", False, True), ("new", True, True), ("old", True, False)],
+)
+def test_pods_of_before_that_go_do_not_count(revision: str, *, going: bool, counts: bool) -> None:
+    found = pod({"state": CRASH}, name=f"{SET}-0")
+    found["metadata"]["labels"][REVISION] = revision
+    if going:
+        found["metadata"]["deletionTimestamp"] = "now"
+    assert bool(failing_sets({SET: "new"}, Seen([found]))) is counts
+    assert bool(failing_sets({SET: None}, Seen([found]))) is not going
+
+
+@pytest.fixture
+def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The status of three replicas, of which one is down; and what was said."""
+    engine.live = {f"svc-inference-{index}": READY for index in (0, 2)}
+    engine.live["svc-inference-1"] = ROLLING
+    asked: list[Any] = []
+
+    async def kubeconfig(_: Any) -> tuple[None, None]:
+        return None, None
+
+    def run(found: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
+        def pods_of(*where: Any) -> Seen:
+            assert where == (None, None, "default", "svc")
+            asked.append(where)
+            if isinstance(found, Exception):
+                raise found
+            if isinstance(found, float):
+                time.sleep(found)
+            return Seen([found])
+
+        monkeypatch.setattr(failing, "readable", lambda: True)
+        monkeypatch.setattr(failing, "read_pods", pods_of)
+        monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
+        manifest = service(role(replicas=3))
+
+        def program() -> dict[str, Any]:
+            return {"status": InferenceService("svc", manifest).status}
+
+        deployment = engine.run(program, preview=preview)
+        return deployment.exports["status"], deployment.logged, len(asked)
+
+    return run
+
+
+def failed(told: Any) -> tuple[str, str]:
+    condition = told["conditions"][-1]
+    assert condition["type"] == "Failed"
+    return condition["status"], condition["message"]
+
+
+def test_what_pods_show_is_told_once(status: Any) -> None:
+    told, logged, asked = status(pod({"state": BACKOFF}))
+    assert told["components"]["inference"]["phase"] == "Failed"
+    assert told["components"]["inference"]["readyReplicas"] == 2
+    assert failed(told) == ("True", f"svc-inference-1: pod svc-inference-1-0: {UNPULLABLE}")
+    assert (logged, asked) == ([], 1)
+
+
+def test_pods_that_may_still_come_are_no_failure(status: Any) -> None:
+    told, logged, asked = status(pod({"state": {"running": {}}}))
+    assert told["components"]["inference"]["phase"] == "Deploying"
+    assert failed(told)[0] == "False"
+    assert (logged, asked) == ([], 1)
+
+
+def test_pods_of_a_set_that_is_available_are_not_asked_about(status: Any) -> None:
+    told, *_ = status(pod({"state": BACKOFF}, name="svc-inference-0-0"))
+    assert failed(told)[0] == "False"
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (UnreadableError("no answer"), "no answer"),
+        (KeyError("spec"), "KeyError('spec')"),
+        (0.05, "the cluster did not answer within 0.01 s"),
+    ],
+)
+def test_where_nobody_can_look_the_status_is_as_before(
+    status: Any, monkeypatch: pytest.MonkeyPatch, problem: Any, why: str
+) -> None:
+    monkeypatch.setattr(failing, "_SECONDS", 0.01 if problem == 0.05 else 5.0)
+    told, logged, _ = status(problem)
+    assert told["components"]["inference"]["phase"] == "Deploying"
+    assert logged == [f"whether replicas fail was not read: {why}"]
+
+
+def test_where_all_is_well_nobody_is_asked(engine: Any, status: Any) -> None:
+    engine.live["svc-inference-1"] = READY
+    assert status()[1:] == ([], 0)
+
+
+def test_a_preview_and_files_ask_nobody(
+    engine: Any, status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert status(preview=True)[1:] == ([], 0)
+    config = {"kubernetes:renderYamlToDirectory": "out"}
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(config))
+    assert status()[1:] == ([], 0)
+
+
+def test_without_rights_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Api:
+        unread = ("pods in models: 403 Forbidden",)
+
+        def __init__(self, *_: Any) -> None:
+            self.client, self.connection = self, None
+
+        def CoreV1Api(self, _: Any) -> Any:
+            return self
+
+        list_namespaced_pod = None
+
+        def each(self, *_: Any, **_more: Any) -> list[Any]:
+            return []
+
+    monkeypatch.setattr(read, "KubernetesApi", Api)
+    with pytest.raises(UnreadableError, match="pods in models: 403 Forbidden"):
+        read.read_pods(None, None, "models", "svc")
