@@ -6,12 +6,10 @@ import copy
 from typing import Any
 
 from e2e.harness import Cluster, Object
+from e2e.harness.pods import LEADERS
 from e2e.routers import objects_of
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-
-#: Selects the pods that lead a replica.
-LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 #: What a container and a pod need in a namespace that enforces the restricted profile.
 RESTRICTED_CONTAINER = {
@@ -85,11 +83,6 @@ def set_of(objects: list[Object], role: str) -> Object:
         if each["kind"] == "LeaderWorkerSet"
         and each["metadata"]["labels"]["fusioninfer.io/role-name"] == role
     )
-
-
-def leaders(cluster: Cluster, namespace: str) -> list[Object]:
-    """The pods of a namespace that lead a replica."""
-    return cluster.pods(namespace, LEADERS)
 
 
 def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:

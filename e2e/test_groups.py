@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from e2e.disaggregated import await_leaders, disaggregated, leaders, started
+from e2e.disaggregated import await_leaders, disaggregated, started
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
+from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK
 from e2e.test_prefill_decode import LLM_D, PREFILLER, _picker, programs
 

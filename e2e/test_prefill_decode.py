@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import urllib3
 
-from e2e.disaggregated import NIXL, disaggregated, leaders, set_of, started
+from e2e.disaggregated import NIXL, disaggregated, set_of, started
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
+from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.model_server import ModelServer
 from e2e.routers import only

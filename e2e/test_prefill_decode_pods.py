@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from e2e import checks, inputs
-from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated, leaders, set_of
+from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated, set_of
 from e2e.harness import ApiError, Cluster, Object
+from e2e.harness.pods import leaders
 from e2e.routers import objects_of
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.engine.project import Project
 from e2e.harness import Cluster
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +59,27 @@ def test_a_program_that_ends_is_reported_with_its_log() -> None:
         cluster.programs.running["kube-controller-manager"].process.wait(timeout=10)
         with pytest.raises(Exception, match=r"(?s)kube-controller-manager exited with -9.*log"):
             cluster.programs.check()
+
+
+def test_a_call_of_the_engine_that_takes_too_long_ends_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In place of the command line: its language host and provider would go on alone.
+    program = tmp_path / "pulumi"
+    program.write_text('#!/bin/sh\n[ "$1" != up ] || { sleep 600 & echo "child $!"; wait; }\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("e2e.engine.project.SECONDS", 1.0)
+    stack = Project(tmp_path / "app", None)
+    with pytest.raises(
+        AssertionError, match=r"pulumi up .* took longer than 1 s:\nchild \d+"
+    ) as told:
+        stack.up()
+    child = int(str(told.value).split()[-1])
+    deadline = time.monotonic() + 10
+    while _is_alive(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_alive(child)
 
 
 def _start_child(then: str) -> tuple[subprocess.Popen[str], Path, list[int]]:

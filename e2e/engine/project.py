@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -135,9 +136,14 @@ class Project:
         process = self.start(*words, **environment)
         try:
             text, _ = process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        except BaseException as ended:
+            # Language host and provider, too: they are of the command line's group.
+            os.killpg(process.pid, signal.SIGKILL)
+            text, _ = process.communicate()
+            if not isinstance(ended, subprocess.TimeoutExpired):
+                raise
+            took = f"pulumi {' '.join(words)} took longer than {SECONDS:.0f} s"
+            raise AssertionError(f"{took}:\n{text[-6000:]}") from None
         return Told(process.returncode, text)
 
     def up(self, **environment: str) -> Told:

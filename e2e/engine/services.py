@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from e2e.harness import Cluster
+from e2e.harness.pods import is_ready, leaders
 from e2e.harness.stages import BEHAVIOUR, DELAY
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -96,16 +97,9 @@ def service(
 def ready(cluster: Cluster, namespace: str) -> dict[str, int]:
     """Replicas of each role whose leader is ready and not about to end."""
     counts: dict[str, int] = {}
-    for pod in cluster.pods(namespace):
-        labels = pod["metadata"].get("labels") or {}
-        if labels.get("leaderworkerset.sigs.k8s.io/worker-index") != "0":
-            continue
-        conditions = pod.get("status", {}).get("conditions") or ()
-        up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-        role_name = labels[f"{PREFIX}role-name"]
-        counts[role_name] = counts.get(role_name, 0) + (
-            up and "deletionTimestamp" not in pod["metadata"]
-        )
+    for pod in leaders(cluster, namespace):
+        role_name = pod["metadata"]["labels"][f"{PREFIX}role-name"]
+        counts[role_name] = counts.get(role_name, 0) + is_ready(pod)
     return counts
 
 
@@ -181,11 +175,12 @@ def images(cluster: Cluster, namespace: str) -> dict[str, str]:
 
 def tags(cluster: Cluster, namespace: str) -> dict[str, str]:
     """The image of each leader, by its group."""
-    return {
-        pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"].rpartition(":")[2]
-        for pod in cluster.pods(namespace)
-        if pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
-    }
+    return {pod["metadata"]["name"]: tag_of(pod) for pod in leaders(cluster, namespace)}
+
+
+def tag_of(pod: Mapping[str, Any]) -> str:
+    """Tag of the image that a pod runs."""
+    return str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
 
 
 def pods(cluster: Cluster, namespace: str) -> dict[str, str]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.engine.project import ENGINE, REPOSITORY
+from e2e.engine.project import ENGINE, Project
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -71,62 +66,19 @@ def service(namespace: str, image: str = "registry.example/engine:1") -> dict[st
     }
 
 
-class Stack:
-    """A stack `dev` with a file backend of its own."""
-
-    def __init__(self, folder: Path, kubeconfig: Path) -> None:
-        state = folder / "state"
-        state.mkdir()
-        self.folder = folder
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")},
-            "KUBECONFIG": str(kubeconfig),
-            "PULUMI_HOME": str(folder / "home"),
-            "PULUMI_BACKEND_URL": state.as_uri(),
-            "PULUMI_CONFIG_PASSPHRASE": "end-to-end",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
-        settings = {"name": "adoption", "runtime": runtime}
-        (folder / "Pulumi.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-        (folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
-        self.run("stack", "init", "organization/adoption/dev")
-
-    def write(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Sets what the program makes, and returns its objects."""
-        path = self.folder / "service.yaml"
-        path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
-        return [each for found in load(path) for each in render(plan_service(found))]
-
-    def run(self, *words: str, status: int = 0) -> str:
-        """Calls the command line."""
-        told = subprocess.run(
-            ["pulumi", *words, "--non-interactive", "--color", "never"],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert (told.returncode == 0) is (status == 0), told.stdout[-6000:]
-        return told.stdout
-
-    def preview(self) -> dict[str, int]:
-        """Operations that an update would do, `same` left out."""
-        told = self.run("preview", "--json")
-        summary = json.JSONDecoder().raw_decode(told[told.index("{") :])[0]["changeSummary"]
-        return {name: count for name, count in summary.items() if name != "same"}
+def write(stack: Project, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Sets what the program makes, and returns its objects."""
+    path = stack.folder / "service.yaml"
+    path.write_text(yaml.safe_dump(dict(args)), encoding="utf-8")
+    return [each for found in load(path) for each in render(plan_service(found))]
 
 
 @pytest.fixture
-def stack(cluster: Cluster, tmp_path: Path) -> Stack:
-    """An empty stack on the cluster."""
-    return Stack(tmp_path, cluster.kubeconfig)
+def stack(project: Callable[..., Project]) -> Project:
+    """An empty stack on the cluster, with the program of the documentation."""
+    made = project("adoption")
+    (made.folder / "__main__.py").write_text(PROGRAM, encoding="utf-8")
+    return made
 
 
 def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) -> dict[str, str]:
@@ -144,56 +96,59 @@ def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) 
     needs=ENGINE,
 )
 def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
-    cluster: Cluster, namespace: str, stack: Stack
+    cluster: Cluster, namespace: str, stack: Project
 ) -> None:
     cluster.add_nodes(4, gpus=8)
-    objects = stack.write(service(namespace))
+    objects = write(stack, service(namespace))
     cluster.apply(objects)
     cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60)
     before = identities(cluster, namespace, objects)
 
-    stack.run("config", "set", "adopt", "true")
+    stack.run("config", "set", "adopt", "true").assert_fine()
     # The stack, the component and a patch for each set are new; each object is imported, then
     # applied.
     adopted = {"create": 4, "import": len(objects), "update": len(objects)}
     assert stack.preview() == adopted
-    stack.run("up", "--yes", "--skip-preview")
+    stack.up().assert_fine()
     # Without the option the objects get an annotation, and it is a stack as any other.
-    stack.run("config", "rm", "adopt")
+    stack.run("config", "rm", "adopt").assert_fine()
     assert stack.preview() == {"update": len(objects)}
-    stack.run("up", "--yes", "--skip-preview")
+    stack.up().assert_fine()
     assert stack.preview() == {}
     assert identities(cluster, namespace, objects) == before
 
-    changed = stack.write(service(namespace, image="registry.example/engine:2"))
+    changed = write(stack, service(namespace, image="registry.example/engine:2"))
     assert stack.preview() == {"update": 2}
-    stack.run("up", "--yes", "--skip-preview")
+    stack.up().assert_fine()
     for each in changed:
         if each["kind"] == "LeaderWorkerSet":
             kind = f"{each['apiVersion']}/{each['kind']}"
             stored = cluster.get(kind, each["metadata"]["name"], namespace)
             template = stored["spec"]["leaderWorkerTemplate"]["workerTemplate"]
             assert template["spec"]["containers"][0]["image"] == "registry.example/engine:2"
-    stack.run("destroy", "--yes", "--skip-preview")
+    stack.down().assert_fine()
     cluster.wait(lambda: not cluster.pods(namespace), 60)
 
 
 @pytest.mark.proves("adopting an object that is not there is an error", needs=ENGINE)
 def test_an_object_that_is_not_there_is_said(
-    cluster: Cluster, namespace: str, stack: Stack
+    cluster: Cluster, namespace: str, stack: Project
 ) -> None:
-    objects = stack.write(service(namespace))
+    objects = write(stack, service(namespace))
     cluster.apply(each for each in objects if each["kind"] != "Service")
-    stack.run("config", "set", "adopt", "true")
-    told = stack.run("up", "--yes", "--skip-preview", status=1)
-    assert f"resource '{namespace}/svc' does not exist" in told
+    stack.run("config", "set", "adopt", "true").assert_fine()
+    told = stack.up()
+    assert told.status != 0
+    assert f"resource '{namespace}/svc' does not exist" in told.text
 
 
 @pytest.mark.proves("what an adoption would change is refused and named", needs=ENGINE)
-def test_what_differs_is_refused(cluster: Cluster, namespace: str, stack: Stack) -> None:
-    cluster.apply(stack.write(service(namespace)))
-    stack.write(service(namespace, image="registry.example/engine:2"))
-    stack.run("config", "set", "adopt", "true")
-    told = stack.run("up", "--yes", "--skip-preview", status=1)
-    assert "field conflict" in told
-    assert '.spec.leaderWorkerTemplate.workerTemplate.spec.containers[name="engine"].image' in told
+def test_what_differs_is_refused(cluster: Cluster, namespace: str, stack: Project) -> None:
+    cluster.apply(write(stack, service(namespace)))
+    write(stack, service(namespace, image="registry.example/engine:2"))
+    stack.run("config", "set", "adopt", "true").assert_fine()
+    told = stack.up()
+    assert told.status != 0
+    assert "field conflict" in told.text
+    image = '.spec.leaderWorkerTemplate.workerTemplate.spec.containers[name="engine"].image'
+    assert image in told.text

@@ -9,8 +9,20 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import GROUPS, PREFIX, images, left, pods, rendered, role, service, watched
+from e2e.engine.services import (
+    GROUPS,
+    PREFIX,
+    images,
+    left,
+    pods,
+    rendered,
+    role,
+    service,
+    tag_of,
+    watched,
+)
 from e2e.harness import Cluster
+from e2e.harness.pods import is_ready
 
 Make = Callable[..., Project]
 PODS = 3
@@ -36,12 +48,8 @@ def state(cluster: Cluster, namespace: str) -> dict[int, tuple[int, set[str]]]:
     found: dict[int, tuple[int, set[str]]] = {}
     for pod in cluster.pods(namespace):
         group = int(pod["metadata"]["labels"][f"{PREFIX}group-index"])
-        conditions = pod.get("status", {}).get("conditions") or ()
-        up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-        up = up and "deletionTimestamp" not in pod["metadata"]
-        tag = pod["spec"]["containers"][0]["image"].rpartition(":")[2]
         ready, tags = found.get(group, (0, set()))
-        found[group] = (ready + up, tags | {tag})
+        found[group] = (ready + is_ready(pod), tags | {tag_of(pod)})
     return found
 
 

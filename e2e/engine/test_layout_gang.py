@@ -19,9 +19,11 @@ from e2e.engine.services import (
     router,
     service,
     sets,
+    tag_of,
     watched,
 )
 from e2e.harness import Cluster
+from e2e.harness.pods import is_ready, leaders
 
 Make = Callable[..., Project]
 REPLICAS = 20
@@ -41,19 +43,11 @@ def serving(cluster: Cluster, namespace: str) -> dict[str, str]:
     return {name: uid for name, uid in found.items() if not name.startswith(PICKER)}
 
 
-def leaders(cluster: Cluster, namespace: str) -> dict[str, tuple[str, bool]]:
+def replicas(cluster: Cluster, namespace: str) -> dict[str, tuple[str, bool]]:
     """Image of each replica's leader, and whether it is ready and not about to end."""
-    found = {}
-    for pod in cluster.pods(namespace):
-        labels = pod["metadata"]["labels"]
-        if labels.get("leaderworkerset.sigs.k8s.io/worker-index") != "0":
-            continue
-        conditions = pod.get("status", {}).get("conditions") or ()
-        up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-        up = up and "deletionTimestamp" not in pod["metadata"]
-        tag = pod["spec"]["containers"][0]["image"].rpartition(":")[2]
-        found[pod["metadata"]["name"]] = (tag, up)
-    return found
+    return {
+        pod["metadata"]["name"]: (tag_of(pod), is_ready(pod)) for pod in leaders(cluster, namespace)
+    }
 
 
 @pytest.mark.proves(
@@ -82,7 +76,7 @@ def test_a_life(cluster: Cluster, namespace: str, project: Make) -> None:
     assert pickers
     stack.write(whole(namespace, "2"))
     assert stack.preview() == {"update": 1}
-    with watched(lambda: leaders(cluster, namespace)) as seen:
+    with watched(lambda: replicas(cluster, namespace)) as seen:
         stack.up().assert_fine()
     assert len(seen) > REPLICAS
     up = [sum(is_up for _, is_up in look.values()) for look in seen]
@@ -92,7 +86,7 @@ def test_a_life(cluster: Cluster, namespace: str, project: Make) -> None:
         old = [name for name, (tag, _) in look.items() if tag == "1"]
         new = [name for name, (tag, _) in look.items() if tag == "2"]
         assert max(map(ordinal, old), default=-1) < min(map(ordinal, new), default=REPLICAS)
-    assert set(leaders(cluster, namespace).values()) == {("2", True)}
+    assert set(replicas(cluster, namespace).values()) == {("2", True)}
     after = pods(cluster, namespace)
     assert pickers.items() <= after.items()
     assert not set(serving(cluster, namespace).items()) & set(before.items())

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import urllib3
 
+from e2e.harness.pods import is_ready
 from e2e.harness.resources import Discovery, Object, Resource
 
 Objects = list[Object]
@@ -236,13 +237,8 @@ class Client:
         return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
 
     def ready(self, namespace: str, selector: str | None = None) -> Objects:
-        """The pods that are ready."""
-        return [
-            pod
-            for pod in self.pods(namespace, selector)
-            for each in (pod.get("status") or {}).get("conditions") or ()
-            if each["type"] == "Ready" and each["status"] == "True"
-        ]
+        """The pods that are ready, and not about to end."""
+        return [pod for pod in self.pods(namespace, selector) if is_ready(pod)]
 
     def wait(
         self,
