@@ -9,6 +9,7 @@ from fusioninfer_pulumi.cli.given import holds_nothing
 from fusioninfer_pulumi.cli.revision import at_revision
 from fusioninfer_pulumi.cli.source import Source, read_sources
 from fusioninfer_pulumi.findings import Severity, errors, warning
+from fusioninfer_pulumi.reading.file_set import NO_SERVICE
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,26 @@ def compared(options: argparse.Namespace) -> Compared:
     name = options.old
     label = f"{options.base}:{name.rstrip('/') or name}"
     with at_revision(name, options.base) as found:
-        was_there = found.path is not None and not holds_nothing(found.path)
-        old = Source(label, objects=[])
-        if found.path is not None and was_there:
+        old = nothing = Source(label, objects=[])
+        if found.path is not None and not holds_nothing(found.path):
             old = _read(options, found.path).named(found.path, label)
             old.rendered()
+        if _holds_no_service(old):
+            old = nothing
     for link in found.outside:
         told = "is a link out of the repository: left out, what it leads to has no revision"
         old.add(f"{options.base}:{link}", [warning("", told)])
-    gone = was_there and holds_nothing(name)
-    new = Source(name, objects=[]) if gone else _read(options, name)
+    new = _read(options, name)
+    if old is not nothing and (holds_nothing(name) or _holds_no_service(new)):
+        new = Source(name, objects=[])
     notes = _forgive(old)
     return Compared(old, new, judged=(new,), notes=notes)
+
+
+def _holds_no_service(source: Source) -> bool:
+    """Tells whether nothing is wrong with a folder but that its manifests are of other things."""
+    wrong = errors(finding for _, finding in source.findings)
+    return bool(wrong) and all(each.message == NO_SERVICE for each in wrong)
 
 
 def _forgive(old: Source) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 #: What is wrong with a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
+#: What is wrong with a folder whose manifests are of other things.
+NO_SERVICE = "holds no manifest of a service"
+
 
 @dataclass(frozen=True)
 class Text:
@@ -128,7 +131,7 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
             its = {label for each in texts if each.text.folder == folder for label in each.labels}
             found = (*read, *(one for each in texts for one in each.told))
             if not any(each.label in its and _counts(each) for each in found):
-                told.append(refused(folder, "holds no manifest of a service"))
+                told.append(refused(folder, NO_SERVICE))
     return [*read, *(one for each in texts for one in each.told), *told]
 
 

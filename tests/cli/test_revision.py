@@ -123,6 +123,21 @@ def test_a_change_may_repair_what_is_invalid_at_the_base(
     assert "+ LeaderWorkerSet more-serve-0" not in told.out
 
 
+def test_a_program_that_fails_at_the_base_may_be_repaired(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file = repository / "project" / "__main__.py"
+    main_file.write_text("raise RuntimeError('bad')\n")
+    git(repository, "commit", "-q", "-a", "-m", "two")
+    main_file.write_text(PROGRAM)
+
+    assert main(["diff", "--base", "HEAD", "project"]) == 1
+
+    told = capsys.readouterr()
+    assert told.err.startswith("HEAD:project: warning: ")
+    assert "service chat added" in told.out
+
+
 def test_two_given_sources_have_to_be_valid_both(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +161,29 @@ def test_what_is_gone_is_removed(
     told = capsys.readouterr()
     assert told.err == ""
     assert "service chat removed: 3 objects deleted" in told.out
+
+
+def test_a_folder_may_lose_and_get_its_only_service(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = repository / "services"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text("resources: [chat.yaml]\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+    (folder / "chat.yaml").write_text(MANIFEST)
+    assert main(["diff", "--base", "HEAD", "services"]) == 1
+    told = capsys.readouterr()
+    assert "service chat added" in told.out
+    assert "could not be read" not in told.out + told.err
+
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "three")
+    (folder / "chat.yaml").unlink()
+    assert main(["diff", "--base", "HEAD", "services"]) == 1
+    assert "service chat removed" in capsys.readouterr().out
+    # Neither side holds any: then the folder is not the one that was meant.
+    assert main(["diff", "--base", "HEAD~2", "services"]) == 2
 
 
 def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
