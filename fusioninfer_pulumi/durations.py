@@ -23,6 +23,10 @@ _PART = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
 _DURATION = re.compile(rf"(?:{_PART})+")
 _NUMBER_AND_UNIT = re.compile(r"([0-9.]+)([a-zµμ]+)")
 
+# gateway.networking.k8s.io_httproutes.yaml: Duration.
+_ROUTE = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
+_ROUTE_LARGEST = 99_999
+
 #: Go counts nanoseconds in 63 bits: 292 years. Nobody waits longer.
 _LIMIT = Fraction(2**63 - 1, 10**9)
 
@@ -49,6 +53,33 @@ def times(text: str, factor: int) -> str:
     if factor == 1 or length is None:
         return text
     return f"{math.ceil(min(length * factor, _LIMIT))}s"
+
+
+def is_for_routes(text: str) -> bool:
+    """Tells whether a duration is one of the Gateway API's (GEP-2257): no fractions, from ms up."""
+    return _ROUTE.fullmatch(text) is not None
+
+
+def for_routes(text: str) -> str:
+    """Writes a duration as the Gateway API does: `1500ms` for `1.5s`.
+
+    Args:
+        text: A duration of Go's.
+
+    Returns:
+        The same duration; the text as it is where it is written so already, is no duration, or
+        is none of whole milliseconds.
+    """
+    length = seconds(text)
+    if length is None or is_for_routes(text) or (length * 1000).denominator != 1:
+        return text
+    left, parts = int(length * 1000), []
+    if left <= _ROUTE_LARGEST:
+        return f"{left}ms"
+    for unit, size in (("h", 3600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, left = divmod(left, size)
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts)
 
 
 def _number(text: str) -> str:

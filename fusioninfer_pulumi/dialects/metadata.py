@@ -51,6 +51,8 @@ def carry_metadata(carrier: Carrier, document: Given) -> None:
         if document.metadata.get(field) is not None:
             carrier.put(("metadata", field), document.metadata[field], at / field)
     for field in ("labels", "annotations"):
+        if not document.metadata.get(field):
+            carrier.book.read(at / field)
         for key, value in (document.metadata.get(field) or {}).items():
             if key != _APPLIED:
                 carrier.put(("metadata", field, key), value, at / field / key)
@@ -95,6 +97,8 @@ def companion(book: Book, document: Given, controllers: str | None = None) -> No
 def left_labels(book: Book, document: Given, controllers: str | None = None) -> None:
     """Says that labels and annotations of a document have no object to stand on."""
     for field in ("labels", "annotations"):
+        if not document.metadata.get(field):
+            book.read(document.at("metadata", field))
         for key in document.metadata.get(field) or {}:
             if controllers is not None and str(key).startswith(controllers):
                 place = document.at("metadata", field, key)

@@ -223,7 +223,7 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
 
 def _advice(plan: RolePlan, worker: Mapping[str, Any], worker_at: str) -> Iterator[Finding]:
     role = join("roles", plan.position)
-    if not plan.replicas:
+    if not plan.args.replicas:
         yield info(f"{role}.replicas", "is 0: the role is parked, no pods of it are made")
     stated = plan.args.multinode.launcher if plan.args.multinode else None
     if plan.nodes == 1 and stated and plan.args.counted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.findings import Finding, warning
+from fusioninfer_pulumi.findings import Finding, info, warning
 from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.completion.model_files import model_files
 from fusioninfer_pulumi.plan.credentials import role_credentials, variable_findings
@@ -111,6 +111,8 @@ def planned_pods(
             findings += found
             findings += role_credentials(position, given.roles[position])
             findings += volume_findings(role, planned)
+    if args.groups == 0:
+        findings.append(info("groups", "is 0: the service is parked, no pods of it are made"))
     findings += agreement_findings(roles, pairing)
     findings += stated_findings(args.roles)
     findings += name_findings(service, roles, args.rollout)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from fusioninfer_pulumi.durations import is_for_routes
 from fusioninfer_pulumi.findings import shown, similar
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import namespace_text
@@ -45,8 +46,7 @@ _OWN = (
     "annotations",
 )
 
-# gateway.networking.k8s.io_httproutes.yaml: Duration, Hostname.
-_DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
+# gateway.networking.k8s.io_httproutes.yaml: Hostname.
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -186,7 +186,7 @@ def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(timeouts, Mapping):
         yield from _keys((*at, "timeouts"), timeouts, _TIMEOUTS)
         for key, value in timeouts.items():
-            if not isinstance(value, str) or _DURATION.fullmatch(value) is None:
+            if not isinstance(value, str) or not is_for_routes(value):
                 yield Problem(
                     (*at, "timeouts", str(key)),
                     f"must be a duration such as 0s, 90s or 1h30m, got {shown(value)}",

@@ -149,7 +149,11 @@ def test_timeouts_and_retries_are_what_routes_can_express() -> None:
         "trafficPolicy.timeout",
         "trafficPolicy.retry",
     ]
-    wrong = server(trafficPolicy={"timeout": "1.5s"})
+    finer = {"timeout": "1.5s", "retry": {"attempts": 2, "retryInterval": "100.25s"}}
+    (made,) = rules(serving(), server(trafficPolicy=finer), route())
+    assert made["timeouts"]["backendRequest"] == "1500ms"
+    assert made["retry"]["backoff"] == "1m40s250ms"
+    wrong = server(trafficPolicy={"timeout": "1.5ms"})
     assert any(each.startswith("f#2: trafficPolicy.timeout") for each in problems(
         serving(), wrong, route()))  # fmt: skip
 
@@ -171,6 +175,22 @@ def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
         "connector": "NixlConnector",
         "sidecar": {"connector": "nixlv2"},
     }
+
+
+def test_a_value_that_is_called_like_a_connector_is_no_setting() -> None:
+    own = entry()
+    own["spec"]["containers"][0]["args"] += ["--served-model-name", "x-kv-transfer-config"]
+    pair = serving(role("prefill", replicas=1, entryTemplate=own), role("decode", replicas=1))
+    made = spec(pair, server(model=None, kvConnector={"type": "nixl"}))
+    assert made["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}
+
+
+def test_a_rule_needs_a_weight_above_0() -> None:
+    zero = route(rule({"modelServerName": "srv", "weight": 0}))
+    (told,) = problems(serving(), server(), zero)
+    assert told == (
+        "f#3: rules[0].targetModels: must have a weight above 0: no request would go anywhere"
+    )
 
 
 def test_an_engines_own_connector_is_left_alone() -> None:

@@ -238,3 +238,19 @@ def test_updates_of_whole_groups(replicas: int, strategy: Any, expected: Any) ->
 def test_no_recovery_is_no_restart_policy() -> None:
     made = spec(serving(*PAIR, recoveryPolicy="None"))
     assert [each["restartPolicy"] for each in made["roles"]] == ["None", "None"]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "metadata"),
+    [({}, {}), ({"rollingUpdateConfiguration": {}}, {}), (None, {"labels": {}, "annotations": {}})],
+)
+def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) -> None:
+    given = {} if rollout is None else {"rolloutStrategy": rollout}
+    assert spec(serving(metadata=metadata, **given)) == spec(serving())
+
+
+def test_no_groups_are_said_where_they_are_written() -> None:
+    told = said(serving(role(replicas=4), replicas=0))
+    assert [each for each in told if "parked" in each] == [
+        "f: info: replicas: is 0: the service is parked, no pods of it are made"
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi import durations
 from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import At, Given
@@ -168,6 +169,10 @@ def _targets(
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
     found: list[Target] = []
+    nowhere = not any(map(_weight, rule.target_models))
+    if nowhere:
+        # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
+        book.refuse(at, "must have a weight above 0: no request would go anywhere")
     for index, target in enumerate(rule.target_models):
         place = at / index
         given = (target.model_server_name, target.external_model_provider_name)
@@ -186,6 +191,8 @@ def _targets(
             )
         elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
             book.note(place, f"leads to {given[0]}, as another target of the rule; left out")
+        elif nowhere:
+            continue
         elif target.weight == 0:
             book.note(place / "weight", "is 0: no request goes there; left out")
         else:
@@ -213,11 +220,13 @@ def _add(
         ]
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.timeout is not None:
-        built["timeouts"] = {"request": "0s", "backendRequest": policy.timeout}
+        built["timeouts"] = {
+            "request": "0s",
+            "backendRequest": durations.for_routes(policy.timeout),
+        }
     if policy is not None and policy.retry is not None:
-        backoff = (
-            {} if policy.retry.retry_interval is None else {"backoff": policy.retry.retry_interval}
-        )
+        interval = policy.retry.retry_interval
+        backoff = {} if interval is None else {"backoff": durations.for_routes(interval)}
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
     carrier.derive(target, built, at / "modelMatch")
     carrier.origin((*target, "name"), at / "name", whole=True)

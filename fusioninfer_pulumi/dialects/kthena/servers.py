@@ -19,6 +19,7 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
     Protocol,
 )
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.kv_connectors import kv_setup
 from fusioninfer_pulumi.engines.model_arguments import served_names
 
 ROUTER = "router"
@@ -247,9 +248,5 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: At) -> None:
 
 
 def _has_own(role: Role) -> bool:
-    """Whether the engine's arguments say how the KV cache is handed over."""
-    return any(
-        "kv-transfer-config" in word or "kv_transfer_config" in word
-        for command in commands(role)
-        for word in (*command.arguments, command.script or "")
-    )
+    """Whether the engine's arguments say how the KV cache is handed over, right or wrong."""
+    return any(kv_setup(command) is not None for command in commands(role))

@@ -102,6 +102,8 @@ def _rollout(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
     level, kind = (*target, "level"), at / "type"
     pace, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
     groups = 1 if spec.replicas is None else spec.replicas
+    # Empty, they are as good as left out; read as a whole, what they hold would be, too.
+    carrier.book.read(*(each for each in (at, place) if each.value == {}))
     if strategy.type is RolloutType.ROLE:
         carrier.derive(level, "Role", kind)
         if pace is not None:
