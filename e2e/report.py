@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from e2e import versions
 from e2e.catalog import TOOLS
 from e2e.inputs import ROOT
 
@@ -30,12 +32,14 @@ COMPONENTS = {
 """Names of the tools that have better ones than those of the catalog."""
 
 BESIDE = (
-    ("Pulumi CLI and Python language host", "3.246.0", "on PATH, else skipped"),
+    (versions.CLI, "3.246.0", "on PATH, else skipped"),
     ("Pulumi SDK for Python", "3.272.0", "PyPI"),
-    ("Pulumi Kubernetes provider", "4.29.0", "on PATH, else skipped"),
-    ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped"),
+    ("Pulumi Kubernetes SDK for Python", "4.34.2", "PyPI"),
+    (versions.PROVIDER, "4.29.0", "on PATH, else skipped"),
+    ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped; they do not say it"),
 )
-"""What no Go module of ours builds, in the versions with which its claims were proved."""
+"""What no Go module of ours builds, in the versions with which its claims were proved: those that
+say theirs are asked before the document is written."""
 
 HEAD = """\
 # Verified on the real components
@@ -61,6 +65,8 @@ NOT_PROVED = """\
   selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
   and by metrics that a thread of the test serves as an adapter would. No collector gets a trace.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
+  The Kubernetes provider is the one on PATH, older than the SDK beside it. A plain installation
+  gets the provider of its SDK's version: nothing was run with that.
 - **Volcano without its controllers and webhooks**: no queue quotas (`proportion`, `capacity`), no
   preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
   a time on nodes of its own, where only accelerators decide.
@@ -162,6 +168,7 @@ class Report:
             cache.set(PROVED, {"code": code, "cases": sorted(passed)})
         missing = [claim.text for claim in self.claims.values() if not claim.cases <= passed]
         self.problems += [f"not proved yet with this code: {text}" for text in missing]
+        self.problems += differing(versions.found())
         if not self.is_whole:
             self.problems.append("not all files were collected: choose tests by -m and -k alone")
         if not self.problems:
@@ -193,6 +200,22 @@ class Report:
         terminalreporter.write_line(f"claims of docs/verified.md: {told or 'none'}")
         for problem in self.problems:
             terminalreporter.write_line(problem, red=True)
+
+
+def differing(found: Mapping[str, str]) -> list[str]:
+    """What is wrong with BESIDE.
+
+    Args:
+        found: Versions of what is here, by name.
+
+    Returns:
+        A line for each one that BESIDE gives another version.
+    """
+    return [
+        f"{name} {found[name]} is here, and the document would say {stated}: change BESIDE"
+        for name, stated, _ in BESIDE
+        if found.get(name, stated) != stated
+    ]
 
 
 def code_digest() -> str:

@@ -24,6 +24,7 @@ def whole_run(
     writes: bool = False,
     cache: Any = None,
     code: str = "this",
+    found: dict[str, str] | None = None,
 ) -> tuple[report.Report, Any]:
     """A run of every file in which one test claims something and ends in some way."""
     config: Any = SimpleNamespace(
@@ -51,6 +52,7 @@ def whole_run(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "DOCUMENT", document)
         patch.setattr(report, "code_digest", lambda: code)
+        patch.setattr(report.versions, "found", lambda: found or {})
         watched.pytest_sessionfinish(session)
     return watched, session
 
@@ -85,6 +87,23 @@ class Cache(dict[str, Any]):
 
     def set(self, key: str, value: Any) -> None:
         self[key] = value
+
+
+def test_versions_that_did_not_run_are_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "v.md"
+    stated = {name: version for name, version, _ in report.BESIDE}
+    other = {**stated, report.versions.PROVIDER: "4.34.2"}
+    watched, _ = whole_run(path, "passed", needs="the engine", writes=True, found=other)
+    told = f"{report.versions.PROVIDER} 4.34.2 is here, and the document would say 4.29.0"
+    assert watched.problems == [f"{told}: change BESIDE"]
+    assert not path.exists()
+    whole_run(path, "passed", needs="the engine", writes=True, found=stated)
+    assert path.exists()
+
+
+def test_what_says_its_version_is_in_the_document() -> None:
+    asked = {report.versions.CLI, report.versions.PROVIDER, *report.versions.PACKAGES}
+    assert asked < {name for name, *_ in report.BESIDE}
 
 
 def test_what_was_skipped_is_not_written(tmp_path: Path) -> None:
