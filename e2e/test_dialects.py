@@ -12,13 +12,13 @@ from fusioninfer_pulumi.manifests import render
 from fusioninfer_pulumi.plan import plan_service
 from fusioninfer_pulumi.reading import load
 from tests.dialects.documents import DOCUMENTS
-from tests.dialects.kserve_documents import acceptable
+from tests.dialects.kserve_documents import acceptable, edited
 
 __all__ = ["room"]
 
 ACCELERATORS = 8
-PAGE = acceptable()
-"""What the page about KServe's LLMInferenceService shows."""
+PAGE = {**acceptable(), "edited presets and a route of its own": edited()}
+"""What the page about KServe's LLMInferenceService shows, and what else users write."""
 
 
 def objects_of(name: str) -> list[Object]:
@@ -57,7 +57,8 @@ def test_the_documents_inputs_are_scheduled(cluster: Cluster, namespace: str, na
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.proves(
     "each block of KServe's page that does not contradict itself, completed by a model, is "
-    "accepted, kept whole, and its pods are scheduled"
+    "accepted, kept whole, and its pods are scheduled; so is a service that edits the presets' "
+    "volumes and probes and has a route of its own to KServe's pool"
 )
 @pytest.mark.parametrize("name", PAGE)
 def test_kserves_page_is_accepted_and_scheduled(

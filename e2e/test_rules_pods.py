@@ -31,6 +31,7 @@ def written(edit: Edit) -> Object:
 
 
 LIMITS = {"nvidia.com/gpu": "1"}
+MOUNT, DATA = {"name": "data", "mountPath": "/data"}, {"name": "data", "emptyDir": {}}
 WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
     "restart policy Never": (
         lambda t: t["spec"].update(restartPolicy="Never"), "must be Always"),
@@ -54,6 +55,16 @@ WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
     "an image with a leading space": (lambda t: first(t).update(image=" a:1"), "an image"),
     "a port out of range": (
         lambda t: first(t).update(ports=[{"containerPort": 70000}]), "1 to 65535"),
+    "a mount of a volume that there is not": (
+        lambda t: first(t).update(volumeMounts=[MOUNT]), "the pod has no volume"),
+    "a device of a volume that there is not": (
+        lambda t: first(t).update(volumeDevices=[{"name": "data", "devicePath": "/d"}]),
+        "the pod has no volume"),
+    "a volume with two sources": (
+        lambda t: t["spec"].update(volumes=[{**DATA, "hostPath": {"path": "/data"}}]),
+        "takes one source"),
+    "two volumes of one name": (
+        lambda t: t["spec"].update(volumes=[DATA, DATA]), "names two volumes"),
     "no container": (lambda t: t["spec"].update(containers=[]), "at least one container"),
     "a label value that is too long": (
         lambda t: t["metadata"]["labels"].update(team="x" * 64), "63"),
@@ -72,7 +83,7 @@ def with_metadata(edit: Edit) -> Edit:
 
 
 @pytest.mark.proves("pod templates that the library refuses have no pods: restart policies, "
-                    "amounts of devices, names, ports, labels")  # fmt: skip
+                    "amounts of devices, names, ports, volumes, labels")  # fmt: skip
 @pytest.mark.parametrize("case", WITHOUT_PODS)
 def test_a_refused_template_has_no_pods(cluster: Cluster, namespace: str, case: str) -> None:
     edit, message = WITHOUT_PODS[case]

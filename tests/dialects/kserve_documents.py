@@ -78,3 +78,41 @@ def acceptable() -> dict[str, Manifest]:
     events["spec"]["template"]["containers"][0]["env"].insert(0, address)
     made["events"] = events
     return made
+
+
+def edited() -> Manifest:
+    """A service whose user edits what KServe's presets, its controller and its route make."""
+    initializer = {
+        "name": "storage-initializer",
+        "resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "16Gi"}},
+    }
+    made = complete({})
+    spec = made["spec"]
+    spec["template"] = {
+        "containers": [
+            {
+                "name": "main",
+                "args": ["--chat-template", "$HOME/chat.jinja"],
+                "volumeMounts": [{"name": "model-cache", "mountPath": "/cache"}],
+                "livenessProbe": {"failureThreshold": 30},
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ],
+        "initContainers": [initializer],
+        "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}],
+    }
+    rule = {
+        "backendRefs": [
+            {
+                "group": "inference.networking.x-k8s.io",
+                "kind": "InferencePool",
+                "name": f"{made['metadata']['name']}-inference-pool",
+            }
+        ]
+    }
+    spec["router"] = {
+        "route": {"http": {"spec": {"rules": [rule]}}},
+        "gateway": {},
+        "scheduler": {},
+    }
+    return made

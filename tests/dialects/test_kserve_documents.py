@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dialects.kserve_documents import PAGE, acceptable, complete
+from dialects.kserve_documents import PAGE, acceptable, complete, edited
 from dialects.kserve_samples import Manifest
 from dialects.reads import problems, source, spec
 
@@ -56,6 +56,13 @@ def test_the_example_of_several_nodes_is_refused_with_its_arithmetic() -> None:
     told = problems(complete(PAGE["several nodes"]))
     assert any("tensor 4 x dataLocal 4 = 16" in each for each in told), told
     assert any("tensor 4 x dataLocal 8 = 32" in each for each in told), told
+
+
+def test_what_users_edit_of_kserves_is_read_and_rendered() -> None:
+    document = edited()
+    assert problems(document) == []
+    (rule,) = objects(document)["HTTPRoute"]["spec"]["rules"]
+    assert [each["name"] for each in rule["backendRefs"]] == ["llama-3-8b-pool"]
 
 
 @pytest.mark.parametrize("name", acceptable())
