@@ -96,9 +96,7 @@ def pods() -> st.SearchStrategy[Manifest]:
     )
     initializer = {
         "name": "storage-initializer",
-        "image": "i",
         "args": ["x"],
-        "env": [{"name": "A", "value": "b"}],
         "resources": {"limits": {"memory": "1Gi"}},
         "terminationMessagePath": "/x",
     }

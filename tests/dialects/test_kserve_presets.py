@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -143,7 +144,8 @@ def test_what_is_said_of_the_storage_initializer_is_of_the_container_that_fetche
     other = {"name": "mine", "image": "i"}
     document = initialized(INITIALIZER, other)
     made = spec(document)
-    wanted = {key: value for key, value in INITIALIZER.items() if key != "name"}
+    wanted = {key: value for key, value in copy.deepcopy(INITIALIZER).items() if key != "name"}
+    wanted["resources"]["requests"] = {"cpu": "100m", "memory": "100Mi"}
     assert made["model"]["fetcher"] == wanted
     assert made["roles"][0]["template"]["spec"]["initContainers"] == [other]
     (pods,) = [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import Path
-from fusioninfer_pulumi.dialects.kserve.merging import Node, carry, edited
+from fusioninfer_pulumi.dialects.kserve.merging import Node, carry, edited, made, merged
 
 NAME = "storage-initializer"
 _FETCHER: Path = ("spec", "model", "fetcher")
 #: Fields that the container has with us, too.
 _KNOWN = ("image", "env", "resources", "securityContext")
+#: What the container asks for unless a user says otherwise (KServe's inferenceservice-config).
+_REQUESTS = {"cpu": "100m", "memory": "100Mi"}
 #: Fields that KServe's controller sets, whatever is written (its event StorageInitializerOverride).
 _CONTROLLED = ("name", "args", "command")
 
@@ -62,8 +64,11 @@ def _pod(carrier: Carrier, pod: Node) -> Node:
 
 def _carried(carrier: Carrier, container: Node) -> None:
     book = carrier.book
-    for key, field in container.content.items():
+    for key, given in container.content.items():
         target = (*_FETCHER, key)
+        # Otherwise limits alone would be requests, too.
+        asked = key == "resources" and isinstance(given.content, dict)
+        field = merged(made(given.at, {"requests": _REQUESTS}), given) if asked else given
         held = carrier.held(target)
         if key == "name":
             book.read(field.at)
@@ -77,6 +82,6 @@ def _carried(carrier: Carrier, container: Node) -> None:
         elif held is None:
             carry(carrier, target, field)
         elif held == field.value:
-            book.read(*(leaf.at for _, leaf in field.leaves()))
+            book.read(*(leaf.at for _, leaf in given.leaves()))
         else:
             book.lost(field.at, "one container fetches for all pods of a service; say it once")
