@@ -172,6 +172,9 @@ def _refused(
 ) -> bool:
     """Prints errors and warnings, and tells whether those of the judged stop the command."""
     held = sources if judged is None else judged
+    if options.stack is not None and not any(source.project for source in sources):
+        told = "--stack has no effect: only a Pulumi project has stacks"
+        held[-1].add(held[-1].label, [error("", told)])
     strict = options.strict and any(source.has(Severity.WARNING) for source in held)
     refused = strict or any(source.has(Severity.ERROR) for source in held)
     for source in sources:

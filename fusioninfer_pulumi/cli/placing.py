@@ -17,6 +17,7 @@ from fusioninfer_pulumi.placement.check import inventory_findings
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.previous import Before, read_previous
 from fusioninfer_pulumi.placement.records import Placement
+from fusioninfer_pulumi.plan.unplaced import without_unplaced
 from fusioninfer_pulumi.reading import load_inventory
 from fusioninfer_pulumi.reading.reading import Reading
 from fusioninfer_pulumi.spec.inventory import InventoryArgs
@@ -40,17 +41,30 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
             told = "is a Pulumi project: its program places services itself, with place(...)"
             source.add(source.label, [error("", told)])
         return None
+    try:
+        return _placed(source, source.readings, inventory, previous)
+    finally:
+        source.findings = [
+            (label, each) for label, found in source.findings for each in without_unplaced([found])
+        ]
+        source.plans = [
+            replace(plan, findings=tuple(without_unplaced(plan.findings))) for plan in source.plans
+        ]
+
+
+def _placed(
+    source: Source, read: list[Reading], inventory: str, previous: str | None
+) -> Placement | None:
     pools = _inventory(source, inventory)
     before = _previous(source, previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
-    services = list(_services(source.readings))
+    services = list(_services(read))
     given = [args for _, args in services]
     found = place_services(given, pools, previous=before, plans=source.plans)
     written = dict(zip((at for at, _ in services), found.services, strict=True))
     readings = [
-        _with_args(each, written[at]) if at in written else each
-        for at, each in enumerate(source.readings)
+        _with_args(each, written[at]) if at in written else each for at, each in enumerate(read)
     ]
     source.plans, source.labels, source.findings = [], [], []
     plan_all(source, readings)

@@ -132,7 +132,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     if plan.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
     kinds = Counter(str(item["kind"]) for item in objects)
-    listed = ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in kinds.items())
+    listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
     if plan.router is not None:
         table.add_row("Requests", request_path(plan, plan.router))
@@ -142,6 +142,12 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
     return table
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith("y") and kind[-2:-1] not in "aeiou":
+        return f"{kind[:-1]}ies"
+    return f"{kind}es" if kind.endswith(("s", "x", "ch", "sh")) else f"{kind}s"
 
 
 def _layout(plan: ServicePlan) -> str:

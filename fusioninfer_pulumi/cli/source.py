@@ -31,6 +31,7 @@ class Source:
         objects: Objects that were registered or given, None to build them from the plans.
         manifests: The services as manifests of ours, None where no manifest was read.
         readings: The documents that were read, None where there are none.
+        project: Whether it is a Pulumi project.
         planned: Those of the plans, in the same order; none where a program made the plans.
     """
 
@@ -42,6 +43,7 @@ class Source:
     manifests: list[Mapping[str, Any]] | None = None
     readings: list[Reading] | None = None
     planned: list[Reading] = field(default_factory=list)
+    project: bool = False
 
     def add(self, label: str, findings: Sequence[Finding]) -> None:
         """Notes findings of one document."""
@@ -233,11 +235,14 @@ def _project(label: str, folder: Path, stack: str | None, *, show_secrets: bool)
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
     from fusioninfer_pulumi.cli.program import ProgramError, run_program
 
-    source = Source(label)
+    source = Source(label, project=True)
     try:
         recording = run_program(folder, stack, show_secrets=show_secrets)
     except ProgramError as problem:
-        source.add(label, [error("", str(problem))])
+        *others, last = problem.problems or ("failed",)
+        source.add(label, [error("", text) for text in others])
+        frames = (f"\n  {frame}" for frame in problem.frames)
+        source.add(label, [error("", "".join((last, *frames)))])
         return source
     source.objects = [recorded.manifest for recorded in recording.resources]
     for number, plan in enumerate(recording.plans, start=1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pulumi
@@ -62,7 +62,17 @@ def together(
     async def secret() -> bool:
         return any([await output.is_secret() for output in outputs])
 
-    return pulumi.Output(resources(), value(), known(), secret())
+    return pulumi.Output(_Later(resources), _Later(value), _Later(known), _Later(secret))
+
+
+class _Later(Awaitable[T]):
+    """A coroutine that is made when somebody awaits it: of a program that fails, nobody does."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._make().__await__()
 
 
 def newest(*seen: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fusioninfer_pulumi.findings import Finding, join, warning
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
@@ -11,6 +11,11 @@ _MESSAGE = (
     "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` on the "
     "command line"
 )
+
+
+def without_unplaced(findings: Iterable[Finding]) -> list[Finding]:
+    """Leaves those warnings out: somebody chooses pools, and says what became of each demand."""
+    return [each for each in findings if _MESSAGE not in each.message]
 
 
 def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:

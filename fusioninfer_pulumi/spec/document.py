@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from fusioninfer_pulumi.findings import Finding, error, errors, one_line, shown
 from fusioninfer_pulumi.spec.messages import findings_of, path
-from fusioninfer_pulumi.spec.rules import service_problems
+from fusioninfer_pulumi.spec.rules import excessive_roles, service_problems
 from fusioninfer_pulumi.spec.service import (
     API_VERSION,
     KIND,
@@ -90,17 +90,18 @@ def examine(raw: Any, label: str) -> Document:
         provisional, doubtful = _salvage(raw, problem)
         if provisional is None:
             return _refused(label, findings)
+        rules = _rule_findings(provisional)
+        provisional, doubtful = _bounded(provisional, doubtful)
         document = Document(label, None, (), provisional, doubtful)
         found = {finding.path for finding in findings}
-        findings += [
-            rule
-            for rule in _rule_findings(provisional)
-            if rule.path not in found and document.believes(rule)
-        ]
+        findings += [rule for rule in rules if rule.path not in found and document.believes(rule)]
         return Document(label, None, tuple(findings), provisional, doubtful)
     args = _args(manifest)
     findings = _rule_findings(args)
-    return Document(label, None if errors(findings) else args, tuple(findings), args)
+    if not errors(findings):
+        return Document(label, args, tuple(findings), args)
+    provisional, doubtful = _bounded(args, {})
+    return Document(label, None, tuple(findings), provisional, doubtful)
 
 
 def _envelope(raw: Mapping[Any, Any]) -> list[Finding]:
@@ -151,6 +152,21 @@ def _salvage(
         except ValidationError as again:
             problem = again
     return None, doubtful
+
+
+def _bounded(
+    args: InferenceServiceArgs, doubtful: dict[int, frozenset[str]]
+) -> tuple[InferenceServiceArgs, dict[int, frozenset[str]]]:
+    """Leaves a role without replicas that has too many of them: planning them takes minutes."""
+    excessive = excessive_roles(args.roles, args.groups)
+    if not excessive:
+        return args, doubtful
+    roles = [
+        role.model_copy(update={"replicas": 0}) if index in excessive else role
+        for index, role in enumerate(args.roles)
+    ]
+    guessed = {index: doubtful.get(index, frozenset()) | {"replicas"} for index in excessive}
+    return args.model_copy(update={"roles": roles}), {**doubtful, **guessed}
 
 
 def _copied(value: Any) -> Any:

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.spec.base import (
     SpecModel,
 )
 from fusioninfer_pulumi.spec.forms import Name
+from fusioninfer_pulumi.spec.on_off import OnOff
 
 
 class FailureMode(str, enum.Enum):
@@ -192,7 +193,7 @@ class EndpointPickerArgs(SpecModel):
     failure_mode: Annotated[FailureMode, Field(strict=False)] | None = None
     """What the gateway does without the picker; by default `FailOpen`."""
 
-    metrics: Annotated[MetricsMode, Field(strict=False)] = MetricsMode.OFF
+    metrics: OnOff[MetricsMode] = MetricsMode.OFF
     """Who may read its metrics; by default nobody."""
 
     threshold: Annotated[int, Field(ge=0)] | None = None

@@ -81,9 +81,11 @@ def service_problems(
     """
     problems = list(_own_labels(own_labels))
     problems += _role_list(roles)
+    excessive = excessive_roles(roles, groups)
     for index, role in enumerate(roles):
         problems += _role(("roles", index), role)
-        problems += _group_sizes(("roles", index), role, groups or 0)
+        if index in excessive:
+            problems.append(_excessive(index, role, groups))
     if model is not None:
         problems += model_problems(("model",), model)
     problems += _gang_minima(roles, scheduling.gang_policy.min_role_replicas or {})
@@ -164,13 +166,17 @@ def _multinode(at: tuple[str | int, ...], role: RoleArgs) -> Iterator[Problem]:
         )
 
 
-def _group_sizes(at: tuple[str | int, ...], role: RoleArgs, groups: int) -> Iterator[Problem]:
-    if groups * role.replicas > MAX_COUNT:
-        yield Problem(
-            (*at, "replicas"),
-            f"must be at most {MAX_COUNT} over all groups, got {groups} x {role.replicas}",
-            role.replicas,
-        )
+def excessive_roles(roles: Sequence[RoleArgs], groups: int | None) -> set[int]:
+    """Indexes of the roles with more replicas over all groups than a service may have."""
+    return {index for index, role in enumerate(roles) if (groups or 0) * role.replicas > MAX_COUNT}
+
+
+def _excessive(index: int, role: RoleArgs, groups: int | None) -> Problem:
+    return Problem(
+        ("roles", index, "replicas"),
+        f"must be at most {MAX_COUNT} over all groups, got {groups} x {role.replicas}",
+        role.replicas,
+    )
 
 
 def _foreign(

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.spec.base import Count, SpecModel
+from fusioninfer_pulumi.spec.on_off import OnOff
 
 
 class GangMode(str, enum.Enum):
@@ -56,7 +57,7 @@ class NetworkTopologyArgs(SpecModel):
 class GangPolicyArgs(SpecModel):
     """What must be placed together before any of it starts."""
 
-    mode: Annotated[GangMode, Field(strict=False)] = GangMode.AUTO
+    mode: OnOff[GangMode] = GangMode.AUTO
     """`Auto` (default), `On` or `Off`."""
 
     min_role_replicas: dict[str, Count] | None = None

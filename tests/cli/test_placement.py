@@ -179,6 +179,20 @@ def test_a_check_with_an_inventory_has_nothing_to_say_about_demands_that_are_met
     assert ran(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (0, "", "")
 
 
+def test_no_demand_is_called_without_effect_beside_an_inventory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    large = worker("large", 9, placement={"pools": ["a"]})
+    large["spec"]["placement"] = {"colocate": "topology.kubernetes.io/zone"}
+    Path("large.yaml").write_text(yaml.safe_dump(large))
+    assert "no effect by itself" in ran(capsys, "check", "large.yaml")[2]
+    for command in ("plan", "render", "check"):
+        for pools in ("pools.yaml", "none.yaml"):
+            status, out, err = ran(capsys, command, "large.yaml", "--inventory", pools)
+            assert status == 2
+            assert "no effect by itself" not in out + err
+
+
 def test_what_runs_stays_where_the_earlier_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
     Path("pools.yaml").write_text(yaml.safe_dump({"poolLabel": LABEL, "pools": [
         pool("x", 2), pool("y", 2)]}))  # fmt: skip

@@ -221,3 +221,15 @@ def test_what_users_wrote_is_printed_as_it_is() -> None:
     assert file.getvalue().endswith(
         "warning  metadata.annotations[red]: [/a] :bomb: [bold]x\nwarning  no place\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "several"),
+    [("Service", "Services"), ("NetworkPolicy", "NetworkPolicies"), ("Gateway", "Gateways"),
+     ("Ingress", "Ingresses")],
+)  # fmt: skip
+def test_kinds_have_their_plural(kind: str, several: str) -> None:
+    (plan,) = (plan_service(args) for args in load(STORY_1))
+    shown = io.StringIO()
+    print_plan(plan, (), [{"kind": kind}, {"kind": kind}, {"kind": "Pod"}], shown)
+    assert f"Objects   2 {several}, 1 Pod\n" in shown.getvalue()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,3 +90,20 @@ def test_all_problems_of_a_service(run: Run) -> None:
     assert len(caught.value.problems) == 2
     assert caught.value.problems[0].startswith("InvalidServiceError: ")
     assert caught.value.frames[0].startswith("__main__.py:")
+
+
+def test_a_program_that_fails_late_says_only_why(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = """
+        made = service("one", "vllm/vllm-openai:v0.11.0", replicas=2)
+        made.endpoint.apply(lambda url: 1 / 0)
+        service("one", "vllm/vllm-openai:v0.11.0")
+        """
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(ProgramError):
+            run(program)
+        gc.collect()
+    assert [str(each.message) for each in told] == []
+    assert capfd.readouterr().err == ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cli.projects import Folder
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.main import main
@@ -184,3 +185,26 @@ def test_a_project_that_cannot_run_is_refused(
         f"{project}: ValueError: my own words",
         "  __main__.py:1: raise ValueError('my own words')",
     ]
+
+
+def test_every_problem_of_a_program_has_its_file(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.write("__main__.py", 'raise ValueError("one\\ntwo")\n')
+    assert main(["render", str(folder.root)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"{folder.root}: ValueError: one",
+        f"{folder.root}: two",
+        '  __main__.py:1: raise ValueError("one\\ntwo")',
+    ]
+
+
+@pytest.mark.parametrize("command", ["render", "plan", "check", "convert", "diff"])
+def test_a_stack_is_refused_where_nothing_reads_it(
+    command: str, partial: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = [partial, partial] if command == "diff" else [partial]
+    assert main([command, *sources, "--stack", "prod"]) == 2
+    shown = capsys.readouterr()
+    told = f"{partial}: --stack has no effect: only a Pulumi project has stacks\n"
+    assert (shown.out, shown.err[-len(told) :]) == ("", told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -114,6 +115,17 @@ def test_a_count_that_is_none_is_refused(groups: Any, said_of: str) -> None:
 def test_more_replicas_than_any_cluster_has_are_refused() -> None:
     assert problems(service(role(replicas=101), groups=100)) == [
         "roles[0].replicas: must be at most 10000 over all groups, got 100 x 101"
+    ]
+
+
+def test_replicas_beyond_all_bounds_are_refused_before_they_are_planned() -> None:
+    started = time.process_time()
+    # The rest of the document is looked at all the same.
+    found = problems(service(role(replicas=1000), role("lone", template={}), groups=10_000))
+    assert time.process_time() - started < 2  # planning them takes minutes
+    assert found == [
+        "roles[0].replicas: must be at most 10000 over all groups, got 10000 x 1000",
+        "roles[1].template.spec: is required: a mapping",
     ]
 
 
