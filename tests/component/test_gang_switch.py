@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from running import changed, state_of
-from samples import nodes, role, service
+from samples import nodes, plan_of, role, service
 
-from fusioninfer_pulumi import InferenceService, InvalidServiceError
+from fusioninfer_pulumi import InferenceService, InvalidServiceError, render
+from fusioninfer_pulumi.cli.diff import compare
 
 WIDE = {"multinode": nodes(2, launcher="none")}
 OFF = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
@@ -16,6 +17,9 @@ BIG = role("big", **WIDE)
 AT_ONCE = {"rollout": {"strategy": "AllAtOnce"}}
 ANEW = {"rollout": {"strategy": "Recreate"}}
 PER_ROLE = {"layout": "PerRole"}
+
+
+SEQUENTIAL = {"rollout": {"roleOrder": "Sequential"}}
 
 
 def small(replicas: int = 3, **more: Any) -> Any:
@@ -26,8 +30,9 @@ def wide(count: int, replicas: int = 2, **more: Any) -> Any:
     return role("serve", replicas=replicas, multinode=nodes(count, launcher="none"), **more)
 
 
-def needs(**roles: int) -> Any:
-    return {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": roles}}}
+def needs(required: str = "Any", **roles: int) -> Any:
+    policy = {"minRoleReplicas": roles, "requiredReplicas": required}
+    return {"schedulingStrategy": {"gangPolicy": policy}}
 
 
 def pair(prefill: int = 2, decode: int | None = 1, tag: str = "1", **more: Any) -> Any:
@@ -91,6 +96,10 @@ SERVICE = "rollout.strategy: with Rolling this update would wait for ever: what 
         (service(*pair(1, 2), **OFF),
          service(*pair(1, 2, **AT_ONCE), rollout={"roleOrder": "Sequential"}),
          [SERVICE + "decode"]),
+        # What does not change does not wait, nor does what is made anew for its policy.
+        (service(BIG, wide(2, 1)), service(BIG, wide(4, 1), **SEQUENTIAL), []),
+        (service(BIG, wide(2, 1), **OFF),
+         service({**BIG, "subGroupPolicy": {"subGroupSize": 1}}, wide(2, 1), **SEQUENTIAL), []),
         # The ways out.
         (service(small()), service(small(**AT_ONCE), BIG), []),
         (service(small()), service(small(**ANEW), BIG), []),
@@ -131,6 +140,12 @@ def test_one_set_for_each_replica(engine: Any, old: Any, new: Any, told: list[st
         (service(*pair(2, 2)), service(*pair(2, 2, "2"), rollout={"partition": 1}), []),
         (service(wide(2, 4)),
          service(wide(4, 4), rollout={"partition": 2}, **needs(serve=2)), []),
+        (service(wide(2, 4)),
+         service(wide(4, 4), rollout={"partition": 2}, **needs("LowestOrdinals", serve=2)),
+         ["rollout.partition: holds back replicas that the gang counts on: svc-serve-1, ",
+          SERVICE + "serve"]),
+        (service(wide(2)), service(wide(4), rollout={"partition": 2}),
+         ["rollout.partition: ", SERVICE + "serve"]),
     ],
 )  # fmt: skip
 def test_below_a_partition(engine: Any, old: Any, new: Any, told: list[str]) -> None:
@@ -154,6 +169,24 @@ def test_below_a_partition(engine: Any, old: Any, new: Any, told: list[str]) -> 
 )
 def test_one_set_for_each_role(engine: Any, old: Any, new: Any, told: list[str]) -> None:
     changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *told)
+
+
+@pytest.mark.parametrize(("minimum", "told"), [(2, []), (3, [SERVICE + "small"])])
+def test_new_replicas_of_one_set_come_with_the_gang(
+    engine: Any, minimum: int, told: list[str]
+) -> None:
+    more = needs(small=minimum, big=1)
+    changed(
+        engine, service(small(1), **PER_ROLE), service(small(3), BIG, **PER_ROLE, **more), *told
+    )
+
+
+def test_a_service_in_two_clusters_may_be_another_one_in_each() -> None:
+    old, new = (plan_of(service(small(), *more)) for more in ([], [BIG]))
+    twice = ([*render(plan), *render(plan)] for plan in (old, new))
+    notes = compare(*twice, plans=([old, old], [new, new])).notes
+    assert notes
+    assert not [note for note in notes if "error" in note]
 
 
 @pytest.mark.parametrize(
