@@ -184,9 +184,10 @@ class GangUpdate:
         kept = min(step.rollout.partition, count) if hold else 0
         if step.role in at_once or step.rollout.strategy is RolloutStrategy.RECREATE:
             return count - kept
-        # LeaderWorkerSet makes new replicas first, and waits for them. Else it restarts one.
-        more = step.rollout.max_surge + max(0, count - found.replicas)
-        return min(more or 1, count - kept + step.rollout.max_surge)
+        # LeaderWorkerSet makes new replicas first, and waits for them; else it restarts one. Of as
+        # many beside the others as there are, it leaves one out.
+        beside = min(step.rollout.max_surge, count - 1)
+        return min(beside + max(0, count - found.replicas) or 1, count - kept + beside)
 
     def _waits(self, step: SetStep, at_once: Collection[str], *, hold: bool) -> bool:
         found = self._running.get(step.name)

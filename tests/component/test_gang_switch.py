@@ -159,7 +159,7 @@ def test_below_a_partition(engine: Any, old: Any, new: Any, told: list[str]) -> 
         (small(), small(**AT_ONCE), [ROLE + "small"]),
         (small(), small(rollout={"maxUnavailable": 3}), [SERVICE + "small"]),
         (small(), small(rollout={"maxSurge": 2}), [SERVICE + "small"]),
-        (small(), small(rollout={"maxSurge": 3}), []),
+        (small(), small(rollout={"maxSurge": 3}), [SERVICE + "small"]),
         (small(), small(**ANEW), []),
         (small(1), small(1), []),
         # Those that are new come with the gang, but the old ones do not follow.
@@ -171,13 +171,24 @@ def test_one_set_for_each_role(engine: Any, old: Any, new: Any, told: list[str])
     changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *told)
 
 
-@pytest.mark.parametrize(("minimum", "told"), [(2, []), (3, [SERVICE + "small"])])
+@pytest.mark.parametrize(
+    ("replicas", "surge", "minimum", "told"),
+    [
+        (1, 0, 2, []),
+        (1, 0, 3, [SERVICE + "small"]),
+        (3, 2, 2, []),
+        (3, 3, 2, []),
+        (3, 2, 3, [SERVICE + "small"]),
+        (3, 1, 2, [SERVICE + "small"]),
+    ],
+)
 def test_new_replicas_of_one_set_come_with_the_gang(
-    engine: Any, minimum: int, told: list[str]
+    engine: Any, replicas: int, surge: int, minimum: int, told: list[str]
 ) -> None:
+    new = small(3, rollout={"maxSurge": surge})
     more = needs(small=minimum, big=1)
     changed(
-        engine, service(small(1), **PER_ROLE), service(small(3), BIG, **PER_ROLE, **more), *told
+        engine, service(small(replicas), **PER_ROLE), service(new, BIG, **PER_ROLE, **more), *told
     )
 
 
