@@ -124,6 +124,10 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     difference = replace(difference, notes=(*both.notes, *difference.notes))
+    if both.old.project or both.new.project:
+        from fusioninfer_pulumi.cli.program import unmarked
+
+        difference = unmarked(difference)
     if options.output == "json":
         _print_json(comparison.to_json(difference))
     elif options.output == "markdown":

@@ -44,7 +44,7 @@ def compared(options: argparse.Namespace) -> Compared:
     """
     if options.base is None:
         old, new = (_read(options, name) for name in (options.old, options.new))
-        return Compared(old, new, judged=(old, new))
+        return Compared(old, new, judged=(old, new), notes=_encrypted(old, new))
     name = options.old
     label = f"{options.base}:{name.rstrip('/') or name}"
     with at_revision(name, options.base) as found:
@@ -61,7 +61,19 @@ def compared(options: argparse.Namespace) -> Compared:
     if old is not nothing and (holds_nothing(name) or _holds_no_service(new)):
         new = Source(name, objects=[])
     notes = _forgive(old)
-    return Compared(old, new, judged=(new,), notes=notes)
+    return Compared(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
+
+
+def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
+    """What is encrypted anew: its old and its new value are one stand-in."""
+    changed = [key for key, text in new.encrypted.items() if old.encrypted.get(key, text) != text]
+    if not changed:
+        return ()
+    told = (
+        f"config {', '.join(changed)} was encrypted anew: only the key of the stack tells whether "
+        "the value is another one, and what would change with it"
+    )
+    return (told,)
 
 
 def _holds_no_service(source: Source) -> bool:
@@ -91,6 +103,6 @@ def _read(options: argparse.Namespace, name: str) -> Source:
         [name],
         options.stack,
         show_secrets=options.show_secrets,
-        rendered=True,
+        compared=True,
         allow_lossy=options.allow_lossy,
     )

@@ -32,6 +32,7 @@ class Source:
         manifests: The services as manifests of ours, None where no manifest was read.
         readings: The documents that were read, None where there are none.
         project: Whether it is a Pulumi project.
+        encrypted: Of each encrypted value of its stack's config what is written there.
         planned: Those of the plans, in the same order; none where a program made the plans.
     """
 
@@ -44,6 +45,7 @@ class Source:
     readings: list[Reading] | None = None
     planned: list[Reading] = field(default_factory=list)
     project: bool = False
+    encrypted: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, label: str, findings: Sequence[Finding]) -> None:
         """Notes findings of one document."""
@@ -75,7 +77,7 @@ def read_sources(
     stack: str | None,
     *,
     show_secrets: bool,
-    rendered: bool = False,
+    compared: bool = False,
     allow_lossy: bool = False,
 ) -> Source:
     """Reads one input, or several manifests as if they were one.
@@ -85,7 +87,8 @@ def read_sources(
             standard input.
         stack: Stack whose config a project's program reads, None for the only one.
         show_secrets: Whether secrets of a program are shown.
-        rendered: Whether the input may hold Kubernetes objects in place of services.
+        compared: Whether the input is a side of a comparison: it may hold Kubernetes objects in
+            place of services, and the masks of a program's secrets are marked (see `Secrets`).
         allow_lossy: Whether what cannot be carried over from another system's manifest is a
             warning in place of an error.
 
@@ -94,11 +97,12 @@ def read_sources(
     """
     given = [read_given(name) for name in names]
     if len(given) == 1 and given[0].project:
-        return _project(names[0], Path(names[0]), stack, show_secrets=show_secrets)
+        folder = Path(names[0])
+        return _project(names[0], folder, stack, show_secrets=show_secrets, marked=compared)
     source = Source(", ".join(each.label for each in given))
     _problems(source, given)
     parsed = [parse(text) for each in given for text in each.texts]
-    if rendered and not source.findings:
+    if compared and not source.findings:
         source.objects = _objects(parsed)
         if source.objects is not None:
             return source
@@ -231,19 +235,23 @@ def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
     return found if complete and found else None
 
 
-def _project(label: str, folder: Path, stack: str | None, *, show_secrets: bool) -> Source:
+def _project(
+    label: str, folder: Path, stack: str | None, *, show_secrets: bool, marked: bool = False
+) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
-    from fusioninfer_pulumi.cli.program import ProgramError, run_program
+    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program
 
     source = Source(label, project=True)
+    hidden = Secrets.MARKED if marked else Secrets.MASKED
     try:
-        recording = run_program(folder, stack, show_secrets=show_secrets)
+        recording = run_program(folder, stack, Secrets.SHOWN if show_secrets else hidden)
     except ProgramError as problem:
         *others, last = problem.problems or ("failed",)
         source.add(label, [error("", text) for text in others])
         frames = (f"\n  {frame}" for frame in problem.frames)
         source.add(label, [error("", "".join((last, *frames)))])
         return source
+    source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]
     for number, plan in enumerate(recording.plans, start=1):
         source.plans.append(plan)

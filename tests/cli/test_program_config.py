@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cli.projects import PROJECT, Folder
 
+from fusioninfer_pulumi.cli.program import Secrets, unmarked
+
 
 def test_stack_values_are_taken_as_spelled(folder: Folder) -> None:
     folder.write(
@@ -109,7 +111,7 @@ def test_config_secrets_are_masked(folder: Folder) -> None:
     folder.write("Pulumi.dev.yaml", "config:\n  app:token: hunter2\n")
     folder.reads(token='config.require_secret("token")', open='config.require("token")')
     assert folder.data() == {"open": "hunter2", "token": "<secret>"}
-    assert folder.data(show_secrets=True)["token"] == "hunter2"
+    assert folder.data(secrets=Secrets.SHOWN)["token"] == "hunter2"
 
 
 def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
@@ -130,9 +132,9 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
         plain='config.require("token")',
         login='json.dumps(config.require_object("login"))',
     )
-    for show in (False, True):
-        recording = folder.run(show_secrets=show)
-        assert recording.resources[0].manifest["data"] == {
+    for show in Secrets:
+        recording = folder.run(secrets=show)
+        assert unmarked(recording.resources[0].manifest["data"]) == {
             "login": '{"user": "me", "password": "<secret>"}',
             "plain": "<secret>",
             "token": "<secret>",

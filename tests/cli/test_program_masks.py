@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusioninfer_pulumi.cli.program import Recording
+from fusioninfer_pulumi.cli.program import Recording, Secrets
 
 Run = Callable[..., Recording]
 
@@ -74,7 +74,7 @@ def test_secrets_are_masked(run: Run) -> None:
 
 
 def test_secrets_are_shown_on_demand(run: Run) -> None:
-    first, second, third = manifests(run(SECRETS, show_secrets=True))
+    first, second, third = manifests(run(SECRETS, secrets=Secrets.SHOWN))
     assert first["stringData"] == {
         "password": "hunter2",
         "plain": "text",

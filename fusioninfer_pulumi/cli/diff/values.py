@@ -26,7 +26,7 @@ def shown_pair(change: FieldChange, limit: int) -> tuple[str, str]:
         The values; of long ones, what is around their first difference.
     """
     old, new = _written(change.old), _written(change.new)
-    if old == new:  # "1" and 1
+    if old == new and change.old != change.new:  # "1" and 1; masks of two secrets are equal
         old, new = _as_json(change.old), _as_json(change.new)
     if max(len(old), len(new)) <= limit:
         return old, new

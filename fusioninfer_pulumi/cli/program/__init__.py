@@ -4,8 +4,17 @@ No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives
 Importing this package does not import pulumi; `run_program` does, when it is called.
 """
 
+from fusioninfer_pulumi.cli.program.masks import Secrets, unmarked
 from fusioninfer_pulumi.cli.program.project import is_project
 from fusioninfer_pulumi.cli.program.records import ProgramError, Recorded, Recording
 from fusioninfer_pulumi.cli.program.run import run_program
 
-__all__ = ["ProgramError", "Recorded", "Recording", "is_project", "run_program"]
+__all__ = [
+    "ProgramError",
+    "Recorded",
+    "Recording",
+    "Secrets",
+    "is_project",
+    "run_program",
+    "unmarked",
+]

@@ -7,6 +7,7 @@ namespace belong to the project, scalars are taken as they are spelled, structur
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,14 @@ class StackConfig:
         values: Text of every value by its full key, `project:key`.
         secret_keys: The keys whose values are secret.
         warnings: What could not be read without the engine.
+        encrypted: Of each key with an encrypted value what the file holds.
     """
 
     stack: str
     values: dict[str, str]
     secret_keys: tuple[str, ...]
     warnings: tuple[str, ...]
+    encrypted: Mapping[str, str]
 
 
 def stack_config(project: Project, stack: str | None) -> StackConfig:
@@ -49,7 +52,7 @@ def stack_config(project: Project, stack: str | None) -> StackConfig:
     """
     name, path, warnings = _choose(project, stack)
     values: dict[str, str] = {}
-    secrets: list[str] = []
+    encrypted: dict[str, str] = {}
     if path is not None:
         content, spelled = read_mapping(path)
         block = content.get("config") or {}
@@ -59,15 +62,15 @@ def stack_config(project: Project, stack: str | None) -> StackConfig:
             warnings.append(f"{path.name}: environment: only Pulumi can open it; left out")
         for key, value in block.items():
             full = _full_key(project.name, str(key))
-            shown, encrypted = _without_encrypted(value)
+            shown, hidden = _without_encrypted(value)
             values[full] = _text(shown, (spelled.get("config") or {}).get(str(key)))
-            if encrypted:
-                secrets.append(full)
+            if hidden:
+                encrypted[full] = json.dumps(value, sort_keys=True, default=str)
                 warnings.append(
                     f"{path.name}: config {full} is encrypted; {SECRET} stands in for it"
                 )
     _add_defaults(project, name, values)
-    return StackConfig(name, values, tuple(secrets), tuple(warnings))
+    return StackConfig(name, values, tuple(encrypted), tuple(warnings), encrypted)
 
 
 def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list[str]]:

@@ -53,7 +53,7 @@ class ProviderNamespaces:
     def provider(self, urn: str, token: str, properties: struct_pb2.Struct) -> None:
         """Notes a provider's namespace."""
         if token == _PROVIDER and "namespace" in properties.fields:
-            self._by_urn[urn] = plain(properties.fields["namespace"], show_secrets=False)
+            self._by_urn[urn] = plain(properties.fields["namespace"])
 
     def note(self, provider: str, manifest: dict[str, Any]) -> str | None:
         """What has to be said about an object that its provider moves to a namespace."""

@@ -19,6 +19,7 @@ from pulumi.runtime.settings import get_project, get_stack
 from fusioninfer_pulumi.cli.program import kinds
 from fusioninfer_pulumi.cli.program.callbacks import Callbacks
 from fusioninfer_pulumi.cli.program.engine import Notes
+from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.records import Recorded
 from fusioninfer_pulumi.cli.program.values import manifest, named
 from fusioninfer_pulumi.cli.program.wire import empty_pb2, struct_pb2
@@ -33,11 +34,11 @@ _UNKNOWN_RESULT = {rpc._special_sig_key: rpc._special_output_value_sig}  # noqa:
 class Recorder(MockMonitor):
     """Records Kubernetes objects; a subclass so that calls of later SDKs have an answer too."""
 
-    def __init__(self, notes: Notes, *, show_secrets: bool) -> None:
+    def __init__(self, notes: Notes, secrets: Secrets) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
         self.callbacks = Callbacks(self)
         self._notes = notes
-        self._show_secrets = show_secrets
+        self._secrets = secrets
         self._recorded: list[tuple[int, Recorded]] = []
         self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
         self._constructions = 0
@@ -152,7 +153,7 @@ class Recorder(MockMonitor):
         self._namespaces.provider(urn, request.type, properties)
         if not kinds.is_object(request.type, properties, custom=request.custom):
             return properties
-        found = manifest(request.type, request.name, properties, show_secrets=self._show_secrets)
+        found = manifest(request.type, request.name, properties, self._secrets)
         self._recorded.append((position, Recorded(request.name, request.type, found)))
         note = self._namespaces.note(request.provider, found)
         if note:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 #: Printed in place of a secret value.
@@ -36,11 +37,13 @@ class Recording:
         plans: The plan of each InferenceService component, in the same order.
         warnings: What is missing here because only the engine can expand it, and what the program
             itself warned about; no text twice.
+        encrypted: Of each encrypted value of the stack's config what is written there.
     """
 
     resources: tuple[Recorded, ...]
     plans: tuple[Any, ...]
     warnings: tuple[str, ...]
+    encrypted: Mapping[str, str] = field(default_factory=dict)
 
 
 class ProgramError(Exception):

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from fusioninfer_pulumi.cli.program.config import stack_config
+from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.project import load_project
 from fusioninfer_pulumi.cli.program.records import Recording
 
 
-def run_program(folder: Path, stack: str | None = None, *, show_secrets: bool = False) -> Recording:
+def run_program(
+    folder: Path, stack: str | None = None, secrets: Secrets = Secrets.MASKED
+) -> Recording:
     """Runs a project's program as a first `pulumi preview` would, without engine and cluster.
 
     The process is as before when this returns, so programs can be run one after another; programs
@@ -19,8 +22,8 @@ def run_program(folder: Path, stack: str | None = None, *, show_secrets: bool = 
         folder: The folder that holds `Pulumi.yaml`.
         stack: The stack whose configuration is used; without one, the only stack there is, else
             `dev`.
-        show_secrets: Whether secret values are written out instead of masked. Encrypted
-            configuration stays masked: only the stack's key could open it.
+        secrets: What stands in place of secret values. Encrypted configuration reads `<secret>`
+            in any case: only the stack's key could open it.
 
     Returns:
         The Kubernetes objects, the plans of InferenceService components, and the warnings.
@@ -34,4 +37,4 @@ def run_program(folder: Path, stack: str | None = None, *, show_secrets: bool = 
     # Only now: the command line must not import pulumi before it needs it.
     from fusioninfer_pulumi.cli.program.session import record
 
-    return record(project, config, show_secrets=show_secrets)
+    return record(project, config, secrets)

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.cli.program.config import StackConfig
 from fusioninfer_pulumi.cli.program.engine import Engine, Notes
 from fusioninfer_pulumi.cli.program.failure import exit_error, program_error
 from fusioninfer_pulumi.cli.program.isolate import isolated
+from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.monitor import Recorder
 from fusioninfer_pulumi.cli.program.project import Project
 from fusioninfer_pulumi.cli.program.records import Recording
@@ -45,7 +46,7 @@ _SETTINGS = (
 )
 
 
-def record(project: Project, config: StackConfig, *, show_secrets: bool) -> Recording:
+def record(project: Project, config: StackConfig, secrets: Secrets) -> Recording:
     """Runs a project's program and returns what it registered.
 
     Raises:
@@ -54,7 +55,7 @@ def record(project: Project, config: StackConfig, *, show_secrets: bool) -> Reco
     notes = Notes()
     for warning in config.warnings:
         notes.add(warning)
-    recorder = Recorder(notes, show_secrets=show_secrets)
+    recorder = Recorder(notes, secrets)
     plans: list[Any] = []
 
     def session() -> None:
@@ -68,7 +69,7 @@ def record(project: Project, config: StackConfig, *, show_secrets: bool) -> Reco
             _outside_of_loops(lambda: context.run(session))
         except Exception as problem:
             raise program_error(problem, project.root) from problem
-    return Recording(recorder.recorded(), tuple(plans), notes.texts())
+    return Recording(recorder.recorded(), tuple(plans), notes.texts(), config.encrypted)
 
 
 def _run(project: Project, recorder: Recorder) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pulumi.runtime import rpc
 
+from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.records import SECRET
 from fusioninfer_pulumi.cli.program.wire import struct_pb2
 from fusioninfer_pulumi.outputs import UNKNOWN
@@ -19,7 +20,7 @@ Fields = Mapping[str, struct_pb2.Value]
 
 
 def manifest(
-    token: str, name: str, properties: struct_pb2.Struct, *, show_secrets: bool
+    token: str, name: str, properties: struct_pb2.Struct, secrets: Secrets
 ) -> dict[str, Any]:
     """Builds the object that a registration describes.
 
@@ -28,14 +29,14 @@ def manifest(
         name: The resource's logical name; the provider names an object without `metadata.name`
             after it, with a suffix that only the deployment knows.
         properties: The resource's inputs.
-        show_secrets: Whether secrets are written out.
+        secrets: What stands in place of secrets.
 
     Returns:
         The object, with keys in the order that `Recorded` documents.
     """
     fields = properties.fields
     api_version, kind = type_of(token, fields)
-    metadata = _metadata(fields.get("metadata"), show_secrets=show_secrets)
+    metadata = _metadata(fields.get("metadata"), secrets)
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata = {**metadata, "name": f"{name}-{UNKNOWN}"}
     rest = {key: fields[key] for key in sorted(fields) if key not in _FIRST}
@@ -43,7 +44,7 @@ def manifest(
         "apiVersion": api_version,
         "kind": kind,
         "metadata": metadata,
-        **{key: plain(value, show_secrets=show_secrets) for key, value in rest.items()},
+        **{key: plain(value, secrets) for key, value in rest.items()},
     }
 
 
@@ -67,26 +68,25 @@ def named(properties: struct_pb2.Struct) -> struct_pb2.Struct:
     return state
 
 
-def plain(value: struct_pb2.Value, *, show_secrets: bool) -> Any:
+def plain(value: struct_pb2.Value, secrets: Secrets = Secrets.MASKED) -> Any:
     """A protobuf value as plain Python, with secrets and unknown values masked.
 
     Every leaf of a secret mapping or list is masked, its keys are not: the SDK makes all the data
     of a Secret secret, and the object must keep its shape.
     """
-    return _plain(value, show_secrets=show_secrets, secret=False)
+    return _plain(value, secrets, secret=False)
 
 
-def _plain(value: struct_pb2.Value, *, show_secrets: bool, secret: bool) -> Any:
+def _plain(value: struct_pb2.Value, secrets: Secrets, *, secret: bool) -> Any:
     kind = value.WhichOneof("kind")
     if kind == "struct_value":
-        return _mapping(value.struct_value.fields, show_secrets=show_secrets, secret=secret)
+        return _mapping(value.struct_value.fields, secrets, secret=secret)
     if kind == "list_value":
-        return [
-            _plain(item, show_secrets=show_secrets, secret=secret)
-            for item in value.list_value.values
-        ]
+        return [_plain(item, secrets, secret=secret) for item in value.list_value.values]
+    if secret and value.string_value == rpc.UNKNOWN:
+        return SECRET  # the same as any other unknown one
     if secret:
-        return SECRET
+        return secrets.mask(value.SerializeToString(deterministic=True))
     if kind == "string_value":
         return UNKNOWN if value.string_value == rpc.UNKNOWN else value.string_value
     if kind == "number_value":
@@ -95,22 +95,19 @@ def _plain(value: struct_pb2.Value, *, show_secrets: bool, secret: bool) -> Any:
     return value.bool_value if kind == "bool_value" else None
 
 
-def _mapping(fields: Fields, *, show_secrets: bool, secret: bool) -> Any:
+def _mapping(fields: Fields, secrets: Secrets, *, secret: bool) -> Any:
     signature = _string(fields.get(rpc._special_sig_key))  # noqa: SLF001  # no public name
     if signature is None:
-        return {
-            key: _plain(fields[key], show_secrets=show_secrets, secret=secret)
-            for key in sorted(fields)
-        }
+        return {key: _plain(fields[key], secrets, secret=secret) for key in sorted(fields)}
     if signature == rpc._special_secret_sig:  # noqa: SLF001  # no public name
-        return _plain(fields["value"], show_secrets=show_secrets, secret=not show_secrets)
+        return _plain(fields["value"], secrets, secret=secrets.hides())
     # Assets, archives and references to other resources have no place in a Kubernetes object.
     return UNKNOWN
 
 
-def _metadata(value: struct_pb2.Value | None, *, show_secrets: bool) -> dict[str, Any]:
+def _metadata(value: struct_pb2.Value | None, secrets: Secrets) -> dict[str, Any]:
     """The metadata, always a mapping: who reads an object must find its name and namespace."""
-    found = {} if value is None else plain(value, show_secrets=show_secrets)
+    found = {} if value is None else plain(value, secrets)
     return found if isinstance(found, dict) else {"name": found}
 
 

@@ -1,0 +1,101 @@
+"""`diff` of programs whose secrets change: told, and never shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.projects import PROGRAM, PROJECT, Folder
+
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.cli.program import Secrets, unmarked
+from fusioninfer_pulumi.cli.program.masks import _KEY
+
+SERVICE = """
+from fusioninfer_pulumi import InferenceService
+
+InferenceService("svc", {"roles": [{"name": "w", "componentType": "worker", "template": {
+    "spec": {"containers": [{"name": "vllm", "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "m"], "env": [{"name": "TOKEN", "value": TOKEN}]}]}}}]})
+k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"key": TOKEN, "same": "open"})
+"""
+
+
+def project(root: Path, token: str, config: str = "") -> str:
+    folder = Folder(root)
+    folder.write("Pulumi.yaml", PROJECT)
+    folder.write("__main__.py", f"{PROGRAM}\nTOKEN = {token}\n{SERVICE}")
+    if config:
+        folder.write("Pulumi.dev.yaml", config)
+    return str(root)
+
+
+@pytest.fixture
+def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(old: str, new: str, *options: str, configs: Any = ("", "")) -> tuple[int, str]:
+        sides = zip(("old", "new"), (old, new), configs, strict=True)
+        names = [project(tmp_path / side, token, config) for side, token, config in sides]
+        capsys.readouterr()
+        status = main(["diff", *names, *options])
+        return status, capsys.readouterr().out
+
+    return call
+
+
+def secret(value: str) -> str:
+    return f'pulumi.Output.secret("{value}")'
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_a_changed_secret_is_a_difference_that_is_not_shown(compared: Any, form: str) -> None:
+    status, out = compared(secret("hunter2"), secret("opensesame"), "--output", form)
+    assert status == 1
+    # Neither the values nor anything made of them.
+    assert not re.search(r"hunter|sesame|\\u0000|\0|[0-9a-f]{16}", out)
+    assert "w-0" in out
+    if form == "text":
+        assert ".env[TOKEN].value: <secret> -> <secret>\n" in out
+        assert "stringData.key: <secret> -> <secret>\n" in out
+        assert "same" not in out
+    elif form == "json":
+        read = json.loads(out)
+        assert read["effects"][0]["restarts"] == ["w-0"]
+        fields = [each for held in read["objects"] for each in held["fields"]]
+        assert [(each["old"], each["new"]) for each in fields] == [("<secret>", "<secret>")] * 2
+    else:
+        assert "<secret>" in out
+
+
+def test_the_same_secret_is_no_difference(compared: Any) -> None:
+    assert compared(secret("hunter2"), secret("hunter2"), "--output", "text") == (0, "")
+    both = f"pulumi.Output.concat('a', {secret('one')})"
+    assert compared(both, both, "--output", "text") == (0, "")
+
+
+def test_a_secret_that_shows_is_shown_on_demand(compared: Any) -> None:
+    status, out = compared(secret("hunter2"), secret("opensesame"), "--show-secrets")
+    assert status == 1
+    assert "stringData.key: hunter2 -> opensesame\n" in out
+
+
+def test_what_is_encrypted_anew_is_one_note(compared: Any) -> None:
+    read = 'config.require_secret("token")'
+    stack = "config:\n  app:token: {secure: %s}\n"
+    same = (stack % "v1:a", stack % "v1:a")
+    assert compared(read, read, configs=same) == (0, "")
+    status, out = compared(read, read, configs=(stack % "v1:a", stack % "v1:b"))
+    assert status == 1
+    assert out.count("config app:token was encrypted anew: only the key of the stack tells") == 1
+    assert "v1:" not in out
+
+
+def test_marks_tell_values_apart_and_go_without_a_trace() -> None:
+    one, other = Secrets.MARKED.mask(b"one"), Secrets.MARKED.mask(b"other")
+    assert one != other
+    assert one == Secrets.MARKED.mask(b"one")
+    assert len(_KEY) == 32
+    held = {one: [other, (f"x{one}y",)], "n": None}
+    assert unmarked(held) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
