@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.cli.program import Recording, Secrets
+import pulumi
+import pytest
+
+from fusioninfer_pulumi.cli.program import ProgramError, Recording, Secrets, run_program
 
 Run = Callable[..., Recording]
 
@@ -45,6 +49,98 @@ def test_what_only_the_cluster_knows_is_unknown(run: Run) -> None:
         "uid": "web",
         "url": "<unknown>",
     }
+
+
+def test_what_the_api_server_sets_is_unknown(run: Run) -> None:
+    recording = run(
+        """
+        service = k8s.core.v1.Service(
+            "web", metadata={"name": "web"}, spec={"ports": [{"port": 80}]})
+        named = k8s.core.v1.ConfigMap("named", metadata={"generateName": "x-"}, data={})
+        claim = k8s.core.v1.PersistentVolumeClaim("c", metadata={"name": "c"}, spec={})
+        custom = k8s.apiextensions.CustomResource(
+            "r", api_version="x.io/v1", kind="C", metadata={"name": "r"}, spec={})
+        k8s.core.v1.ConfigMap("unknown", metadata={"name": "unknown"}, data={
+            "address": service.spec.cluster_ip,
+            "addresses": service.spec.cluster_ips[0],
+            "applied": service.spec.apply(lambda spec: spec.cluster_ip.upper()),
+            "both": pulumi.Output.all(service.metadata.uid, 1).apply(lambda all: all[0][:1]),
+            "claimed": claim.spec.volume_name,
+            "concat": pulumi.Output.concat("http://", service.spec.cluster_ip, ":80"),
+            "generation": service.metadata.generation.apply(str),
+            "item": service.metadata["uid"],
+            "key": service.metadata.apply(lambda meta: meta["resource_version"]),
+            "get": service.metadata.apply(lambda meta: meta.get("uid", "")),
+            "name": named.metadata.name,
+            "status": service.status.apply(lambda status: status.load_balancer),
+            "uid": service.metadata.uid,
+            "untyped": custom.metadata["uid"],
+            "untypedText": pulumi.Output.concat("v", custom.metadata["resourceVersion"]),
+            "uids": named.metadata.uid,
+            "version": service.metadata.resource_version,
+            "written": service.metadata.creation_timestamp,
+        })
+        """
+    )
+    *_, facts = manifests(recording)
+    assert {key for key, value in facts["data"].items() if value != "<unknown>"} == set()
+    assert len(facts["data"]) == 18
+
+
+def test_what_a_program_sets_is_known_beside_what_the_server_sets(run: Run) -> None:
+    recording = run(
+        """
+        async def later(meta):
+            return meta.name
+
+        async def never(meta):
+            return meta.uid + "x"
+
+        headless = k8s.core.v1.Service("web", metadata={"name": "web", "uid": "mine"}, spec={
+            "clusterIP": "None", "ports": [{"port": 80}]})
+        outside = k8s.core.v1.Service("out", metadata={"name": "out"}, spec={
+            "type": "ExternalName", "externalName": "example.com"})
+        meta, spec = headless.metadata, headless.spec
+        k8s.core.v1.ConfigMap("known", metadata={"name": "known"}, data={
+            "address": spec.cluster_ip,
+            "applied": spec.apply(lambda spec: spec["cluster_ip"]),
+            "later": meta.apply(later),
+            "name": meta.apply(lambda meta: meta.name),
+            "never": outside.metadata.apply(never),
+            "none": outside.spec.cluster_ip.apply(str),
+            "of": meta.apply(lambda meta: type(meta).__name__),
+            "uid": meta.uid,
+            "whole": pulumi.Output.json_dumps(meta),
+        })
+        """
+    )
+    *_, facts = manifests(recording)
+    assert facts["data"] == {
+        "address": "None",
+        "applied": "None",
+        "later": "web",
+        "name": "web",
+        "never": "<unknown>",
+        "none": "None",
+        "of": "ObjectMeta",
+        "uid": "mine",
+        "whole": '{"name": "web", "uid": "mine"}',
+    }
+
+
+def test_a_key_of_the_programs_own_is_still_missed(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text(
+        "import pulumi\npulumi.Output.from_input({'size': 1}).apply(lambda own: own['uid'])\n"
+    )
+    with pytest.raises(ProgramError, match="KeyError: 'uid'"):
+        run_program(tmp_path)
+
+
+def test_outputs_are_as_before_when_a_program_has_run(run: Run) -> None:
+    before = pulumi.Output.apply
+    run("""k8s.core.v1.ConfigMap("a", metadata={"name": "a"})""")
+    assert pulumi.Output.apply is before
 
 
 SECRETS = """

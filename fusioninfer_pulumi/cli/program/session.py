@@ -23,6 +23,7 @@ from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.monitor import Recorder
 from fusioninfer_pulumi.cli.program.project import Project
 from fusioninfer_pulumi.cli.program.records import Recording
+from fusioninfer_pulumi.cli.program.server_set import server_set_unknown
 from fusioninfer_pulumi.component.recorder import collect_plans
 
 T = TypeVar("T")
@@ -59,7 +60,11 @@ def record(project: Project, config: StackConfig, secrets: Secrets) -> Recording
     plans: list[Any] = []
 
     def session() -> None:
-        with _configured(project, config, recorder, Engine(notes)), _collected(plans):
+        with (
+            _configured(project, config, recorder, Engine(notes)),
+            _collected(plans),
+            server_set_unknown(),
+        ):
             _run(project, recorder)
 
     # The SDK keeps its settings in context variables: what the copy sees stays in the copy.
