@@ -166,6 +166,34 @@ def test_a_gang_that_needs_one_replica(cluster: Cluster, namespace: str, project
     cluster.wait(lambda: ready(cluster, namespace) == {"small": 2, "big": 1}, 60, "all replicas")
 
 
+@pytest.mark.parametrize(("replicas", "surge"), [(3, 2), (1, 0)])
+@pytest.mark.proves(
+    "with one set for each role, as many new replicas as a gang needs join it (those of maxSurge, "
+    "or those that are added), and then the old ones, of which no more are down than may be",
+    needs=ENGINE,
+)
+def test_new_replicas_of_a_set_join(
+    cluster: Cluster, namespace: str, project: Make, replicas: int, surge: int
+) -> None:
+    cluster.add_nodes(7)
+    stack = project()
+    written(stack, namespace, ((serving(replicas),), PER_ROLE), **paced())
+    stack.up().assert_fine()
+    before = pods(cluster, namespace)
+    minimum = {"gangPolicy": {"minRoleReplicas": {"small": 2, "big": 1}}}
+    after = ((serving(3), big()), PER_ROLE)
+    written(stack, namespace, after, **paced(maxSurge=surge), schedulingStrategy=minimum)
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+        whole = {"small": 3, "big": 1}
+        cluster.wait(lambda: ready(cluster, namespace) == whole, 60, "all replicas")
+        cluster.wait(
+            lambda: not set(before.items()) & set(pods(cluster, namespace).items()), 60, "new pods"
+        )
+        cluster.wait(lambda: ready(cluster, namespace) == whole, 60, "all replicas again")
+    assert least["small"] >= max(1, replicas - 1), least
+
+
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce"])
 @pytest.mark.proves(
     "a partition that would keep replicas out of a gang that counts on them is refused, and "
