@@ -29,12 +29,17 @@ class Finding:
         severity: How bad it is.
         path: Field as the user wrote it, relative to `spec` (`metadata.name` and `kind` lie
             outside of it); empty when the whole document is meant.
-        message: What is wrong, which value was found, and what is allowed.
+        message: What is wrong, which value was found, and what is allowed; one line.
     """
 
     severity: Severity
     path: str
     message: str
+
+    def __post_init__(self) -> None:
+        # Inputs of strangers are quoted in it, and jobs of CI obey lines that begin with `::`.
+        if not self.message.isprintable():
+            object.__setattr__(self, "message", one_line(self.message))
 
     def __str__(self) -> str:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
@@ -75,7 +80,7 @@ class InvalidServiceError(ValueError):
     def __init__(self, findings: Sequence[Finding], title: str = "") -> None:
         self.findings = tuple(findings)
         self.title = title
-        prefix = f"{title}: " if title else ""
+        prefix = f"{one_line(title)}: " if title else ""
         super().__init__("\n".join(f"{prefix}{finding}" for finding in self.findings))
 
 

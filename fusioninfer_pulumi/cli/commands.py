@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.source import Source, read_apart, read_sources
-from fusioninfer_pulumi.findings import Severity, error, errors
+from fusioninfer_pulumi.findings import Severity, error, errors, one_line
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
 from fusioninfer_pulumi.plan.records import ServicePlan
@@ -117,7 +117,7 @@ def diff(options: argparse.Namespace) -> int:
     try:
         both = compared(options)
     except RevisionError as problem:
-        sys.stderr.write(f"{options.base}:{options.old}: {problem}\n")
+        sys.stderr.write(one_line(f"{options.base}:{options.old}: {problem}") + "\n")
         return 2
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
@@ -184,7 +184,7 @@ def _refused(
     for source in sources:
         for label, finding in source.findings:
             if finding.severity is not Severity.INFO and (refused or not quiet):
-                sys.stderr.write(f"{label}: {finding}\n")
+                sys.stderr.write(f"{one_line(label)}: {finding}\n")
     return refused
 
 

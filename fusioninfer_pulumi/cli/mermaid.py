@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.cli.plan_json import plain
+from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.plan.entry import entry_roles
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 
@@ -95,4 +96,4 @@ def _count(number: int, word: str) -> str:
 
 def _text(text: object) -> str:
     """Text inside of a Mermaid label."""
-    return str(text).replace('"', "#quot;").replace("<", "#lt;")
+    return one_line(str(text)).replace('"', "#quot;").replace("<", "#lt;")

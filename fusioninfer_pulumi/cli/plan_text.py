@@ -15,7 +15,7 @@ from rich.text import Text
 from fusioninfer_pulumi.cli.placement_text import placement_lines, pools_table
 from fusioninfer_pulumi.cli.plan_json import plain
 from fusioninfer_pulumi.cli.request_path import request_path, router_url
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.findings import Severity, one_line
 from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
 from fusioninfer_pulumi.plan.capacity import Capacity
 from fusioninfer_pulumi.plan.entry import endpoint
@@ -208,6 +208,6 @@ def _findings(plan: ServicePlan) -> Table:
     table.add_column(overflow="fold")
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
-        place = f"{finding.path}: " if finding.path else ""
+        place = f"{one_line(finding.path)}: " if finding.path else ""
         table.add_row(severity, f"{place}{finding.message}")
     return table

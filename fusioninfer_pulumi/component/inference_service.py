@@ -160,7 +160,7 @@ class InferenceService(pulumi.ComponentResource):
     def _log_findings(self) -> None:
         for finding in self.plan.findings:
             if finding.severity is Severity.WARNING:
-                pulumi.log.warn(f"{finding.path}: {finding.message}", self)
+                pulumi.log.warn(str(finding).removeprefix("warning: "), self)
 
     def _register(
         self,

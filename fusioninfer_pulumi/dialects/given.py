@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.outputs import is_output
+
 Path = tuple[str | int, ...]
 
 
@@ -34,13 +36,13 @@ class Given:
 
     @property
     def name(self) -> Any:
-        """Its name, None when it has none."""
-        return self.metadata.get("name")
+        """Its name, None when it has none that is one."""
+        return _plain_name(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
-        """Its namespace; may be an Output."""
-        return self.metadata.get("namespace") or "default"
+        """Its namespace; may be an Output. What cannot be one counts as none."""
+        return _plain_name(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> At:
         """A place in it."""
@@ -76,6 +78,11 @@ class At:
             except (KeyError, IndexError, TypeError):
                 return None
         return value
+
+
+def _plain_name(value: Any) -> Any:
+    """A name by which documents find each other; lists and mappings are no keys."""
+    return value if isinstance(value, str) or is_output(value) else None
 
 
 def _leaves(at: At, value: Any) -> Iterator[At]:

@@ -9,6 +9,8 @@ from pydantic import ConfigDict
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.model import DialectModel
+from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.outputs import is_output
 
 #: Fields of an object's metadata that the API server writes.
 _SERVERS = (
@@ -88,10 +90,19 @@ def companion(book: Book, document: Given, controllers: str | None = None) -> No
     book.read(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
     book.read(at / "name", at / "namespace")
+    own_name(book, document)
     if document.name is not None:
         book.note(at / "name", "serves to be referred to: objects are named by their service")
     left_labels(book, document, controllers)
     carry_rest(book, document)
+
+
+def own_name(book: Book, document: Given) -> None:
+    """Refuses a name or namespace of a document that is no string."""
+    for field in ("name", "namespace"):
+        value = document.metadata.get(field)
+        if value is not None and not isinstance(value, str) and not is_output(value):
+            book.refuse(document.at("metadata", field), f"must be a string, got {shown(value)}")
 
 
 def left_labels(book: Book, document: Given, controllers: str | None = None) -> None:

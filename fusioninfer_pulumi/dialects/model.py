@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.spec.messages import findings_of
+from fusioninfer_pulumi.spec.shapes import wanted
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return value
+    raise PydanticCustomError("amount", wanted(value, "a quantity such as 5, 500m or 16Gi"))
+
+
+def _mapping_or_text(value: Any) -> Any:
+    if isinstance(value, (str, dict)):
+        return value
+    raise PydanticCustomError("mapping_or_text", wanted(value, "a mapping or a string"))
+
+
+#: A Kubernetes quantity; YAML reads those without a unit as numbers.
+Amount = Annotated[str | int | float, PlainValidator(_amount)]
+#: What may be written out or as a text.
+MappingOrText = Annotated[dict[str, Any] | str, PlainValidator(_mapping_or_text)]
 
 
 class DialectModel(BaseModel):

@@ -7,7 +7,6 @@ are, because each release knows other ones.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import yaml
@@ -136,10 +135,10 @@ def _filters(family: PickerFamily, pods: PrefillDecode) -> list[dict[str, Any]]:
 
 
 def _disaggregation(pods: PrefillDecode) -> list[dict[str, Any]]:
-    # A threshold of 0 means always, but nonCachedTokens of 0 means never (facts 2.5).
+    # A threshold of 0 means always, but nonCachedTokens of 0 means never.
     decider: dict[str, Any] = {"type": _ALWAYS}
     if pods.threshold:
-        tokens = math.ceil(pods.threshold / _CHARACTERS_PER_TOKEN)
+        tokens = -(-pods.threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
     # The decider stands first: up to v0.9 the handler looks it up while it is made.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}

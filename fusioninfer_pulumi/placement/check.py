@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.findings import LIFT, Finding, error, errors, join, shown
-from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.placement import selectors
 from fusioninfer_pulumi.placement.admissible import templates
 from fusioninfer_pulumi.placement.previous import service_key
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.resources import is_accelerator
-from fusioninfer_pulumi.spec.inventory import InventoryArgs, TaintArgs, TaintEffect
+from fusioninfer_pulumi.spec.inventory import InventoryArgs
 from fusioninfer_pulumi.spec.role import RoleArgs
 from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
@@ -82,29 +81,5 @@ def _templates(at: str, role: RoleArgs) -> Iterator[Finding]:
     for field, template in templates(role):
         spec: Mapping[str, Any] = template["spec"]
         where = f"{at}.{field}.spec"
-        unknown = [
-            error(f"{where}.{path}", f"is read to choose a pool and {LIFT}")
-            for path in selectors.unknown_fields(spec)
-        ]
-        yield from unknown
-        if not unknown:
-            yield from _shape(where, spec)
-
-
-def _shape(where: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    # Nothing else reads these fields, so they may have any shape; what cannot be read here, the
-    # API server refuses as well.
-    taint = TaintArgs(key="any", effect=TaintEffect.NO_SCHEDULE)
-    for keys, judge in (
-        (("nodeSelector", "affinity", "nodeName"), lambda one: list(selectors.misfits(one, {}))),
-        (("tolerations",), lambda one: list(selectors.untolerated(one, [taint]))),
-    ):
-        for key in keys:
-            if key in spec and not is_output(spec[key]):
-                try:
-                    judge({key: spec[key]})
-                except (AttributeError, KeyError, TypeError, ValueError):
-                    yield error(
-                        f"{where}.{key}",
-                        f"is not of the shape that Kubernetes asks for, got {shown(spec[key])}",
-                    )
+        for path in selectors.unknown_fields(spec):
+            yield error(f"{where}.{path}", f"is read to choose a pool and {LIFT}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -17,9 +17,9 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from fusioninfer_pulumi.findings import InvalidServiceError, shown
+from fusioninfer_pulumi.findings import LIFT, InvalidServiceError, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.messages import findings_of
 from fusioninfer_pulumi.typed_args import to_plain
@@ -96,20 +96,30 @@ def namespace_text(value: Any) -> Any:
 
 def _annotation_map(value: Any) -> Any:
     if isinstance(value, Mapping):
-        for key in value:
-            problem = key_problem(key)
-            if problem:
-                raise PydanticCustomError("annotation", problem)
+        _refuse("annotation", [key_problem(key) for key in value])
     return value
 
 
 def _label_map(value: Any) -> Any:
     if isinstance(value, Mapping):
-        for key, item in value.items():
-            problem = label_problem(key, item)
-            if problem:
-                raise PydanticCustomError("label", problem)
+        _refuse("label", [label_problem(key, item) for key, item in value.items()])
     return value
+
+
+def _refuse(kind: str, problems: Sequence[str | None]) -> None:
+    told = [problem for problem in problems if problem is not None]
+    if told:
+        raise ValidationError.from_exception_data(
+            kind,
+            [
+                InitErrorDetails(
+                    type=PydanticCustomError("rule", "{message}", {"message": each}),
+                    loc=(),
+                    input=None,
+                )
+                for each in told
+            ],
+        )
 
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -143,6 +153,21 @@ def label_problem(key: object, value: object) -> str | None:
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _label_key(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("label_key", LIFT)
+    problem = key_problem(value)
+    if problem is not None:
+        raise PydanticCustomError("rule", "{message}", {"message": problem})
+    return value
+
+
+#: The key of a label.
+LabelKey = Annotated[
+    str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
+]
 
 #: A string that may be a pulumi Output.
 LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string"})]

@@ -10,9 +10,28 @@ from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import contains_output, is_output
 from fusioninfer_pulumi.spec.problem import Problem
+from fusioninfer_pulumi.spec.shapes import (
+    Location,
+    choice,
+    items,
+    mapping,
+    port_name,
+    text,
+    wanted,
+    whole,
+)
 
-Location = tuple[str | int, ...]
-
+# What every release takes; a release before 1.32 takes less.
+_VARIABLE = text("printable ASCII without =", r"[ -<>-~]*")
+_PORT = mapping(
+    {
+        "name": port_name,
+        "protocol": choice("TCP", "UDP", "SCTP"),
+        "hostPort": whole(0, 65535),
+        "hostIP": text(),
+    }
+)
+_CLAIMS = items(mapping({"name": text()}, "name"))
 _DNS_1123_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -28,10 +47,10 @@ def container_problems(at: Location, container: Mapping[str, Any]) -> Iterator[P
     """
     name = container.get("name")
     if not isinstance(name, str) or _DNS_1123_LABEL.fullmatch(name) is None:
-        yield Problem((*at, "name"), _wanted(name, "a DNS label (a-z 0-9 -, at most 63)"), name)
+        yield Problem((*at, "name"), wanted(name, "a DNS label (a-z 0-9 -, at most 63)"), name)
     image = container.get("image")
     if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
-        yield Problem((*at, "image"), _wanted(image, "an image reference"), image)
+        yield Problem((*at, "image"), wanted(image, "an image reference"), image)
     for key in ("command", "args"):
         yield from _strings((*at, key), container.get(key))
     yield from _env((*at, "env"), container.get("env"))
@@ -49,7 +68,7 @@ def _strings(at: Location, value: Any) -> Iterator[Problem]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem(at, _wanted(value, "a list of strings"), value)
+        yield Problem(at, wanted(value, "a list of strings"), value)
         return
     for index, item in enumerate(value):
         if not isinstance(item, str) and not is_output(item):
@@ -62,12 +81,15 @@ def _env(at: Location, value: Any) -> Iterator[Problem]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem(at, _wanted(value, "a list"), value)
+        yield Problem(at, wanted(value, "a list"), value)
         return
     for index, item in enumerate(value):
         if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
             yield Problem((*at, index), "must be a mapping with a name")
             continue
+        if not item["name"]:
+            yield Problem((*at, index, "name"), "must not be empty")
+        yield from _VARIABLE((*at, index, "name"), item["name"])
         held = item.get("value")
         if held is not None and not isinstance(held, str) and not is_output(held):
             yield Problem(
@@ -79,14 +101,25 @@ def _ports(at: Location, value: Any) -> Iterator[Problem]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem(at, _wanted(value, "a list"), value)
+        yield Problem(at, wanted(value, "a list"), value)
         return
+    names: list[str] = []
     for index, item in enumerate(value):
         number = item.get("containerPort") if isinstance(item, Mapping) else None
         if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
             yield Problem(
-                (*at, index, "containerPort"), _wanted(number, "an integer from 1 to 65535"), number
+                (*at, index, "containerPort"), wanted(number, "an integer from 1 to 65535"), number
             )
+        if not isinstance(item, Mapping):
+            continue
+        yield from _PORT((*at, index), item)
+        name = item.get("name")
+        if isinstance(name, str) and name:
+            if name in names:
+                yield Problem(
+                    (*at, index, "name"), f"{shown(name)} names two ports of the container", name
+                )
+            names.append(name)
 
 
 def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
@@ -94,8 +127,9 @@ def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
     if resources is None:
         return
     if not isinstance(resources, Mapping):
-        yield Problem(at, _wanted(resources, "a mapping"), resources)
+        yield Problem(at, wanted(resources, "a mapping"), resources)
         return
+    yield from _CLAIMS((*at, "claims"), resources.get("claims"))
     held: dict[str, Mapping[str, Any]] = {}
     for key in ("limits", "requests"):
         amounts = resources.get(key)
@@ -127,7 +161,7 @@ def _same_amount(one: Any, other: Any) -> bool:
 def amount_problems(at: Location, amounts: Any) -> Iterator[Problem]:
     """Checks a mapping of resource names to quantities."""
     if amounts is not None and not isinstance(amounts, Mapping):
-        yield Problem(at, _wanted(amounts, "a mapping"), amounts)
+        yield Problem(at, wanted(amounts, "a mapping"), amounts)
         return
     for name, amount in (amounts or {}).items():
         yield from _amount((*at, str(name)), str(name), amount)
@@ -138,7 +172,7 @@ def _amount(at: Location, name: str, amount: Any) -> Iterator[Problem]:
         yield Problem(at, LIFT, amount)
         return
     if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
-        yield Problem(at, _wanted(amount, "a Kubernetes quantity"), amount)
+        yield Problem(at, wanted(amount, "a Kubernetes quantity"), amount)
         return
     try:
         parsed = quantity.parse(amount)
@@ -151,9 +185,3 @@ def _amount(at: Location, name: str, amount: Any) -> Iterator[Problem]:
         yield Problem(at, f"must be at least 0, got {shown(amount)}", amount)
     elif is_extended(name) and parsed != parsed.to_integral_value():
         yield Problem(at, f"must be a whole number of devices, got {shown(amount)}", amount)
-
-
-def _wanted(value: Any, kind: str) -> str:
-    if value is None:
-        return f"is required: {kind}"
-    return LIFT if is_output(value) else f"must be {kind}, got {shown(value)}"

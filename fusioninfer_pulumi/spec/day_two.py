@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.amounts import Bytes, CountOrAnyPercentage
-from fusioninfer_pulumi.spec.base import LabelMap, PositiveCount, SpecModel
+from fusioninfer_pulumi.spec.base import LabelKey, LabelMap, PositiveCount, SpecModel
 from fusioninfer_pulumi.spec.forms import form
 from fusioninfer_pulumi.spec.rollout import Duration
 
@@ -141,7 +141,7 @@ class WhenUnsatisfiable(str, enum.Enum):
 class TopologySpreadArgs(SpecModel):
     """Spreads the leaders of a role's replicas over zones, racks or nodes."""
 
-    topology_key: str = Field(min_length=1)
+    topology_key: LabelKey
     """Label of nodes that tells the domains apart, such as `topology.kubernetes.io/zone`."""
 
     max_skew: PositiveCount = 1

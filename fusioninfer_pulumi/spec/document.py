@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fusioninfer_pulumi.findings import Finding, error, errors, one_line, shown
+from fusioninfer_pulumi.findings import Finding, error, errors, shown
 from fusioninfer_pulumi.spec.messages import findings_of, path
 from fusioninfer_pulumi.spec.rules import excessive_roles, service_problems
 from fusioninfer_pulumi.spec.service import (
@@ -130,7 +130,7 @@ def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
     problems = service_problems(
         args.roles, args.scheduling_strategy, args.labels, args.groups, args.model
     )
-    return [error(path(rule.location), one_line(rule.message)) for rule in problems]
+    return [error(path(rule.location), rule.message) for rule in problems]
 
 
 def _salvage(

@@ -46,8 +46,8 @@ ObjectName = Annotated[
     ),
 ]
 
-#: A count as a percentage, such as `10%`.
-Percentage = Annotated[str, form(r"^(100|[0-9]{1,2})%$", "a percentage from 0% to 100%")]
+#: Name of a scheduler.
+SchedulerName = Annotated[str, form(r"^\S+$", "the name of a scheduler")]
 
 #: A web address.
 WebAddress = Annotated[

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_snake
 from pydantic_core import ErrorDetails
 
-from fusioninfer_pulumi.findings import LIFT, Finding, error, join, one_line, shown, similar
+from fusioninfer_pulumi.findings import LIFT, Finding, error, join, shown, similar
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.forms import words_of
 
@@ -26,6 +26,12 @@ _TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_BOUNDS = {
+    "greater_than": ("above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("below", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
 
 
 def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
@@ -39,7 +45,7 @@ def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding
         The findings, in the order of the fields; paths are relative to `spec`.
     """
     details = problem.errors(include_url=False)
-    return [error(path(item["loc"]), one_line(_message(item, root))) for item in details]
+    return [error(path(item["loc"]), _message(item, root)) for item in details]
 
 
 def path(location: Sequence[str | int]) -> str:
@@ -60,10 +66,9 @@ def _message(item: ErrorDetails, root: type[BaseModel]) -> str:
         return LIFT
     if kind in _TYPES:
         return f"must be {_TYPES[kind]}, got {shown(value)}"
-    if kind == "greater_than_equal":
-        return f"must be at least {context['ge']}, got {shown(value)}"
-    if kind == "less_than_equal":
-        return f"must be at most {context['le']}, got {shown(value)}"
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        return f"must be {words} {context[bound]}, got {shown(value)}"
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"

@@ -1,6 +1,6 @@
 """What a pod template must hold so that Kubernetes takes it and the plan can read it.
 
-Fields that nothing here reads are passed through as they are; the API server is their judge.
+Fields that nothing here knows are passed through as they are; the API server is their judge.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fusioninfer_pulumi.spec.container import (
     resource_problems,
 )
 from fusioninfer_pulumi.spec.plain import plain_problems
+from fusioninfer_pulumi.spec.pod_fields import container_fields, pod_fields
 from fusioninfer_pulumi.spec.problem import Problem
 
 Location = tuple[str | int, ...]
@@ -63,9 +64,7 @@ def _shape_problems(
             (*at, "restartPolicy"),
             f"must be Always for pods of a LeaderWorkerSet, got {shown(spec['restartPolicy'])}",
         )
-    for key in ("schedulerName", "priorityClassName"):
-        if spec.get(key) is not None and not isinstance(spec[key], str):
-            yield _not_a("string", (*at, key), spec[key])
+    yield from pod_fields(at, spec)
 
 
 def _metadata(at: Location, metadata: Any) -> Iterator[Problem]:
@@ -119,6 +118,7 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
                 yield _not_a("mapping", here, container)
                 continue
             yield from container_problems(here, container)
+            yield from container_fields(here, container)
             name = container.get("name")
             if isinstance(name, str):
                 if name in names:

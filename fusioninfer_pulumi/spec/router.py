@@ -21,6 +21,9 @@ from fusioninfer_pulumi.spec.base import (
 from fusioninfer_pulumi.spec.forms import Name
 from fusioninfer_pulumi.spec.on_off import OnOff
 
+#: More than any prompt has, and what every picker can read.
+MAX_CHARACTERS = 2**31 - 1
+
 
 class FailureMode(str, enum.Enum):
     """What a gateway does with requests while the endpoint picker does not answer."""
@@ -196,7 +199,7 @@ class EndpointPickerArgs(SpecModel):
     metrics: OnOff[MetricsMode] = MetricsMode.OFF
     """Who may read its metrics; by default nobody."""
 
-    threshold: Annotated[int, Field(ge=0)] | None = None
+    threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
     cache before a prefill pod computes it; by default 0, every prompt."""
 

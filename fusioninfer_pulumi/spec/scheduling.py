@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.spec.base import Count, SpecModel
+from fusioninfer_pulumi.spec.forms import ObjectName, SchedulerName
 from fusioninfer_pulumi.spec.on_off import OnOff
 
 
@@ -83,13 +84,13 @@ class GangPolicyArgs(SpecModel):
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
-    scheduler_name: str | None = Field(default=None, min_length=1)
+    scheduler_name: SchedulerName | None = None
     """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
 
-    queue: str | None = Field(default=None, min_length=1)
+    queue: ObjectName | None = None
     """Volcano queue; by default Volcano's `default`."""
 
-    priority_class_name: str | None = Field(default=None, min_length=1)
+    priority_class_name: ObjectName | None = None
     """PriorityClass of the PodGroup and of the pods."""
 
     gang_policy: GangPolicyArgs = Field(default_factory=GangPolicyArgs)

@@ -82,17 +82,21 @@ def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None
     assert "is not in this input, nor one of kserve" in told
 
 
+def spread(key: str, skew: int) -> Manifest:
+    return {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule"}
+
+
 @pytest.mark.parametrize(
     ("field", "below", "above", "merged"),
     [
         (
             "topologySpreadConstraints",
-            [{"topologyKey": "zone", "maxSkew": 1}, {"topologyKey": "host", "maxSkew": 1}],
-            [{"topologyKey": "zone", "maxSkew": 2}, {"topologyKey": "rack", "maxSkew": 1}],
+            [spread("zone", 1), spread("host", 1)],
+            [spread("zone", 2), spread("rack", 1)],
             [
-                {"topologyKey": "zone", "maxSkew": 2},
-                {"topologyKey": "host", "maxSkew": 1},
-                {"topologyKey": "rack", "maxSkew": 1},
+                spread("zone", 2),
+                spread("host", 1),
+                spread("rack", 1),
             ],
         ),
         (

@@ -145,11 +145,15 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
             ],
         },
         "matchLabelKeys": ["modelserving.volcano.sh/group-name", "app"],
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
     }
     template = entry(topologySpreadConstraints=[given])
     document = serving(role(entryTemplate=template))
     (made,) = spec(document)["roles"][0]["template"]["spec"]["topologySpreadConstraints"]
     assert made == {
+        **given,
         "labelSelector": {
             "matchLabels": {"fusioninfer.io/service": "ms"},
             "matchExpressions": [

@@ -272,6 +272,8 @@ def test_a_gang_policy_fits_its_roles(manifest: Any, expected: list[str]) -> Non
 
 def test_names_of_other_objects_are_not_empty() -> None:
     strategy = {"schedulerName": "", "queue": "", "priorityClassName": ""}
+    name = "a name of at most 253 of a-z, 0-9, - and . that starts and ends with a letter or digit"
+    kinds = {"schedulerName": "the name of a scheduler", "queue": name, "priorityClassName": name}
     assert problems(service(schedulingStrategy=strategy)) == [
-        f"schedulingStrategy.{field}: must not be empty" for field in strategy
+        f'schedulingStrategy.{field}: must be {kind}, got ""' for field, kind in kinds.items()
     ]

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.dialects.kserve.models import (
     LLMInferenceServiceConfig,
 )
 from fusioninfer_pulumi.dialects.kserve.service import carry_service
-from fusioninfer_pulumi.dialects.metadata import carry_rest
+from fusioninfer_pulumi.dialects.metadata import carry_rest, own_name
 from fusioninfer_pulumi.dialects.model import read
 from fusioninfer_pulumi.dialects.table import ObjectKey
 
@@ -110,6 +110,7 @@ def _left_of_configs(book: Book, configs: Objects, used: Collection[Given]) -> N
     for document in configs.values():
         book.read(document.at("apiVersion"), document.at("kind"), document.at("metadata", "name"))
         book.read(document.at("metadata", "namespace"))
+        own_name(book, document)
         if document in used:
             carry_rest(book, document)
             for field in ("labels", "annotations"):

@@ -10,15 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
-from fusioninfer_pulumi.dialects.model import DialectModel
-from fusioninfer_pulumi.spec.forms import Percentage
+from fusioninfer_pulumi.dialects.model import Amount, DialectModel, MappingOrText
+from fusioninfer_pulumi.spec.amounts import CountOrAnyPercentage
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 #: Kubernetes' IntOrString.
-CountOrPercentage = Count | Percentage
-Quantity = int | float | str
+CountOrPercentage = CountOrAnyPercentage
 Raw = dict[str, Any]
 
 
@@ -83,7 +82,7 @@ class Parallelism(DialectModel):
 class EmptyDirTier(DialectModel):
     """The node's disk."""
 
-    size: Quantity
+    size: Amount
 
 
 class ClaimReference(DialectModel):
@@ -116,7 +115,7 @@ class SecondaryTier(DialectModel):
 class KvCacheOffloading(DialectModel):
     """Where the KV cache goes beyond the accelerators' memory."""
 
-    cpu: Quantity
+    cpu: Amount
     eviction_policy: Literal["lru", "arc"] | None = None
     secondary: list[SecondaryTier] | None = None
 
@@ -167,7 +166,7 @@ class SchedulerConfig(DialectModel):
     """The endpoint picker's configuration."""
 
     # A string is what the CRD's RawExtension takes, and KServe reads it as YAML.
-    inline: Raw | str | None = None
+    inline: MappingOrText | None = None
     ref: Raw | None = None
 
 

@@ -9,11 +9,11 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
 from fusioninfer_pulumi.dialects.model import DialectModel
-from fusioninfer_pulumi.spec.forms import Percentage
+from fusioninfer_pulumi.spec.amounts import CountOrAnyPercentage
 
 Count = Annotated[int, Field(ge=0)]
 #: A count, or a percentage such as `10%`.
-CountOrPercentage = Count | Percentage
+CountOrPercentage = CountOrAnyPercentage
 
 
 class RecoveryPolicy(str, enum.Enum):

@@ -12,11 +12,9 @@ from pydantic import Field
 
 from fusioninfer_pulumi.dialects.kthena.models import Count
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
-from fusioninfer_pulumi.dialects.model import DialectModel
+from fusioninfer_pulumi.dialects.model import Amount, DialectModel
 
 Bound = Annotated[int, Field(ge=0, le=1_000_000)]
-#: A Kubernetes quantity; YAML reads those without a unit as numbers.
-Amount = str | int | float
 
 
 class SelectPolicy(str, enum.Enum):

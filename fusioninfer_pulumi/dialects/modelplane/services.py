@@ -17,7 +17,7 @@ from typing import Any
 from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Given, Path
-from fusioninfer_pulumi.dialects.metadata import carry_rest, left_labels
+from fusioninfer_pulumi.dialects.metadata import carry_rest, left_labels, own_name
 from fusioninfer_pulumi.dialects.modelplane.clusters import choose, contradiction
 from fusioninfer_pulumi.dialects.modelplane.companions import ModelServiceSpec
 
@@ -95,6 +95,7 @@ def carry_service(
     """
     book.read(document.at("apiVersion"), document.at("kind"))
     book.read(document.at("metadata", "name"), document.at("metadata", "namespace"))
+    own_name(book, document)
     left_labels(book, document)
     carry_rest(book, document)
     shares = list(_shares(book, document, spec, deployments))

@@ -51,7 +51,8 @@ def carry_template(
         if str(key).startswith("modelplane.ai/"):
             reserved(carrier.book, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
-    names = [each.get("name") for each in containers or () if isinstance(each, dict)]
+    listed = containers if isinstance(containers, list) else ()
+    names = [each.get("name") for each in listed if isinstance(each, dict)]
     if names != [_ENGINE]:
         carrier.book.refuse(
             at / "spec" / "containers", f"must be one container named {_ENGINE}, got {names}"

@@ -1,0 +1,54 @@
+"""Documents of which one value is another one: what a slip of the pen makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+Path = tuple[Any, ...]
+
+#: Values that hardly any field takes, of every type and of every shape that code likes to walk.
+JUNK: tuple[Any, ...] = (
+    None, True, 0, -1, 7, 10**40, 1.5, float("inf"), "", " ", "x", "x y", "ü", "--port", "100%",
+    "a\n::error::b", "\x1b[31m", "9" * 400, [], [None], ["a"], [{}], [[]], [{"name": None}],
+    [{"name": "x"}, {"name": "x"}], {}, {"a": 1}, {"a": None}, {"name": {}}, {"name": [1]},
+)  # fmt: skip
+
+
+def places(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Every place below a value."""
+    inner: Sequence[Any] = ()
+    if isinstance(value, dict):
+        inner = tuple(value)
+    elif isinstance(value, list):
+        inner = range(len(value))
+    for part in inner:
+        yield (*at, part)
+        yield from places(value[part], (*at, part))
+
+
+def changed(value: Any, at: Path, to: Any) -> Any:
+    """A copy of a value with something else at a place of it."""
+    if not at:
+        return to
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = changed(value[at[0]], at[1:], to)
+    return copy
+
+
+def mutants(value: Any, within: Path = ()) -> st.SearchStrategy[Any]:
+    """Copies with one value that is junk.
+
+    Args:
+        value: What is copied.
+        within: The place below which values change.
+    """
+    held = value
+    for part in within:
+        held = held[part]
+    found = [(*within, *each) for each in places(held)]
+    return st.builds(
+        lambda at, to: changed(value, at, to), st.sampled_from(found), st.sampled_from(JUNK)
+    )

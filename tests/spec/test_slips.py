@@ -1,0 +1,42 @@
+"""One wrong value anywhere in a service: it is refused in words of ours, or it can be written."""
+
+from __future__ import annotations
+
+import pytest
+from full_pods import SERVICES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutations import mutants
+from samples import Manifest, can_be_written, rendered
+
+from fusioninfer_pulumi.findings import InvalidServiceError
+
+#: What pydantic, and nobody who reads of a manifest, calls things.
+_FOREIGN = ("Input should", "function-", "constrained-", "[dict[", "Value error")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_of_full_pods_are_valid(name: str) -> None:
+    assert rendered(SERVICES[name])
+
+
+@given(service=st.sampled_from(list(SERVICES.values())).flatmap(mutants))
+@settings(max_examples=150)
+def test_a_slip_is_refused_in_words_of_ours_or_can_be_written(service: Manifest) -> None:
+    assert_told(told := refusal(service))
+    assert told or can_be_written(list(rendered(service)))
+
+
+def refusal(service: Manifest) -> InvalidServiceError | None:
+    try:
+        rendered(service)
+    except InvalidServiceError as refused:
+        return refused
+    return None
+
+
+def assert_told(refused: InvalidServiceError | None) -> None:
+    lines = [] if refused is None else str(refused).splitlines()
+    assert refused is None or len(lines) == len(refused.findings)
+    assert all(line.isprintable() for line in lines)
+    assert not [line for line in lines if any(word in line for word in _FOREIGN)]
