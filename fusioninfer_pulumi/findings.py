@@ -106,6 +106,8 @@ def shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = f"a {type(value).__name__}"
+    # Half of a surrogate pair is no text, not even for the libraries that a message goes through.
+    text = one_line(text)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 

@@ -68,7 +68,9 @@ def _message(item: ErrorDetails, root: type[BaseModel]) -> str:
         return f"must be {_TYPES[kind]}, got {shown(value)}"
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
-        return f"must be {words} {context[bound]}, got {shown(value)}"
+        limit = context[bound]
+        limit = int(limit) if limit == int(limit) else limit
+        return f"must be {words} {limit}, got {shown(value)}"
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
