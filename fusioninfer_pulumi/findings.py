@@ -30,11 +30,13 @@ class Finding:
         path: Field as the user wrote it, relative to `spec` (`metadata.name` and `kind` lie
             outside of it); empty when the whole document is meant.
         message: What is wrong, which value was found, and what is allowed; one line.
+        frames: Where in a user's program it comes from, each on a line below the message.
     """
 
     severity: Severity
     path: str
     message: str
+    frames: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Inputs of strangers are quoted in it, and jobs of CI obey lines that begin with `::`.
@@ -43,7 +45,9 @@ class Finding:
 
     def __str__(self) -> str:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
-        return f"{kind}{one_line(self.path)}: {self.message}" if self.path else kind + self.message
+        place = f"{one_line(self.path)}: " if self.path else ""
+        below = "".join(f"\n  {one_line(frame)}" for frame in self.frames)
+        return f"{kind}{place}{self.message}{below}"
 
 
 def one_line(text: str) -> str:

@@ -248,8 +248,7 @@ def _project(
     except ProgramError as problem:
         *others, last = problem.problems or ("failed",)
         source.add(label, [error("", text) for text in others])
-        frames = (f"\n  {frame}" for frame in problem.frames)
-        source.add(label, [error("", "".join((last, *frames)))])
+        source.add(label, [replace(error("", last), frames=tuple(problem.frames))])
         return source
     source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]

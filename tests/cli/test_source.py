@@ -213,7 +213,7 @@ def test_sources_that_cannot_be_read(refused: Callable[..., list[str]], tmp_path
         "missing": "missing: cannot be read: No such file or directory",
         "missing/F": "missing/F: cannot be read: No such file or directory",
         "": ": cannot be read: No such file or directory",
-        "a\0b": "a\0b: cannot be read: No such file or directory",
+        "a\0b": "a\\x00b: cannot be read: No such file or directory",
         "loop": "loop: cannot be read: Too many levels of symbolic links",
         long: f"{long}: cannot be read: File name too long",
         "folder": f"folder: no Pulumi.yaml and {NO_MANIFESTS}",

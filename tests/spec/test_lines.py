@@ -52,11 +52,11 @@ def test_all_that_is_wrong_with_a_map_is_told(metadata: Any, said: list[str]) ->
     [
         (service(schedulingStrategy={"queue": "x y", "schedulerName": " "}),
          ['schedulingStrategy.schedulerName: must be the name of a scheduler, got " "',
-          "schedulingStrategy.queue: must be a name of at most 253 of a-z, 0-9, - and . that "
-          'starts and ends with a letter or digit, got "x y"']),
+          ("schedulingStrategy.queue: must be a name of at most 253 of a-z, 0-9, - and . that "
+           'starts and ends with a letter or digit, got "x y"')]),
         (service(role(topologySpread=[{"topologyKey": "bad key!"}])),
-         ['roles[0].topologySpread[0].topologyKey: "bad key!" is no valid Kubernetes label or '
-          "annotation key"]),
+         [('roles[0].topologySpread[0].topologyKey: "bad key!" is no valid Kubernetes label or '
+           "annotation key")]),
         (service(role("r", "router", template=None, strategy="pd-disaggregation",
                       endpointPicker={"threshold": 10**400})),
          [f"roles[0].endpointPicker.threshold: must be at most 2147483647, got 1{'0' * 78}…"]),

@@ -42,13 +42,13 @@ def named(documents: Sequence[Given]) -> frozenset[ObjectKey]:
         documents: KServe's documents of one input, as they were given.
     """
     place = ("spec", "router", "scheduler", "config", "ref", "name")
-    names = {document.at(*place).value for document in documents}
+    stated = [document.at(*place).value for document in documents]
+    names = {name for name in stated if isinstance(name, str)}
     # A config may stand in another namespace than the services that are based on it.
     namespaces = [each.namespace for each in documents if each.kind == SERVICE]
     return frozenset(
         ("v1", CONFIG_MAP, namespace, name)
         for name in names
-        if isinstance(name, str)
         for own in namespaces
         for namespace in map_namespaces(own, name)
     )

@@ -51,9 +51,10 @@ def carry_template(
         if str(key).startswith("modelplane.ai/"):
             reserved(carrier.book, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
-    listed = containers if isinstance(containers, list) else ()
-    names = [each.get("name") for each in listed if isinstance(each, dict)]
-    if names != [_ENGINE]:
+    listed = containers if isinstance(containers, list) else None
+    names = [each.get("name") for each in listed or () if isinstance(each, dict)]
+    # What is no list at all is refused by our own rules.
+    if names != [_ENGINE] and (listed is not None or containers is None):
         carrier.book.refuse(
             at / "spec" / "containers", f"must be one container named {_ENGINE}, got {names}"
         )
