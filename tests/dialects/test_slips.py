@@ -79,6 +79,7 @@ def test_documents_are_valid(name: str) -> None:
 
 
 CONFIG = ("spec", "router", "scheduler", "config")
+INLINE = "router.scheduler.config.inline"
 MEMBER = "template.spec.engines[0].members[0]"
 COUNT = "must be a count of at least 0 or a percentage from 0% to 100%"
 REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
@@ -96,7 +97,7 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
     "a pace of KServe": (KSERVE, (2, "spec", "rolloutStrategy", "maxUnavailable"), "x",
                          f'f#3: rolloutStrategy.maxUnavailable: {COUNT}, got "x"'),
     "a configuration": (KSERVE, (2, *CONFIG, "inline"), 3,
-                        f"f#3: {'.'.join(CONFIG[1:])}.inline: must be a mapping or a string, got 3"),
+                        f"f#3: {INLINE}: must be a mapping or a string, got 3"),
     "a reference": (KSERVE, (0, *CONFIG, "ref", "name"), [1],
                     ("f: router.scheduler.config.ref: cannot be carried over: the ConfigMap None "
                      "of namespace default is not in this input; add it as a document, or write "
