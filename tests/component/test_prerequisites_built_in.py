@@ -8,21 +8,12 @@ import pytest
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.built_in import check_built_in, device_classes
+from fusioninfer_pulumi.component.prerequisites.built_in import check_built_in
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
 from fusioninfer_pulumi.spec import InferenceServiceArgs
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}
-SPEC = {
-    "devices": {
-        "requests": [
-            {"name": "a", "exactly": {"deviceClassName": "nic.example.com"}},
-            {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "big.example.com"}]},
-            "odd",
-        ]
-    }
-}
 METRIC = {"name": "vllm_num_requests_waiting", "target": 5}
 
 
@@ -135,18 +126,6 @@ def test_tolerances_of_autoscalers_are_judged_by_the_release() -> None:
     assert found.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
     assert not told(given, kubernetes=(1, 35, 4))
     assert not told(scaled(), kubernetes=(1, 34, 0))
-
-
-def test_device_classes_that_are_not_there_are_named_with_who_needs_them() -> None:
-    plans = (claiming(CLAIM), claiming(CLAIM, {"name": "x", "spec": SPEC}, name="other"))
-    assert device_classes(plans) == {
-        "gpu.nvidia.com": ["qwen", "other"],
-        "nic.example.com": ["other"],
-        "big.example.com": ["other"],
-    }
-    there = {"gpu.nvidia.com": False, "nic.example.com": True}
-    (found,) = told(*plans, device_classes=there)
-    assert "there is no DeviceClass gpu.nvidia.com; qwen, other need it: install the dri" in found
 
 
 def test_of_one_group_the_most_demanding_row_comes_first() -> None:

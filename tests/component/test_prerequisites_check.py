@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import container, template
 
-from fusioninfer_pulumi import plan_service
+from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.facts import (
@@ -16,6 +16,7 @@ from fusioninfer_pulumi.component.prerequisites.facts import (
     definition,
     release,
 )
+from fusioninfer_pulumi.component.prerequisites.rows import written
 from fusioninfer_pulumi.spec import InferenceServiceArgs
 
 GPU = template(container(gpus="1"))
@@ -94,6 +95,39 @@ def test_what_is_needed_follows_from_the_plans(given: Any, wanted: list[str]) ->
     assert [row.definition.partition(".")[0] for row in needs([given])] == wanted
 
 
+@pytest.mark.parametrize(
+    ("gateway", "kinds", "wanted"),
+    [
+        (
+            "istio",
+            ["destinationrules"],
+            "destinationrules.networking.istio.io is not installed; qwen needs v1.22.0 or later: "
+            + table.DESTINATION_RULE.install,
+        ),
+        (
+            "gke",
+            ["healthcheckpolicies", "gcpbackendpolicies"],
+            "healthcheckpolicies.networking.gke.io is not installed; qwen needs it: "
+            + table.HEALTH_CHECK_POLICY.install,
+        ),
+        ("agentgateway", [], None),
+    ],
+)
+def test_what_a_gateway_needs_beside_the_route_is_needed(
+    gateway: str, kinds: list[str], wanted: str | None
+) -> None:
+    given = plan(router(gateway={"implementation": gateway}))
+    assert told([given], facts()) == []
+    found = told([given], facts(**dict.fromkeys(kinds)))
+    assert len(found) == len(kinds)
+    assert wanted is None or found[0].partition(": ")[2] == wanted
+    # Every kind that is written and that Kubernetes itself does not have is looked for.
+    groups = {row.definition.partition(".")[2] for row in needs([given])}
+    written_groups = {each["apiVersion"].rpartition("/")[0] for each in render(given)}
+    own = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
+    assert written_groups - own <= groups
+
+
 def test_of_one_kind_the_most_demanding_row_counts_for_all() -> None:
     needed = needs([plan(nodes=2, name="a"), plan(nodes=2, minimum=True, name="b")])
     assert table.ALL_OR_NOTHING not in needed
@@ -152,7 +186,7 @@ def test_volcano_is_judged_by_the_form_of_the_gang(
     releases = {"LeaderWorkerSet": (0, 9, 0), "Volcano": installed}
     found = told([plan(nodes=2, minimum=minimum)], facts(releases=releases))
     assert bool(found) is not fine
-    assert all(f"{table.written(installed)} is installed" in text for text in found)
+    assert all(f"{written(installed)} is installed" in text for text in found)
 
 
 def test_a_gang_with_a_minimum_needs_the_field() -> None:
@@ -233,5 +267,6 @@ def test_tags_are_read(text: str, wanted: Any) -> None:
 
 def test_the_table_says_for_each_row_what_installs_it() -> None:
     for row in table.ROWS:
-        assert row.install.startswith("https://")
-        assert table.written(row.last or row.least).startswith("v")
+        # A file to apply, or a command.
+        assert row.install.startswith(("https://", "istioctl ", "gcloud "))
+        assert row.least is None or written(row.last or row.least).startswith("v")

@@ -1,4 +1,4 @@
-"""What services need of Kubernetes itself: APIs, features and DeviceClasses."""
+"""What services need of Kubernetes itself: APIs and features."""
 
 from __future__ import annotations
 
@@ -7,24 +7,12 @@ from typing import Any, TypeVar
 
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.table import Feature, Served, written
+from fusioninfer_pulumi.component.prerequisites.rows import Feature, Served, written
 from fusioninfer_pulumi.findings import Finding, error, warning
-from fusioninfer_pulumi.plan.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.spec.autoscaling import AutoscalingEngine, MetricSource
 
 _Row = TypeVar("_Row")
-
-
-def device_classes(plans: Iterable[ServicePlan]) -> dict[str, list[str]]:
-    """DeviceClasses that services name, each with the services."""
-    return _users(
-        (name, plan.service)
-        for plan in plans
-        for role in plan.roles
-        for template in claim_templates(plan.service, role.args)
-        for name in claimed_classes(template.spec)
-    )
 
 
 def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
@@ -63,13 +51,6 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
     for feature in table.FEATURES if facts.kubernetes is not None else ():
         if feature in features:
             yield from _feature(feature, features[feature], facts)
-    for name, services in device_classes(plans).items():
-        if not facts.device_classes.get(name, True):
-            yield error(
-                table.CLAIMS.product,
-                f"there is no DeviceClass {name}; {_need(services)} it: install the driver of the "
-                "devices, which brings it",
-            )
 
 
 def _feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.built_in import check_built_in
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, Definition
-from fusioninfer_pulumi.component.prerequisites.table import Minimum, written
+from fusioninfer_pulumi.component.prerequisites.named import check_named
+from fusioninfer_pulumi.component.prerequisites.rows import Minimum, Release, written
 from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.manifests.routing.gateway_extras import gateway_extras
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.spec.autoscaling import AutoscalingEngine
 
@@ -72,7 +74,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
                 "found; gangSchedulingManagement must not be set in it",
             )
         )
-    return found + list(check_built_in(plans, facts))
+    return [*found, *check_built_in(plans, facts), *check_named(plans, facts)]
 
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:
@@ -98,6 +100,8 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
             yield table.ROUTE_TIMEOUTS
         if router.route.use_default_gateways is not None:
             yield table.DEFAULT_GATEWAYS
+    for extra in gateway_extras(plan, router):
+        yield table.GATEWAY_EXTRAS[extra["kind"]]
 
 
 def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
@@ -113,7 +117,8 @@ def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
 def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:
     stored = facts.definitions[row.definition]
     wanted = f"{_listed(services)} need{'s' if len(services) == 1 else ''} {_wanted(row)}"
-    install = f"kubectl apply --server-side -f {row.install}"
+    is_file = row.install.startswith("https:")
+    install = f"kubectl apply --server-side -f {row.install}" if is_file else row.install
     problem = _problem(row, stored, facts)
     if problem is not None:
         yield error(row.product, f"{problem}; {wanted}: {install}")
@@ -132,16 +137,19 @@ def _problem(row: Minimum, stored: Definition | None, facts: ClusterFacts) -> st
     if row.field is not None and not stored.has(row.served, row.field):
         return f"{row.definition} has no field {row.field}"
     release = _release(row, stored, facts)
-    if release is not None and (release < row.least or release in row.broken):
+    least = row.least or (0, 0, 0)
+    if release is not None and (release < least or release in row.broken):
         return f"{written(release)} is installed"
     return None
 
 
-def _release(row: Minimum, stored: Definition, facts: ClusterFacts) -> table.Release | None:
+def _release(row: Minimum, stored: Definition, facts: ClusterFacts) -> Release | None:
     return stored.release or facts.releases.get(row.product)
 
 
 def _wanted(row: Minimum) -> str:
+    if row.least is None:
+        return "it"
     if row.last is not None:
         return f"{written(row.least)} to {written(row.last)}"
     unless = f" (not {', '.join(map(written, row.broken))})" if row.broken else ""

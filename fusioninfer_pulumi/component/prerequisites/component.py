@@ -10,11 +10,11 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.component.inference_service import InferenceService
-from fusioninfer_pulumi.component.prerequisites.built_in import device_classes
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
+from fusioninfer_pulumi.component.prerequisites.named import named_objects
 from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
-from fusioninfer_pulumi.component.prerequisites.table import written
+from fusioninfer_pulumi.component.prerequisites.rows import written
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 from fusioninfer_pulumi.plan import ServicePlan, plan_service
@@ -116,7 +116,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 [row.definition for row in needs(self._plans)],
                 lws_namespace=self._given.lws_namespace,
                 volcano_namespace=self._given.volcano_namespace,
-                device_classes=list(device_classes(self._plans)),
+                named=list(named_objects(self._plans)),
             )
         except UnreadableError as problem:
             self._warn(str(problem))

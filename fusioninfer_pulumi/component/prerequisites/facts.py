@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusioninfer_pulumi.component.prerequisites.table import Release
+from fusioninfer_pulumi.component.prerequisites.rows import Release
 
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
@@ -49,7 +49,7 @@ class ClusterFacts:
             configuration could not be found.
         kubernetes: Release of the API server, None where it is not known.
         apis: Versions of each API group that is served, None where that is not known.
-        device_classes: DeviceClasses that were looked for, and whether each is there; a name that
+        named: Objects that were looked for by kind and name, and whether each is there; one that
             is missing could not be read.
         unread: What could not be read, and why.
     """
@@ -59,7 +59,7 @@ class ClusterFacts:
     lws_provider: str | None = None
     kubernetes: Release | None = None
     apis: Mapping[str, frozenset[str]] | None = None
-    device_classes: Mapping[str, bool] = field(default_factory=dict)
+    named: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
 
 

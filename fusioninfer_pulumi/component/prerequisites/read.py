@@ -14,6 +14,8 @@ from fusioninfer_pulumi.component.prerequisites.facts import (
     definition,
     release,
 )
+from fusioninfer_pulumi.component.prerequisites.named import NamedKind
+from fusioninfer_pulumi.component.prerequisites.rows import Release
 from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError, items
 
 __all__ = ["UnreadableError", "read_cluster"]
@@ -29,7 +31,7 @@ def read_cluster(
     *,
     lws_namespace: str,
     volcano_namespace: str,
-    device_classes: Collection[str] = (),
+    named: Collection[tuple[NamedKind, str]] = (),
 ) -> ClusterFacts:
     """Reads definitions, the releases of programs, and LeaderWorkerSet's configuration.
 
@@ -39,7 +41,7 @@ def read_cluster(
         definitions: Names of the CustomResourceDefinitions to look for.
         lws_namespace: Namespace of LeaderWorkerSet's manager.
         volcano_namespace: Namespace of Volcano's scheduler.
-        device_classes: DeviceClasses to look for.
+        named: Objects to look for by kind and name.
 
     Returns:
         What could be read; what one has no rights to read is named there.
@@ -61,14 +63,14 @@ def read_cluster(
     provider = reader.lws_provider(lws_namespace)
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
     apis = reader.apis()
-    classes = {name: reader.has_device_class(name, apis) for name in device_classes}
+    looked = {(kind.kind, name): reader.has(kind, name, apis) for kind, name in named}
     return ClusterFacts(
         definitions=known,
         releases=releases,
         lws_provider=provider,
         kubernetes=reader.kubernetes(),
         apis=apis,
-        device_classes={name: there for name, there in classes.items() if there is not None},
+        named={each: there for each, there in looked.items() if there is not None},
         unread=tuple(api.unread),
     )
 
@@ -83,7 +85,7 @@ class _Reader:
         found = self._api.get(f"definition {name}", read, name)
         return found if found is None or isinstance(found, str) else definition(found)
 
-    def releases(self, namespace: str, program: str) -> list[table.Release]:
+    def releases(self, namespace: str, program: str) -> list[Release]:
         """Releases by the tags of the images of one program."""
         listing = self._api.client.AppsV1Api(self._api.connection).list_namespaced_deployment
         listed = self._api.get(f"Deployments in {namespace}", listing, namespace)
@@ -108,7 +110,7 @@ class _Reader:
                     found.add(str(gang.get("schedulerProvider") or ""))
         return max(found, default=None)
 
-    def kubernetes(self) -> table.Release | None:
+    def kubernetes(self) -> Release | None:
         """Release of the API server."""
         ask = self._api.client.VersionApi(self._api.connection).get_code
         found = self._api.get("version of Kubernetes", ask)
@@ -125,15 +127,17 @@ class _Reader:
             for group in found.get("groups") or ()
         }
 
-    def has_device_class(self, name: str, apis: Mapping[str, frozenset[str]] | None) -> bool | None:
-        """Whether a DeviceClass is there, None where that cannot be told."""
-        group = table.CLAIMS.group
-        served = (apis or {}).get(group, frozenset())
-        version = next((each for each in table.CLAIMS.versions if each in served), None)
+    def has(
+        self, kind: NamedKind, name: str, apis: Mapping[str, frozenset[str]] | None
+    ) -> bool | None:
+        """Whether an object is there, None where that cannot be told."""
+        served = (apis or {}).get(kind.group, frozenset())
+        version = next((each for each in kind.versions if each in served), None)
         if version is None:
             return None
         ask = self._api.client.CustomObjectsApi(self._api.connection).get_cluster_custom_object
-        found = self._api.get(f"DeviceClass {name}", ask, group, version, "deviceclasses", name)
+        what = f"{kind.kind} {name}"
+        found = self._api.get(what, ask, kind.group, version, kind.plural, name)
         return None if isinstance(found, str) else found is not None
 
 

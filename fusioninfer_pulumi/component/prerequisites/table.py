@@ -8,71 +8,7 @@ read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-Release = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """One kind that has to be there.
-
-    Attributes:
-        product: What brings the kind.
-        definition: Name of its CustomResourceDefinition.
-        served: API version that our objects have.
-        least: First release that works.
-        field: A field of the kind that our objects need, None where any release has them.
-        tells: Whether no release before `least` has that field.
-        broken: Releases after `least` that do not work all the same.
-        last: Last release whose bundle has the kind, None where none dropped it.
-        install: What installs it.
-    """
-
-    product: str
-    definition: str
-    served: str
-    least: Release
-    install: str
-    field: str | None = None
-    tells: bool = False
-    broken: tuple[Release, ...] = ()
-    last: Release | None = None
-
-
-@dataclass(frozen=True)
-class Served:
-    """An API of Kubernetes itself, or one that an adapter serves through it.
-
-    Attributes:
-        product: What it is for.
-        group: Its group.
-        versions: Versions of which one has to be served.
-        install: What brings it.
-    """
-
-    product: str
-    group: str
-    versions: tuple[str, ...]
-    install: str
-
-
-@dataclass(frozen=True)
-class Feature:
-    """A feature of Kubernetes that shows in no API; its release does.
-
-    Attributes:
-        product: What it is.
-        gate: The feature gate.
-        least: First release that knows it.
-        on: First release that has it on by default.
-    """
-
-    product: str
-    gate: str
-    least: Release
-    on: Release
-
+from fusioninfer_pulumi.component.prerequisites.rows import Feature, Minimum, Served
 
 _LWS = "https://github.com/kubernetes-sigs/lws/releases/download/v0.9.0/manifests.yaml"
 _VOLCANO = "https://raw.githubusercontent.com/volcano-sh/volcano/v1.14.1/installer/volcano-development.yaml"
@@ -219,6 +155,42 @@ SCALED_OBJECT = Minimum(
     install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
 )
 
+# The kind is v1 since Istio 1.22 (its release notes), where it was v1beta1 and v1alpha3 before.
+DESTINATION_RULE = Minimum(
+    product="Istio",
+    definition="destinationrules.networking.istio.io",
+    served="v1",
+    least=(1, 22, 0),
+    tells=True,
+    install="istioctl install",
+)
+
+# GKE installs its policies, in releases of its own, where the Gateway API is switched on.
+_GKE = "gcloud container clusters update CLUSTER --gateway-api=standard"
+HEALTH_CHECK_POLICY = Minimum(
+    product="GKE Gateway",
+    definition="healthcheckpolicies.networking.gke.io",
+    served="v1",
+    least=None,
+    tells=True,
+    install=_GKE,
+)
+BACKEND_POLICY = Minimum(
+    product="GKE Gateway",
+    definition="gcpbackendpolicies.networking.gke.io",
+    served="v1",
+    least=None,
+    tells=True,
+    install=_GKE,
+)
+
+#: What gateways need beside the route, by kind.
+GATEWAY_EXTRAS = {
+    "DestinationRule": DESTINATION_RULE,
+    "HealthCheckPolicy": HEALTH_CHECK_POLICY,
+    "GCPBackendPolicy": BACKEND_POLICY,
+}
+
 #: Rows of one definition, the more demanding one last.
 ROWS = (
     LEADER_WORKER_SET,
@@ -235,6 +207,7 @@ ROWS = (
     POD_MONITOR_NUMBER,
     SERVICE_MONITOR,
     SCALED_OBJECT,
+    *GATEWAY_EXTRAS.values(),
 )
 
 # What we make is v1, which is served since Kubernetes 1.34; pods may name what others made with the
@@ -283,8 +256,3 @@ FEATURES = (IMAGE_VOLUMES, SIDECARS, TOLERANCES)
 
 #: Images whose tag is the release of a product that does not write it on its definitions.
 PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler"}
-
-
-def written(release: Release) -> str:
-    """A release as its product writes it."""
-    return "v" + ".".join(str(part) for part in release)
