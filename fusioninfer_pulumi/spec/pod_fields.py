@@ -3,7 +3,8 @@
 The API server holds the pod template of a LeaderWorkerSet to its types only. What else is wrong is
 refused pod by pod, where nobody sees it but who asks for the events of a StatefulSet. So the forms
 that pod validation asks for are asked for here (Kubernetes 1.35, pkg/apis/core/validation), as far
-as they hold for every release and need no other object. Containers' names, images, commands,
+as they hold for every release and need no other object; and keys of labels, without which no node
+can be chosen, though an API server takes any text for them. Containers' names, images, commands,
 variables, ports and resources are judged in `container.py`.
 """
 

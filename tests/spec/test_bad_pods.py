@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ill_pods import CONTAINERS, NEVER_PLACED, PODS, TAKEN
 from samples import container, pod, problems, role, service, template
 
 POD = "roles[0].template.spec"
@@ -187,81 +188,16 @@ def test_what_is_passed_through_can_be_written_as_json() -> None:
     ]
 
 
-_PORT_NAME = "must be a port name: at most 15 of a-z 0-9 -, with a letter, - only between others"
-
-
-@pytest.mark.parametrize(
-    ("given", "at", "said"),
-    [
-        ({"volumes": {"name": "x"}}, "volumes", 'must be a list, got {"name": "x"}'),
-        ({"volumes": [None]}, "volumes[0]", "must not be null"),
-        ({"volumes": [{"emptyDir": {}}]}, "volumes[0].name", "is required"),
-        ({"volumes": [{"name": "a", "emptyDir": {"sizeLimit": []}}]},
-         "volumes[0].emptyDir.sizeLimit", "must be a Kubernetes quantity, got []"),
-        ({"imagePullSecrets": ["a"]}, "imagePullSecrets[0]", 'must be a mapping, got "a"'),
-        ({"resourceClaims": [{"name": {}}]}, "resourceClaims[0].name",
-         "must be a DNS label (a-z 0-9 -, at most 63), got {}"),
-        ({"topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "bad key!", "whenUnsatisfiable": "DoNotSchedule"}]},
-         "topologySpreadConstraints[0].topologyKey",
-         '"bad key!" is no valid Kubernetes label or annotation key'),
-        ({"tolerations": {"a": "b"}}, "tolerations", 'must be a list, got {"a": "b"}'),
-        ({"tolerations": [{"effect": "Never"}]}, "tolerations[0].effect",
-         'must be one of NoSchedule, PreferNoSchedule, NoExecute, got "Never"'),
-        ({"terminationGracePeriodSeconds": "x"}, "terminationGracePeriodSeconds",
-         'must be an integer, got "x"'),
-        ({"priorityClassName": "Bad Name"}, "priorityClassName",
-         'must be the name of an object (at most 253 of a-z 0-9 - .), got "Bad Name"'),
-        ({"schedulerName": " "}, "schedulerName", 'must be the name of a scheduler, got " "'),
-        ({"hostNetwork": "yes"}, "hostNetwork", 'must be true or false, got "yes"'),
-        ({"nodeSelector": {"a": "x y"}}, "nodeSelector.a",
-         'a: "x y" is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "at", "said"), [*PODS, *NEVER_PLACED])
 def test_pods_that_could_never_be_made_are_refused(given: Any, at: str, said: str) -> None:
     assert problems(pod(**given)) == [f"{POD}.{at}: {said}"]
 
 
-@pytest.mark.parametrize(
-    ("given", "at", "said"),
-    [
-        ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy",
-         'must be one of Always, Never, IfNotPresent, got "Sometimes"'),
-        ({"env": [{"name": ""}]}, "env[0].name", "must not be empty"),
-        ({"env": [{"name": "A=B"}]}, "env[0].name",
-         'must be printable ASCII without =, got "A=B"'),
-        ({"ports": [{"name": {}, "containerPort": 1}]}, "ports[0].name", f"{_PORT_NAME}, got {{}}"),
-        ({"ports": [{"name": "a--b", "containerPort": 1}]}, "ports[0].name",
-         f'{_PORT_NAME}, got "a--b"'),
-        ({"ports": [{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}]},
-         "ports[1].name", '"a" names two ports of the container'),
-        ({"ports": [{"containerPort": 1, "protocol": "tcp"}]}, "ports[0].protocol",
-         'must be one of TCP, UDP, SCTP, got "tcp"'),
-        ({"volumeMounts": {"name": "x"}}, "volumeMounts", 'must be a list, got {"name": "x"}'),
-        ({"volumeMounts": [{"name": "x"}]}, "volumeMounts[0].mountPath", "is required"),
-        ({"resources": {"claims": {"name": "x"}}}, "resources.claims",
-         'must be a list, got {"name": "x"}'),
-        ({"readinessProbe": {"httpGet": {"port": {}}}}, "readinessProbe.httpGet.port",
-         "must be an integer from 1 to 65535 or the name of a port, got {}"),
-        ({"livenessProbe": {"tcpSocket": {"port": "80"}}}, "livenessProbe.tcpSocket.port",
-         'must be an integer from 1 to 65535 or the name of a port, got "80"'),
-        ({"lifecycle": {"preStop": []}}, "lifecycle.preStop", "must be a mapping, got []"),
-        ({"securityContext": {"capabilities": []}}, "securityContext.capabilities",
-         "must be a mapping, got []"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "at", "said"), CONTAINERS)
 def test_containers_that_could_never_run_are_refused(given: Any, at: str, said: str) -> None:
     assert f"{SERVING}.{at}: {said}" in problems(pod(container(**given)))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"imagePullSecrets": [{"name": "a.b"}, {}], "priorityClassName": None},
-        {"tolerations": [{"operator": "Exists"}, {"key": "a.example/b", "value": ""}]},
-        {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": 1}}, {"name": "b", "csi": None}]},
-        {"terminationGracePeriodSeconds": 0, "hostNetwork": None, "affinity": {}},
-    ],
-)
+@pytest.mark.parametrize("given", TAKEN)
 def test_what_kubernetes_takes_is_taken(given: Any) -> None:
     assert problems(pod(**given)) == []
