@@ -1,8 +1,9 @@
 """What the API server sets in an object is unknown here, not absent.
 
-A preview against a cluster reads these fields from a dry run. Without one the outputs of an object
-are its inputs, so that the SDK takes them for known to be None: programs would write null, or fail
-where they put them into a text. Nothing can be sent in their place: the SDK takes a structure with
+A preview against a cluster reads these fields from a dry run (pulumi-kubernetes 4.29: all but the
+resource version, which is None there, too). Without one the outputs of an object are its inputs, so
+that the SDK takes them for known to be None: programs would write null, or fail where they put them
+into a text. Nothing can be sent in their place: the SDK takes a structure with
 an unknown field for unknown as a whole, and would not call `metadata.apply(lambda m: m.name)`.
 """
 
