@@ -297,11 +297,11 @@ def test_whoever_waits_for_another_look_has_time_of_its_own(
     lines: list[str] = []
     monkeypatch.setattr(pulumi.log, "error", lambda text, _: lines.append(text))
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
-    monkeypatch.setattr(hook, "_READ_SECONDS", 0.2)
+    monkeypatch.setattr(hook, "_READ_SECONDS", 1.0)
     monkeypatch.setattr(hook, "_FRESH_SECONDS", 0.0)
 
     def look(self: Extra, *_: Any) -> Seen:
-        time.sleep(0.12)
+        time.sleep(0.4)
         self.read += 1
         return Seen([pod(f"svc-inference-{self.read}-0", phase="Failed")])
 
