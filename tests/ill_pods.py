@@ -19,8 +19,12 @@ PODS: list[Case] = [
     ({"resourceClaims": [{"name": {}}]}, "resourceClaims[0].name",
      "must be a DNS label (a-z 0-9 -, at most 63), got {}"),
     ({"tolerations": {"a": "b"}}, "tolerations", 'must be a list, got {"a": "b"}'),
-    ({"tolerations": [{"effect": "Never"}]}, "tolerations[0].effect",
+    ({"tolerations": [{"key": "a", "effect": "Never"}]}, "tolerations[0].effect",
      'must be one of NoSchedule, PreferNoSchedule, NoExecute, got "Never"'),
+    ({"tolerations": [{"value": "a"}]}, "tolerations[0].operator",
+     "must be Exists without a key, which tolerates everything; or name a key"),
+    ({"tolerations": [{"key": "x y"}]}, "tolerations[0].key",
+     '"x y" is no valid Kubernetes label or annotation key'),
     ({"terminationGracePeriodSeconds": "x"}, "terminationGracePeriodSeconds",
      'must be an integer, got "x"'),
     ({"priorityClassName": "Bad Name"}, "priorityClassName",
@@ -46,6 +50,8 @@ NEVER_PLACED: list[Case] = [
 
 #: Fields of the serving container, the place below it, and the message.
 CONTAINERS: list[Case] = [
+    ({"restartPolicy": "always"}, "restartPolicy",
+     'must be one of Always, Never, OnFailure, got "always"'),
     ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy",
      'must be one of Always, Never, IfNotPresent, got "Sometimes"'),
     ({"env": [{"name": ""}]}, "env[0].name", "must not be empty"),

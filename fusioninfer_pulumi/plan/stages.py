@@ -10,6 +10,7 @@ from fusioninfer_pulumi.plan.completion.build import completed
 from fusioninfer_pulumi.plan.completion.model_files import model_files
 from fusioninfer_pulumi.plan.credentials import role_credentials, variable_findings
 from fusioninfer_pulumi.plan.day_two.startup import with_model_size
+from fusioninfer_pulumi.plan.declared_ports import declared_port_findings
 from fusioninfer_pulumi.plan.device_claims import claim_findings
 from fusioninfer_pulumi.plan.disaggregation.service import agreement_findings, disaggregation_of
 from fusioninfer_pulumi.plan.disaggregation.stated import stated_findings
@@ -110,6 +111,7 @@ def planned_pods(
             roles.append(planned)
             findings += found
             findings += role_credentials(position, given.roles[position])
+            findings += declared_port_findings(position, given.roles[position])
             findings += volume_findings(role, planned)
     if args.groups == 0:
         findings.append(info("groups", "is 0: the service is parked, no pods of it are made"))

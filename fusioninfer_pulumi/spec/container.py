@@ -26,7 +26,7 @@ _VARIABLE = text("printable ASCII without =", r"[ -<>-~]*")
 _PORT = mapping(
     {
         "name": port_name,
-        "protocol": choice("TCP", "UDP", "SCTP"),
+        "protocol": choice("TCP", "UDP", "SCTP", plain=True),
         "hostPort": whole(0, 65535),
         "hostIP": text(),
     }

@@ -10,9 +10,10 @@ variables, ports and resources are judged in `container.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.container import amount_problems
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.shapes import (
@@ -89,9 +90,9 @@ _AFFINITY = mapping(
     },
     open_to_outputs=True,
 )
-_TOLERATION = mapping(
+_TOLERATION_FIELDS = mapping(
     {
-        "key": _TEXT,
+        "key": label_key,
         "operator": choice("Exists", "Equal", "Lt", "Gt"),
         "value": _TEXT,
         "effect": choice("NoSchedule", "PreferNoSchedule", "NoExecute"),
@@ -99,6 +100,20 @@ _TOLERATION = mapping(
     },
     open_to_outputs=True,
 )
+
+
+def _toleration(at: Location, value: Any) -> Iterator[Problem]:
+    if isinstance(value, Mapping) and value.get("key") in (None, ""):
+        value = {key: item for key, item in value.items() if key != "key"}
+        if value.get("operator") != "Exists" and not is_output(value.get("operator")):
+            yield Problem(
+                (*at, "operator"),
+                "must be Exists without a key, which tolerates everything; or name a key",
+            )
+            return
+    yield from _TOLERATION_FIELDS(at, value)
+
+
 _SPREAD = mapping(
     {
         "maxSkew": whole(1),
@@ -118,7 +133,7 @@ pod_fields = mapping(
         "imagePullSecrets": items(mapping({"name": _OBJECT})),
         "resourceClaims": items(mapping({"name": _LABEL}, "name")),
         "topologySpreadConstraints": items(_SPREAD),
-        "tolerations": items(_TOLERATION, open_to_outputs=True),
+        "tolerations": items(_toleration, open_to_outputs=True),
         "nodeSelector": label_map,
         "affinity": _AFFINITY,
         "securityContext": mapping({}, open_to_outputs=True),
@@ -162,6 +177,7 @@ _PROBE = mapping(
 #: Of a container.
 container_fields = mapping(
     {
+        "restartPolicy": choice("Always", "Never", "OnFailure"),
         "imagePullPolicy": choice("Always", "Never", "IfNotPresent"),
         "volumeMounts": items(mapping({"name": _TEXT, "mountPath": _TEXT}, "name", "mountPath")),
         "volumeDevices": items(mapping({"name": _TEXT, "devicePath": _TEXT}, "name")),

@@ -48,11 +48,11 @@ def text(
     return check
 
 
-def choice(*allowed: str) -> Shape:
+def choice(*allowed: str, plain: bool = False) -> Shape:
     """One of a few words; the empty one is the API server's default."""
 
     def check(at: Location, value: Any) -> Iterator[Problem]:
-        if value is None or is_output(value) or value == "":
+        if value is None or (is_output(value) and not plain) or value == "":
             return
         if not isinstance(value, str) or value not in allowed:
             yield Problem(at, wanted(value, f"one of {', '.join(allowed)}"), value)

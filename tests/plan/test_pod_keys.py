@@ -31,7 +31,7 @@ LOST = "API server refuses it, or drops it"
         (pod(node_selector={"a": "b"}), f"{POD}.node_selector",
          "a pod's spec, did you mean nodeSelector? The"),
         (pod(resources={"x-y": 1}), f"{POD}.resources.x-y", "resources: the"),
-        (pod(tolerations=[{"keys": "a"}]), f"{POD}.tolerations[0].keys",
+        (pod(tolerations=[{"keys": "a", "operator": "Exists"}]), f"{POD}.tolerations[0].keys",
          "a toleration, did you mean key? The"),
         (pod(initContainers=[container("first", comand=["true"])]),
          f"{POD}.initContainers[0].comand", "a container, did you mean command? The"),
