@@ -14,6 +14,7 @@ from fusioninfer_pulumi.spec.role import RoleArgs, Strategy
 from fusioninfer_pulumi.spec.route_rules import gateway_problems, httproute_problems
 from fusioninfer_pulumi.spec.router import EndpointPickerArgs, NetworkPolicyArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
+from fusioninfer_pulumi.spec.shapes import MISSING
 
 Location = tuple[str | int, ...]
 
@@ -112,6 +113,9 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Problem]:
         # What only our stand-in for the generated container has is no problem of the user's.
         ours = isinstance(spec, Mapping) and "containers" not in spec
         if ours and "containers" in problem.location:
+            continue
+        # The generated template may state what an override of an item leaves out.
+        if problem.message == MISSING and problem.location[-1] != "name":
             continue
         yield problem
 

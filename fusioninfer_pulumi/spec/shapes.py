@@ -18,6 +18,8 @@ from fusioninfer_pulumi.spec.problem import Problem
 Location = tuple[str | int, ...]
 Shape = Callable[[Location, Any], Iterator[Problem]]
 
+#: What is said of a field that has to be there.
+MISSING = "is required"
 _MAX_INT32 = 2**31 - 1
 
 
@@ -126,7 +128,7 @@ def mapping(fields: Mapping[str, Shape], *required: str, open_to_outputs: bool =
             return
         for key in required:
             if value.get(key) is None or value[key] == "":
-                yield Problem((*at, key), "is required")
+                yield Problem((*at, key), MISSING)
         for key, shape in fields.items():
             if value.get(key) is not None and not (key in required and value[key] == ""):
                 yield from shape((*at, key), value[key])

@@ -265,3 +265,15 @@ def test_all_problems_of_a_router_and_of_the_other_roles_are_told_at_once() -> N
     )
     told = [line.split(": ")[0] for line in problems(manifest)]
     assert told == ["roles[1].replicas", "roles[0].httproute.hostnames[0]"]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"livenessProbe": {"grpc": {"service": "inference-extension"}}},
+        {"volumeMounts": [{"name": "plugins-config-volume", "readOnly": True}]},
+    ],
+)
+def test_an_override_may_leave_out_what_the_picker_has(override: Any) -> None:
+    template = {"spec": {"containers": [{"name": "epp", **override}]}}
+    assert problems(routed(endpointPicker={"template": template})) == []
