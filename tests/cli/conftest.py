@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cli.projects import PROJECT, Folder
+from cli.revisions import MANIFEST, PROGRAM, git
 
 from fusioninfer_pulumi.cli.program import Recording, run_program
 
@@ -70,3 +71,18 @@ def partial(tmp_path: Path) -> str:
     """A manifest whose gang may run in part."""
     (tmp_path / "partial.yaml").write_text(PARTIAL)
     return str(tmp_path / "partial.yaml")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git repository with one commit of a service and a program, the working directory."""
+    (tmp_path / "chat.yaml").write_text(MANIFEST)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "Pulumi.yaml").write_text("name: chat\nruntime: python\n")
+    (project / "__main__.py").write_text(PROGRAM)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -105,3 +105,6 @@ def binding(policy: str = "policy", **spec: Any) -> Manifest:
 
 #: Roles that are told by their names.
 PAIR = (role("prefill"), role("decode"))
+
+
+GATEWAY = [{"name": "gw", "namespace": "infra"}]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dialects.kthena_samples import Manifest, entry, role, route, rule, server, serving
+from dialects.kthena_samples import GATEWAY, Manifest, entry, role, route, rule, server, serving
 from dialects.reads import converted, problems, warned
 
 MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
-GATEWAY = [{"name": "gw", "namespace": "infra"}]
 OTHER = serving(role(entryTemplate={**entry(), "metadata": {"labels": {"v": "2"}}}), name="v2")
 SHARES = {"modelServerName": "srv", "weight": 30}, {"modelServerName": "new", "weight": 70}
 

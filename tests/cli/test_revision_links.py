@@ -1,0 +1,101 @@
+"""Links in a git revision, for `diff --base`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli.revisions import MANIFEST, PROGRAM, git
+
+from fusioninfer_pulumi.cli.main import main
+
+
+def linked(repository: Path, name: str, target: str) -> None:
+    link = repository / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(target)
+
+
+@pytest.mark.parametrize("source", ["env", "env/svc.yaml", "again", "again/svc.yaml", "."])
+def test_links_are_links_in_the_revision_too(
+    repository: Path, capsys: pytest.CaptureFixture[str], source: str
+) -> None:
+    linked(repository, "env/svc.yaml", "../chat.yaml")
+    linked(repository, "again", "env")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+
+    assert main(["diff", "--base", "HEAD", source]) == 0, capsys.readouterr()
+    (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
+    assert main(["diff", "--base", "HEAD", source]) == 1
+
+    told = capsys.readouterr()
+    assert "serve replicas 2 -> 3" in told.out
+    assert told.err == ""
+
+
+def test_a_link_leads_where_it_led_in_its_revision(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "more.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
+    linked(repository, "env/svc.yaml", "../chat.yaml")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+    (repository / "env" / "svc.yaml").unlink()
+    linked(repository, "env/svc.yaml", "../more.yaml")
+
+    assert main(["diff", "--base", "HEAD", "env/svc.yaml"]) == 1
+
+    assert "serve replicas 2 -> 3" in capsys.readouterr().out
+
+
+def test_a_program_imports_what_is_linked_into_it(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "shared").mkdir()
+    (repository / "shared" / "held.py").write_text(PROGRAM.replace("parent.parent", "parents[2]"))
+    (repository / "project" / "__main__.py").write_text("import linked.held\n")
+    linked(repository, "project/linked", "../shared")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+
+    assert main(["diff", "--base", "HEAD", "project"]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "target", ["{0}/secret.yaml", "../../secret.yaml", "round/../../secret.yaml"]
+)
+@pytest.mark.parametrize("source", ["env", "env/svc.yaml"])
+def test_links_out_of_the_repository_are_left_out(
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    target: str,
+) -> None:
+    (repository.parent / "secret.yaml").write_text(MANIFEST.replace("name: chat", "name: secret"))
+    # By its name it lies inside, by where it leads it does not.
+    linked(repository, "env/round", ".")
+    linked(repository, "env/svc.yaml", target.format(repository.parent))
+    linked(repository, "elsewhere", "/")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+    (repository / "env" / "svc.yaml").unlink()
+    (repository / "env" / "svc.yaml").write_text(MANIFEST)
+
+    assert main(["diff", "--base", "HEAD", source]) == 1
+
+    told = capsys.readouterr()
+    assert "secret" not in told.out
+    assert "service chat added" in told.out
+    assert told.err == (
+        "HEAD:env/svc.yaml: warning: is a link out of the repository: left out, what it leads to "
+        "has no revision\n"
+    )
+
+
+def test_links_that_lead_to_themselves_are_no_harm(repository: Path) -> None:
+    linked(repository, "round", "round")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "two")
+
+    assert main(["diff", "--base", "HEAD", "."]) == 0
