@@ -175,7 +175,7 @@ def test_the_properties_see_services_of_every_kind(pairs: bool) -> None:
             seen["pair"] += {"prefiller", "decoder"} <= types
 
     look()
-    assert seen["accepted"] > 25, seen
-    assert seen["several nodes"] > 5, seen
+    assert seen["accepted"] >= 10, seen
+    assert seen["several nodes"] >= 3, seen
     if pairs:
         assert seen["pair"] == seen["accepted"]
