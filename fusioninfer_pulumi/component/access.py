@@ -85,3 +85,8 @@ async def ask(
     except asyncio.TimeoutError:
         # Its own text is empty.
         raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
+
+
+def why_unread(problem: Exception) -> str:
+    """Words for a look that failed; what nobody expected keeps its type."""
+    return str(problem) if isinstance(problem, UnreadableError) else repr(problem)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.access import ask, readable
+from fusioninfer_pulumi.component.access import ask, readable, why_unread
 from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
 from fusioninfer_pulumi.component.diagnosis.read import read_pods
 from fusioninfer_pulumi.component.set_ready import says_available
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
 from fusioninfer_pulumi.labels import REVISION
 from fusioninfer_pulumi.plan.records import ServicePlan
 
@@ -53,8 +52,8 @@ async def failing(
         return failing_sets(down, pods)
     # Whatever it is: without it the status says less, as without rights.
     except Exception as problem:  # noqa: BLE001
-        told = str(problem) if isinstance(problem, UnreadableError) else repr(problem)
-        pulumi.log.info(f"whether replicas fail was not read: {told}", component)
+        told = f"whether replicas fail was not read: {why_unread(problem)}"
+        pulumi.log.info(told, component)
         return {}
 
 

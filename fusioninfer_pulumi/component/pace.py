@@ -12,11 +12,10 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.access import ask, readable
+from fusioninfer_pulumi.component.access import ask, readable, why_unread
 from fusioninfer_pulumi.component.available import explain_down, read_down
 from fusioninfer_pulumi.component.recorded import existing_sets, recorded_of
 from fusioninfer_pulumi.component.resources import KubernetesObject
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
 from fusioninfer_pulumi.labels import REVISION
 from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.rollout import Down, Rollout, rollout_plan
@@ -148,7 +147,7 @@ class Pace:
             down: set[str] = await self._read(read_down)
         # Whatever it is: an update goes on as without a look.
         except Exception as problem:  # noqa: BLE001
-            told = f"replicas that are down were not counted: {_why(problem)}"
+            told = f"replicas that are down were not counted: {why_unread(problem)}"
             pulumi.log.info(told, self._component)
             return None
         return down
@@ -160,7 +159,7 @@ class Pace:
         try:
             why = await self._read(explain_down, down)
         except Exception as problem:  # noqa: BLE001  # the reason must not hide the refusal
-            why = [f"why is not known: {_why(problem)}"]
+            why = [f"why is not known: {why_unread(problem)}"]
         told = (
             f"{self._plan.service}: {named} of role {role} is down, and with "
             f"rollout.maxUnavailable {limit} no other replica may go down for this update"
@@ -174,7 +173,3 @@ class Pace:
     async def _read(self, read: Any, *more: Any) -> Any:
         given = (self._plan.service, *more)
         return await ask(self._component, self._plan.namespace, read, *given, seconds=_SECONDS)
-
-
-def _why(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, UnreadableError) else repr(problem)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.component.routing_status import Refusal, refusal
 from fusioninfer_pulumi.component.set_ready import is_ready, observed, says_available
-from fusioninfer_pulumi.plan.gang import required_replicas
+from fusioninfer_pulumi.plan.gang import minima_of, required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
@@ -257,10 +257,8 @@ def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> boo
 
 
 def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
-    if plan.gang is None or plan.gang.sub_groups is None:
-        return False
-    minima = {group.role: group.minimum for group in plan.gang.sub_groups}
-    return required_replicas([role], minima)[role.name] == 0
+    minima = minima_of(plan.gang)
+    return minima is not None and required_replicas([role], minima)[role.name] == 0
 
 
 def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:

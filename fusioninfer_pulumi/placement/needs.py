@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.placement.claims import Claimed, claimed
-from fusioninfer_pulumi.plan.gang import required_replicas
+from fusioninfer_pulumi.plan.gang import minima_of, required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
 
@@ -105,7 +105,7 @@ def service_need(
     """
     claims = {role.name: claimed(plan.service, role, device_classes) for role in plan.roles}
     # Each serving group starts by itself; a minimum is that of one of them.
-    minima, groups = required_replicas(plan.roles, _minima(plan)), plan.groups or 1
+    minima, groups = required_replicas(plan.roles, minima_of(plan.gang)), plan.groups or 1
     return ServiceNeed(
         plan=plan,
         roles=tuple(
@@ -132,12 +132,6 @@ def _shape(role: RolePlan, claims: Claimed) -> Shape:
 def _most(role: RolePlan, groups: int) -> int:
     scaled = role.args.autoscaling
     return max(len(role.replicas), scaled.max_replicas * groups if scaled is not None else 0)
-
-
-def _minima(plan: ServicePlan) -> Mapping[str, int] | None:
-    if plan.gang is None or plan.gang.sub_groups is None:
-        return None
-    return {group.role: group.minimum for group in plan.gang.sub_groups}
 
 
 def _resources(role: RolePlan) -> frozenset[str]:

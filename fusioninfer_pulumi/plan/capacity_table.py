@@ -13,7 +13,7 @@ from fusioninfer_pulumi.plan.capacity import (
     pools_for_gpus,
 )
 from fusioninfer_pulumi.plan.capacity_groups import group_capacity
-from fusioninfer_pulumi.plan.gang import gang_form, required_replicas
+from fusioninfer_pulumi.plan.gang import gang_form, minima_of, required_replicas
 from fusioninfer_pulumi.plan.records import ServicePlan
 
 
@@ -33,12 +33,7 @@ def capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
 
 def capacity_on(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
     """Capacity on node pools whose accelerators are all free."""
-    minima = required_replicas(
-        plan.roles,
-        {group.role: group.minimum for group in plan.gang.sub_groups}
-        if plan.gang and plan.gang.sub_groups
-        else None,
-    )
+    minima = required_replicas(plan.roles, minima_of(plan.gang))
     demands = [
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles

@@ -90,6 +90,13 @@ def required_replicas(
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
+def minima_of(gang: GangPlan | None) -> dict[str, int] | None:
+    """Replicas of each role that a gang needs, None without one or where it needs all of them."""
+    if gang is None or gang.sub_groups is None:
+        return None
+    return {group.role: group.minimum for group in gang.sub_groups}
+
+
 def gang_form(gang: GangPlan | None) -> GangForm:
     """The form of a gang, as the capacity model names it."""
     if gang is None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fusioninfer_pulumi.plan.gang import minima_of
 from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.plan.rollout import rollout_plan
 from fusioninfer_pulumi.plan.rollout_steps import SetStep
@@ -60,9 +61,8 @@ class Member:
     @property
     def needed(self) -> int:
         """Replicas of the role that the gang asks for."""
-        if self.gang.sub_groups is None:
-            return self.role.group_replicas
-        return next((e.minimum for e in self.gang.sub_groups if e.role == self.role.name), 0)
+        minima = minima_of(self.gang)
+        return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @property
     def stands_in(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.durations import times
 from fusioninfer_pulumi.findings import join
-from fusioninfer_pulumi.plan.gang import required_replicas
+from fusioninfer_pulumi.plan.gang import minima_of, required_replicas
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
 from fusioninfer_pulumi.spec.rollout import (
     DEFAULT_TIMEOUT,
@@ -128,10 +128,7 @@ def required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
 
     The scheduler fills those first.
     """
-    if plan.gang is None or plan.gang.sub_groups is None:
-        return role.group_replicas
-    minima = {group.role: group.minimum for group in plan.gang.sub_groups}
-    return min(required_replicas([role], minima)[role.name], role.group_replicas)
+    return min(required_replicas([role], minima_of(plan.gang))[role.name], role.group_replicas)
 
 
 def whole_role(

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.spec.base import namespace_text
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.router import GatewayArgs, GatewayRefArgs, HttpRouteArgs, SplitArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
+from fusioninfer_pulumi.spec.shapes import wanted
 
 Location = tuple[str | int, ...]
 
@@ -154,7 +155,7 @@ def _listeners(at: Location, listeners: Sequence[Mapping[str, Any]]) -> Iterator
                 yield Problem((*here, "name"), f'"{name}" names two listeners', name)
         yield from _port((*here, "port"), listener.get("port"))
         if not isinstance(listener.get("protocol"), str):
-            yield Problem((*here, "protocol"), _wanted(listener.get("protocol"), "a string"))
+            yield Problem((*here, "protocol"), wanted(listener.get("protocol"), "a string"))
         host = listener.get("hostname")
         if host is not None and not is_output(host):
             yield from _host((*here, "hostname"), host)
@@ -205,18 +206,18 @@ def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Problem]:
                 if isinstance(backend, Mapping):
                     yield from _reference(mirrored, backend)
                 else:
-                    yield Problem(mirrored, _wanted(backend, "a mapping"), backend)
+                    yield Problem(mirrored, wanted(backend, "a mapping"), backend)
 
 
 def _mappings(at: Location, listed: Any) -> Iterator[tuple[Location, Mapping[str, Any] | Problem]]:
     """The items of a list that has to hold mappings; what is none comes as a problem."""
     if listed is not None and not isinstance(listed, list):
-        yield at, Problem(at, _wanted(listed, "a list"), listed)
+        yield at, Problem(at, wanted(listed, "a list"), listed)
         return
     for index, item in enumerate(listed or ()):
         here = (*at, index)
         wrong = not isinstance(item, Mapping)
-        yield here, Problem(here, _wanted(item, "a mapping"), item) if wrong else item
+        yield here, Problem(here, wanted(item, "a mapping"), item) if wrong else item
 
 
 def _host(at: Location, host: Any) -> Iterator[Problem]:
@@ -233,7 +234,7 @@ def _named(at: Location, item: Mapping[str, Any]) -> Iterator[Problem]:
     name = item.get("name")
     # An Output was reported with its place already.
     if not is_output(name) and (not isinstance(name, str) or not name):
-        yield Problem((*at, "name"), _wanted(name, "a name"), name)
+        yield Problem((*at, "name"), wanted(name, "a name"), name)
 
 
 def _reference(at: Location, item: Mapping[str, Any]) -> Iterator[Problem]:
@@ -253,12 +254,12 @@ def _reference(at: Location, item: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _port(at: Location, port: Any) -> Iterator[Problem]:
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        yield Problem(at, _wanted(port, "an integer from 1 to 65535"), port)
+        yield Problem(at, wanted(port, "an integer from 1 to 65535"), port)
 
 
 def _mapping(at: Location, value: Any) -> Iterator[Problem]:
     if value is not None and not isinstance(value, Mapping):
-        yield Problem(at, _wanted(value, "a mapping"), value)
+        yield Problem(at, wanted(value, "a mapping"), value)
 
 
 def _keys(at: Location, item: Mapping[str, Any], known: Sequence[str]) -> Iterator[Problem]:
@@ -268,7 +269,3 @@ def _keys(at: Location, item: Mapping[str, Any], known: Sequence[str]) -> Iterat
         hint = similar(key, known)
         told = f"did you mean {hint}?" if hint else f"allowed: {', '.join(sorted(known))}"
         yield Problem((*at, key), f"unknown key{',' if hint else ';'} {told}")
-
-
-def _wanted(value: Any, kind: str) -> str:
-    return f"is required: {kind}" if value is None else f"must be {kind}, got {shown(value)}"

@@ -46,7 +46,7 @@ def server_set_unknown() -> Iterator[None]:
     try:
         yield
     finally:
-        pulumi.Output.apply = original  # type: ignore[method-assign]
+        pulumi.Output.apply = original  # type: ignore[method-assign]  # as it was
 
 
 def _guarded(func: _Applied) -> _Applied:
