@@ -97,7 +97,9 @@ def test_replicas_join_a_gang(
     (group,) = cluster.list(GROUPS, namespace)
     assert group["status"]["phase"] == "Running"
     assert not set(before.items()) & set(pods(cluster, namespace).items())
-    joined = [{**each, "template": serving(tag="2")["template"]} for each in AFTER[edit][0][:1]]
+    # Slow pods: one that is ready again at once would be missed between two looks.
+    template = serving(tag="2", behaviour="slow")["template"]
+    joined = [{**each, "template": template} for each in AFTER[edit][0][:1]]
     again = ((*joined, *AFTER[edit][0][1:]), AFTER[edit][1])
     written(stack, namespace, again, **paced())
     with lowest(cluster, namespace) as least:
