@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
 from fusioninfer_pulumi.outputs import is_output
 
@@ -21,22 +22,41 @@ class Severity(str, enum.Enum):
     INFO = "info"  #: a choice or a repair worth knowing
 
 
+#: Keys and list indexes that lead to a field: `("roles", 1, "port")` is `roles[1].port`.
+Location = tuple[str | int, ...]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One statement about one place of the input.
+    """One statement about one field of the input.
 
     Attributes:
+        rule: Id of the rule, in words: `accelerators-too-few`. Stable: programs compare it.
         severity: How bad it is.
-        path: Field as the user wrote it, relative to `spec` (`metadata.name` and `kind` lie
+        location: Field as the user wrote it, relative to `spec` (`metadata.name` and `kind` lie
             outside of it); empty when the whole document is meant.
         message: What is wrong, which value was found, and what is allowed; one line.
         frames: Where in a user's program it comes from, each on a line below the message.
     """
 
+    rule: str
     severity: Severity
-    path: str
+    location: Location
     message: str
     frames: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The location as messages show it: `roles[1].port`."""
+        return path_text(self.location)
+
+    def at(self, *location: str | int) -> Finding:
+        """The same finding at another location."""
+        return replace(self, location=location)
+
+    def under(self, *prefix: str | int) -> Finding:
+        """The same finding below a prefix."""
+        return replace(self, location=(*prefix, *self.location))
 
     def __post_init__(self) -> None:
         # Inputs of strangers are quoted in it, and jobs of CI obey lines that begin with `::`.
@@ -59,19 +79,68 @@ def one_line(text: str) -> str:
     )
 
 
-def error(path: str, message: str) -> Finding:
-    """A finding that refuses the input."""
-    return Finding(Severity.ERROR, path, message)
+@overload
+def error(rule: str, location: Location, message: str) -> Finding: ...
+@overload
+def error(rule: str, location: str) -> Finding: ...
+def error(rule: str, location: Location | str, message: str | None = None) -> Finding:
+    """A finding that refuses the input.
+
+    The form with a path as text and without a rule is being replaced.
+    """
+    return _finding(Severity.ERROR, rule, location, message)
 
 
-def warning(path: str, message: str) -> Finding:
-    """A finding about something legal that is probably wrong."""
-    return Finding(Severity.WARNING, path, message)
+@overload
+def warning(rule: str, location: Location, message: str) -> Finding: ...
+@overload
+def warning(rule: str, location: str) -> Finding: ...
+def warning(rule: str, location: Location | str, message: str | None = None) -> Finding:
+    """A finding about something legal that is probably wrong.
+
+    The form with a path as text and without a rule is being replaced.
+    """
+    return _finding(Severity.WARNING, rule, location, message)
 
 
-def info(path: str, message: str) -> Finding:
-    """A finding about a choice or a repair worth knowing."""
-    return Finding(Severity.INFO, path, message)
+@overload
+def info(rule: str, location: Location, message: str) -> Finding: ...
+@overload
+def info(rule: str, location: str) -> Finding: ...
+def info(rule: str, location: Location | str, message: str | None = None) -> Finding:
+    """A finding about a choice or a repair worth knowing.
+
+    The form with a path as text and without a rule is being replaced.
+    """
+    return _finding(Severity.INFO, rule, location, message)
+
+
+def _finding(
+    severity: Severity, rule: str, location: Location | str, message: str | None
+) -> Finding:
+    if message is None:
+        return Finding("", severity, parse_path(rule), str(location))
+    return Finding(rule, severity, tuple(location), message)
+
+
+class _Raw(str):
+    """A path that no parser understands; shown as it is."""
+
+    __slots__ = ()
+
+
+_PART = re.compile(r"\[(\d+)\]|\[([^\]]*)\]|(?:^|\.)([^.\[\]]+)")
+
+
+def parse_path(text: str) -> Location:
+    """Reads a path that is still handed on as text; to be deleted when all are tuples."""
+    if text == "":
+        return ()
+    parts = tuple(
+        int(match[1]) if match[1] is not None else match[2] if match[2] is not None else match[3]
+        for match in _PART.finditer(text)
+    )
+    return parts if path_text(parts) == text else (_Raw(text),)
 
 
 class InvalidServiceError(ValueError):
@@ -115,8 +184,21 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
+def path_text(location: Location) -> str:
+    """Writes a location: `("roles", 1, "port")` is `roles[1].port`."""
+    text = ""
+    for part in location:
+        if isinstance(part, _Raw):
+            text += f".{part}" if text else part
+        elif isinstance(part, int) or any(character in part for character in "./[] "):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
 def join(*parts: str | int) -> str:
-    """Writes a path: `join("roles", 1, "port")` is `roles[1].port`."""
+    """Writes a path as text; to be deleted when all are tuples."""
     text = ""
     for part in parts:
         if isinstance(part, int) or any(character in str(part) for character in "./[] "):

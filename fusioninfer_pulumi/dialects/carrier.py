@@ -14,7 +14,7 @@ from typing import Any
 from fusioninfer_pulumi.dialects.conversion import Conversion, Located, Service
 from fusioninfer_pulumi.dialects.given import At, Given, Path
 from fusioninfer_pulumi.dialects.origins import Origin, Origins, written
-from fusioninfer_pulumi.findings import Finding, Severity, join
+from fusioninfer_pulumi.findings import Finding, Severity, join, parse_path
 from fusioninfer_pulumi.spec.service import API_VERSION, KIND
 
 
@@ -74,7 +74,7 @@ class Book:
         self._findings += [(document.at(*path), finding) for path, finding in findings]
 
     def _say(self, at: At, severity: Severity, message: str) -> None:
-        self._findings.append((at, Finding(severity, written(at), message)))
+        self._findings.append((at, Finding("", severity, parse_path(written(at)), message)))
 
     def conversion(self) -> Conversion:
         """Closes the book: every field that nothing was said about is an error."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.dialects.given import At
-from fusioninfer_pulumi.findings import Finding, join, one_line
+from fusioninfer_pulumi.findings import Finding, join, one_line, parse_path
 
 #: Messages whose subject is the field that they stand at.
 _OF_ITS_FIELD = re.compile(r"(is|are|must|has|have|needs|would|cannot|does|belongs|stands)\b")
@@ -64,7 +64,7 @@ class Origins:
         origin, rest = self.fields[known], path[len(known) :]
         place, label = written(origin.at), origin.at.document.label
         if origin.whole:
-            return label, replace(finding, path=place + rest)
+            return label, replace(finding, location=parse_path(place + rest))
         return label, _told(finding, place, path if rest else "")
 
 
@@ -76,11 +76,11 @@ def written(at: At) -> str:
 
 def _told(finding: Finding, place: str, ours: str) -> Finding:
     if not ours:
-        return replace(finding, path=place)
+        return replace(finding, location=parse_path(place))
     named = f"{ours} of the converted service"
     if _OF_ITS_FIELD.match(finding.message):
-        return replace(finding, path=place, message=f"{named} {finding.message}")
-    return replace(finding, path=place, message=f"{finding.message} ({named})")
+        return replace(finding, location=parse_path(place), message=f"{named} {finding.message}")
+    return replace(finding, location=parse_path(place), message=f"{finding.message} ({named})")
 
 
 def _prefixes(path: str) -> list[str]:

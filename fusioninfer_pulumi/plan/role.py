@@ -10,7 +10,16 @@ from fusioninfer_pulumi.engines import launch, table
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.notes import EngineNote
 from fusioninfer_pulumi.engines.parallelism import check_parallelism
-from fusioninfer_pulumi.findings import LIFT, Finding, Severity, error, info, join, warning
+from fusioninfer_pulumi.findings import (
+    LIFT,
+    Finding,
+    Severity,
+    error,
+    info,
+    join,
+    parse_path,
+    warning,
+)
 from fusioninfer_pulumi.outputs import contains_output, output_paths
 from fusioninfer_pulumi.plan.completion.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.plan.containers import serving_container, serving_port
@@ -209,7 +218,9 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
         for note in table.launcher_notes(command, plan.launcher.value, plan.nodes):
             # Without a flag, a note is about the launcher that the image does not fit.
             launcher = join("roles", plan.position, "multinode", "launcher")
-            yield Finding(Severity(note.severity), at if note.flag else launcher, note.message)
+            yield Finding(
+                "", Severity(note.severity), parse_path(at if note.flag else launcher), note.message
+            )
     notes += table.connector_notes(command)
     if plan.leader_launch is None and command.program_in_args and command.image.engine == "vllm":
         yield warning(
@@ -218,7 +229,7 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
             f'"{" ".join(command.program)}" to command',
         )
     for note in notes:
-        yield Finding(Severity(note.severity), at, note.message)
+        yield Finding("", Severity(note.severity), parse_path(at), note.message)
 
 
 def _advice(plan: RolePlan, worker: Mapping[str, Any], worker_at: str) -> Iterator[Finding]:

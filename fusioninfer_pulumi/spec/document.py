@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fusioninfer_pulumi.findings import Finding, error, errors, shown
+from fusioninfer_pulumi.findings import Finding, error, errors, parse_path, shown
 from fusioninfer_pulumi.spec.messages import findings_of, path
 from fusioninfer_pulumi.spec.rules import excessive_roles, service_problems
 from fusioninfer_pulumi.spec.service import (
@@ -224,7 +224,7 @@ def examine_mapping(given: Mapping[str, Any], name: str) -> Document:
     if not flat:
         return document
     plain = tuple(
-        replace(finding, path=finding.path.removeprefix("metadata."))
+        replace(finding, location=parse_path(finding.path.removeprefix("metadata.")))
         for finding in document.findings
     )
     return replace(document, findings=plain)

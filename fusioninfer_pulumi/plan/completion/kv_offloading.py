@@ -24,7 +24,7 @@ from fusioninfer_pulumi.engines.kv_offloading import (
 )
 from fusioninfer_pulumi.engines.kv_settings import SettingError
 from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, parse_path, warning
 from fusioninfer_pulumi.plan.completion.kv_offloading_pods import (
     tier_findings,
     with_shared_memory,
@@ -64,7 +64,9 @@ def offloading_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Findi
         return role, [error(at, f"{message}; write the arguments yourself")]
     decodes = role.component_type is ComponentType.DECODER
     findings = [
-        Finding(Severity(note.severity), f"{at}.{field}" if field else at, note.message)
+        Finding(
+            "", Severity(note.severity), parse_path(f"{at}.{field}" if field else at), note.message
+        )
         for field, note in offloading_notes(command, wanted, decodes=decodes)
     ]
     need = pod_memory(command, wanted, role.nodes)

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.engines import observability
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_settings import SettingError, with_settings
 from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, parse_path, warning
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.plan.disaggregation.role import Wired
 from fusioninfer_pulumi.spec.day_two import TracingArgs
@@ -67,7 +67,7 @@ def traced(wire: Wired, args: TracingArgs | None, position: int, at: str) -> tup
         )
         return replace(wire, findings=[*wire.findings, note]), False
     found = [
-        Finding(Severity(note.severity), at, note.message)
+        Finding("", Severity(note.severity), parse_path(at), note.message)
         for note in observability.tracing_notes(command)
     ]
     try:

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.kv_connectors import KvSetup
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, info, parse_path, warning
 from fusioninfer_pulumi.pickers import sidecar
 from fusioninfer_pulumi.pickers.family import PickerFamily
 from fusioninfer_pulumi.plan.disaggregation.records import Disaggregation, SidecarPlan
@@ -78,13 +78,13 @@ def sidecar_plan(
     found: list[Finding] = []
     family = sidecar.sidecar_family(given.image, given.family, disaggregation.family)
     if isinstance(family, Finding):
-        found.append(replace(family, path=f"{at}.{family.path}"))
+        found.append(replace(family, location=parse_path(f"{at}.{family.path}")))
         family = disaggregation.family
     release = sidecar.sidecar_release(family)
     assert release is not None, "only families with a sidecar are wired"
     own_image = given.image is not None and sidecar.is_unknown(given.image)
     found += [
-        replace(each, path=f"{at}.args{each.path}")
+        replace(each, location=parse_path(f"{at}.args{each.path}"))
         for each in sidecar.check_sidecar_args(given.args or (), family, own_image=own_image)
     ]
     protocol, said = _protocol(given, family, release, command, setup, at)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi import names, pickers
 from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.findings import Finding, error, errors, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, errors, info, join, parse_path, warning
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.plan.credentials import credential_findings
@@ -89,7 +89,7 @@ def picker_plan(
     findings += found
     findings += group_pairing_findings(at, args, intent, groups)
     findings += [
-        replace(each, path=f"{at}.endpointPicker.args{each.path}")
+        replace(each, location=parse_path(f"{at}.endpointPicker.args{each.path}"))
         for each in pickers.check_args(given.args or (), family)
     ]
     findings += _advice(at, args, given, family, namespace)
@@ -141,7 +141,7 @@ def _config(
         own = is_output(image) or pickers.family_of(image) is None
         where = f"{at}.endpointPickerConfig"
         found = [
-            replace(each, path=f"{where}.{each.path}" if each.path else where)
+            replace(each, location=parse_path(f"{where}.{each.path}" if each.path else where))
             for each in pickers.check_config(text, family, own_image=own)
         ]
         return text, "as its endpointPickerConfig says", found
@@ -158,7 +158,7 @@ def _config(
     )
     # Which roles there are is checked with the pool.
     found = [
-        replace(each, path=f"{at}.{_FIELDS.get(each.path, each.path)}")
+        replace(each, location=parse_path(f"{at}.{_FIELDS.get(each.path, each.path)}"))
         for each in pickers.check_strategy(family, request)
     ]
     if given.threshold is not None and not intent.pairs:

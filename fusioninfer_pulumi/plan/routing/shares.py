@@ -48,7 +48,7 @@ class Shares:
         for other in earlier:
             found += [
                 Finding(
-                    each.severity, "", f"{each.path} of service {other.service}: {each.message}"
+                    "", each.severity, (), f"{each.path} of service {other.service}: {each.message}"
                 )
                 for each in self.findings(other, complete=False, to=plan.service)
             ]
