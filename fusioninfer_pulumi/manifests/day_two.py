@@ -8,12 +8,13 @@ from typing import Any
 
 from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.manifests.autoscaler import autoscaler
-from fusioninfer_pulumi.manifests.metadata import metadata, replica_label
+from fusioninfer_pulumi.manifests.metadata import metadata
 from fusioninfer_pulumi.manifests.pod_template import role_labels
 from fusioninfer_pulumi.manifests.routing.common import router_metadata
 from fusioninfer_pulumi.plan.day_two.records import BudgetPlan, EngineMonitor, MonitoringPlan
 from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.topology import replica_label
 from fusioninfer_pulumi.spec.role import ComponentType
 
 Manifest = dict[str, Any]
@@ -78,7 +79,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, role_labels(plan, role)), monitoring),
         "spec": {
             "selector": {"matchLabels": {**role_labels(plan, role), labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan), *_of_groups(plan)],
+            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan.layout), *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_pace(monitoring)}
             ],

@@ -8,10 +8,10 @@ from typing import Any
 from fusioninfer_pulumi.manifests.metadata import metadata
 from fusioninfer_pulumi.manifests.pod_template import role_labels
 from fusioninfer_pulumi.plan.device_claims import claim_templates
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import Topology
 
 
-def device_claims(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+def device_claims(plan: Topology) -> Iterator[dict[str, Any]]:
     """Builds the templates of all roles that have pods."""
     for role in plan.roles:
         if not role.replicas:

@@ -7,13 +7,13 @@ from typing import Any
 
 from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.manifests.metadata import metadata
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import Topology
 
 _GROUP = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 
 
-def sidecar_access(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+def sidecar_access(plan: Topology) -> Iterator[dict[str, Any]]:
     """Builds a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
 
     A template's own ServiceAccount is bound in place of ours. A sidecar watches the service's pool

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.manifests.pod_template import (
     role_templates,
     set_labels,
 )
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.records import RolePlan, SetPlan, Topology
 from fusioninfer_pulumi.plan.rollout_steps import role_rollout
 from fusioninfer_pulumi.plan.sub_group_policy import completed
 from fusioninfer_pulumi.spec.role import RestartPolicy
@@ -24,7 +24,7 @@ API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
 
 
-def leader_worker_sets(plan: ServicePlan) -> Iterator[Manifest]:
+def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
     """Builds the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
         if not role.sets:
@@ -35,7 +35,7 @@ def leader_worker_sets(plan: ServicePlan) -> Iterator[Manifest]:
 
 
 def _leader_worker_set(
-    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, planned: SetPlan
+    plan: Topology, role: RolePlan, templates: RoleTemplates, planned: SetPlan
 ) -> Manifest:
     own = {**role_labels(plan, role), **set_labels(planned, templates.revision)}
     spec: dict[str, Any] = {
@@ -56,7 +56,7 @@ def _leader_worker_set(
     }
 
 
-def _rollout_strategy(plan: ServicePlan, role: RolePlan) -> Manifest:
+def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
     """The rolling update of a set that runs several replicas, the only type there is."""
     rollout = role_rollout(plan.rollout, role)
     at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
@@ -71,7 +71,7 @@ def _rollout_strategy(plan: ServicePlan, role: RolePlan) -> Manifest:
 
 
 def _leader_worker_template(
-    plan: ServicePlan, role: RolePlan, templates: RoleTemplates, planned: SetPlan
+    plan: Topology, role: RolePlan, templates: RoleTemplates, planned: SetPlan
 ) -> Manifest:
     built: Manifest = {"size": role.nodes}
     policy = restart_policy(role)

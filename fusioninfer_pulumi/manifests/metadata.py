@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.spec.rollout import Layout
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 
-def metadata(plan: ServicePlan, name: str, own: Mapping[str, str]) -> dict[str, Any]:
+def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str]) -> dict[str, Any]:
     """Name, namespace, labels and annotations of one object.
 
     Args:
@@ -29,8 +27,3 @@ def metadata(plan: ServicePlan, name: str, own: Mapping[str, str]) -> dict[str, 
     if plan.annotations:
         built["annotations"] = dict(plan.annotations)
     return built
-
-
-def replica_label(plan: ServicePlan) -> str:
-    """Label that tells a role's replicas apart: LeaderWorkerSet's own where one set runs all."""
-    return labels.LWS_GROUP_INDEX if plan.layout is Layout.PER_ROLE else labels.REPLICA_INDEX

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.manifests.metadata import metadata, replica_label
-from fusioninfer_pulumi.plan.records import GangPlan, ServicePlan, SubGroup
+from fusioninfer_pulumi.manifests.metadata import metadata
+from fusioninfer_pulumi.plan.records import GangPlan, SubGroup
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 from fusioninfer_pulumi.spec.scheduling import NetworkTopologyRuleArgs
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 KIND = "PodGroup"
 
 
-def pod_group(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
+def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
     """Builds the PodGroup that all pods of a service, or of a group, name in their annotation.
 
     Args:
@@ -55,7 +56,7 @@ def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _sub_groups(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
+def _sub_groups(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
     whole = _sub_group(plan, gang, group)
     if not group.lowest:
         yield whole
@@ -69,7 +70,7 @@ def _sub_groups(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> Iterator[
     yield {**whole, "minSubGroups": 0}
 
 
-def _sub_group(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> dict[str, Any]:
+def _sub_group(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> dict[str, Any]:
     rule = None if gang.topology is None else gang.topology.role_policy
     return {
         # Volcano breaks ties between roles by this name; the capacity model relies on it.
@@ -78,7 +79,7 @@ def _sub_group(plan: ServicePlan, gang: GangPlan, group: SubGroup) -> dict[str, 
             "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
         },
         # One subgroup per replica: without a key the pods would fall into one subgroup.
-        "matchLabelKeys": [replica_label(plan)],
+        "matchLabelKeys": [gang.replica_label],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
         **({} if rule is None else {"networkTopology": _topology(rule)}),

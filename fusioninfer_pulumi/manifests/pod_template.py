@@ -31,7 +31,7 @@ from fusioninfer_pulumi.plan.containers import serving_container
 from fusioninfer_pulumi.plan.day_two.startup import PERIOD_SECONDS, startup_failures
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.pod_edits import with_env
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.records import RolePlan, SetPlan, Topology
 from fusioninfer_pulumi.plan.role import LEADER_ONLY
 from fusioninfer_pulumi.spec.role import Launcher
 
@@ -55,7 +55,7 @@ class RoleTemplates:
     revision: str
 
 
-def role_templates(plan: ServicePlan, role: RolePlan) -> RoleTemplates:
+def role_templates(plan: Topology, role: RolePlan) -> RoleTemplates:
     """Builds the templates that all replicas of a role share.
 
     Args:
@@ -115,7 +115,7 @@ def set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
     return {**own, labels.REVISION: revision}
 
 
-def role_labels(plan: ServicePlan, role: RolePlan) -> dict[str, str]:
+def role_labels(plan: Topology, role: RolePlan) -> dict[str, str]:
     """Labels by which a role's objects and pods are found."""
     return {
         labels.SERVICE: plan.service,
@@ -125,7 +125,7 @@ def role_labels(plan: ServicePlan, role: RolePlan) -> dict[str, str]:
 
 
 def _template(
-    plan: ServicePlan, role: RolePlan, template: Mapping[str, Any], container: Manifest
+    plan: Topology, role: RolePlan, template: Mapping[str, Any], container: Manifest
 ) -> Manifest:
     metadata = template.get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})

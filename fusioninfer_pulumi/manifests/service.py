@@ -7,10 +7,10 @@ from typing import Any
 from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.manifests.metadata import metadata
 from fusioninfer_pulumi.plan.entry import entry_port, entry_type
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import Topology
 
 
-def serving_service(plan: ServicePlan) -> dict[str, Any]:
+def serving_service(plan: Topology) -> dict[str, Any]:
     """Builds the Service: leaders only, and no prefill pods where decode is separate.
 
     Args:

@@ -14,10 +14,10 @@ from fusioninfer_pulumi.plan.capacity import (
 )
 from fusioninfer_pulumi.plan.capacity_groups import group_capacity
 from fusioninfer_pulumi.plan.gang import gang_form, minima_of, required_replicas
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import Topology
 
 
-def capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
+def capacity_for_gpus(plan: Topology, gpus: Sequence[int]) -> list[Capacity]:
     """Capacity for counts of accelerators, on nodes of the largest pod's size.
 
     Args:
@@ -31,7 +31,7 @@ def capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
     return [capacity_on(plan, pools_for_gpus(count, largest)) for count in gpus]
 
 
-def capacity_on(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
+def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
     """Capacity on node pools whose accelerators are all free."""
     minima = required_replicas(plan.roles, minima_of(plan.gang))
     demands = [

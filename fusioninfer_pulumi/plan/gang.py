@@ -17,6 +17,7 @@ from fusioninfer_pulumi import names
 from fusioninfer_pulumi.plan.capacity import GangForm
 from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, SubGroup
 from fusioninfer_pulumi.plan.resources import pod_requests, total
+from fusioninfer_pulumi.plan.topology import replica_label
 from fusioninfer_pulumi.spec.rollout import Layout
 from fusioninfer_pulumi.spec.scheduling import (
     GangPolicyArgs,
@@ -80,6 +81,7 @@ def _gang_plan(
         queue=scheduling.queue,
         priority_class=scheduling.priority_class_name,
         topology=topology,
+        replica_label=replica_label(layout),
     )
 
 

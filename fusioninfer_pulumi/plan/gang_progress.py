@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fusioninfer_pulumi.plan.gang import minima_of
-from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.records import GangPlan, RolePlan, SetPlan, Topology
 from fusioninfer_pulumi.plan.rollout import rollout_plan
 from fusioninfer_pulumi.plan.rollout_steps import SetStep
 from fusioninfer_pulumi.spec.rollout import RolloutStrategy
@@ -101,7 +101,7 @@ class End:
 class GangUpdate:
     """An update of a service that has a gang, followed through its graph."""
 
-    def __init__(self, plan: ServicePlan, running: Running, workers: int | None) -> None:
+    def __init__(self, plan: Topology, running: Running, workers: int | None) -> None:
         """Follows nothing yet.
 
         Args:

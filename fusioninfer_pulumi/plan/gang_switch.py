@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.plan.gang_progress import GangUpdate, Running
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, Topology
 from fusioninfer_pulumi.plan.rollout_steps import field_path
 
 #: Sets that a message names; the others are counted.
 _NAMED = 3
 
 
-def gang_findings(plan: ServicePlan, running: Running, workers: int | None = None) -> list[Finding]:
+def gang_findings(plan: Topology, running: Running, workers: int | None = None) -> list[Finding]:
     """Finds what would wait for ever for a gang to become complete.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, Topology
 from fusioninfer_pulumi.plan.rollout_steps import (
     field_path,
     required_ordinals,
@@ -15,7 +15,7 @@ from fusioninfer_pulumi.plan.rollout_steps import (
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutStrategy
 
 
-def layout_findings(plan: ServicePlan) -> Iterator[Finding]:
+def layout_findings(plan: Topology) -> Iterator[Finding]:
     """Checks `rollout` against the layout.
 
     Args:
@@ -35,7 +35,7 @@ def layout_findings(plan: ServicePlan) -> Iterator[Finding]:
     yield from dict.fromkeys(found)
 
 
-def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     surge = stated(plan.rollout, role, "max_surge")
     per_role = plan.layout is Layout.PER_ROLE
@@ -77,7 +77,7 @@ def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
             )
 
 
-def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     if not rollout.max_surge:
         return
@@ -98,7 +98,7 @@ def _surge(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     )
 
 
-def _optional(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     count, required = role.group_replicas, required_ordinals(plan, role)
     if required < count:
         yield warning(

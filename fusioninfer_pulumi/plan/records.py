@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.findings import Finding
@@ -14,6 +15,7 @@ from fusioninfer_pulumi.plan.day_two.records import DayTwoPlan
 from fusioninfer_pulumi.plan.disaggregation.records import Wiring
 from fusioninfer_pulumi.plan.model import ModelPlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 from fusioninfer_pulumi.spec.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.spec.scheduling import NetworkTopologyArgs
@@ -212,6 +214,7 @@ class GangPlan:
         priority_class: PriorityClass, None for none.
         group: Serving group that it is, None where the service has no groups.
         topology: How close to each other in the network its pods are placed.
+        replica_label: Label of pods that tells the replicas of a role apart.
     """
 
     pod_group: str
@@ -225,20 +228,15 @@ class GangPlan:
     priority_class: str | None = None
     group: int | None = None
     topology: NetworkTopologyArgs | None = None
+    replica_label: str = labels.REPLICA_INDEX
 
 
-@dataclass(frozen=True)
-class ServicePlan:
-    """Everything that follows from a service's spec, before any Kubernetes object is written.
+@dataclass(frozen=True, kw_only=True)
+class Topology(ServiceMeta):
+    """The pods of a service, and which of them are scheduled together.
 
     Attributes:
-        service: Kubernetes name of the service.
-        namespace: Namespace of every object; may be an Output.
-        labels: The user's labels of every object.
-        annotations: The user's annotations of every object.
         roles: Roles that run pods, in the order of the spec.
-        routers: Router roles.
-        router: The router, None without a router role or where it could not be planned.
         groups: Serving groups, None where the service has none.
         gangs: The gang of the service, or those of its serving groups, which differ in their names
             only; none where pods are scheduled one by one or none exist.
@@ -249,18 +247,9 @@ class ServicePlan:
         layout: Which LeaderWorkerSets run the replicas.
         rollout: How pod templates change, as the user wrote it.
         wait: What an update waits for.
-        findings: What is to be said about the input, errors first.
-        day_two: Disruption budgets and monitors.
-        model: What the model needs beside the pods, None without one.
     """
 
-    service: str
-    namespace: Any
-    labels: Mapping[str, str]
-    annotations: Mapping[str, Any]
     roles: tuple[RolePlan, ...]
-    routers: tuple[RoleArgs, ...]
-    router: RouterPlan | None
     groups: int | None
     gangs: tuple[GangPlan, ...]
     scheduler_name: str | None
@@ -270,9 +259,6 @@ class ServicePlan:
     layout: Layout
     rollout: RolloutArgs
     wait: WaitArgs
-    findings: tuple[Finding, ...]
-    day_two: DayTwoPlan = field(default_factory=DayTwoPlan)
-    model: ModelPlan | None = None
 
     @property
     def gang(self) -> GangPlan | None:
@@ -288,3 +274,22 @@ class ServicePlan:
     def total_accelerators(self) -> int:
         """Accelerators of all serving roles."""
         return sum(role.total_accelerators for role in self.roles)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicePlan(Topology):
+    """Everything that follows from a service's spec, before any Kubernetes object is written.
+
+    Attributes:
+        routers: Router roles.
+        router: The router, None without a router role or where it could not be planned.
+        findings: What is to be said about the input, errors first.
+        day_two: Disruption budgets and monitors.
+        model: What the model needs beside the pods, None without one.
+    """
+
+    routers: tuple[RoleArgs, ...]
+    router: RouterPlan | None
+    findings: tuple[Finding, ...]
+    day_two: DayTwoPlan = field(default_factory=DayTwoPlan)
+    model: ModelPlan | None = None

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.records import RolePlan, SetPlan, Topology
 from fusioninfer_pulumi.plan.rollout_groups import group_steps
 from fusioninfer_pulumi.plan.rollout_steps import (
     MAX_LANES,
@@ -80,7 +80,7 @@ _NOTHING = Down()
 
 
 def rollout_plan(
-    plan: ServicePlan,
+    plan: Topology,
     workers: int | None = None,
     existing: Collection[str] | None = None,
     down: Down = _NOTHING,
@@ -118,7 +118,7 @@ def rollout_plan(
 
 
 def _ordered(
-    plan: ServicePlan, workers: int | None, only: Collection[str] | None, down: Down
+    plan: Topology, workers: int | None, only: Collection[str] | None, down: Down
 ) -> list[SetStep]:
     """The sets as they change, or only those of some names."""
     if plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None:
@@ -154,7 +154,7 @@ def _ends(steps: Sequence[SetStep]) -> Names:
     return tuple(step.name for step in steps if step.name not in followed)
 
 
-def _rollout(plan: ServicePlan, steps: list[SetStep]) -> Rollout:
+def _rollout(plan: Topology, steps: list[SetStep]) -> Rollout:
     awaited = plan.wait.level.awaits_replicas
     patched = {step.name for step in steps if step.paced or (step.required and awaited)}
     return Rollout(
@@ -177,7 +177,7 @@ class _Lanes:
 
 
 def _chain(
-    plan: ServicePlan, role: RolePlan, sets: Sequence[SetPlan], before: Names, lanes: _Lanes
+    plan: Topology, role: RolePlan, sets: Sequence[SetPlan], before: Names, lanes: _Lanes
 ) -> tuple[list[SetStep], Names]:
     """Sets of one role, and those after which all of them have been made."""
     rollout = role_rollout(plan.rollout, role)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.records import RolePlan, SetPlan, Topology
 from fusioninfer_pulumi.plan.rollout_steps import (
     MAX_LANES,
     Names,
@@ -36,7 +36,7 @@ class GroupRollout:
     partition: int
 
 
-def group_rollout(plan: ServicePlan) -> GroupRollout:
+def group_rollout(plan: Topology) -> GroupRollout:
     """How the groups of a service change, by its `rollout` and the defaults."""
     given = plan.rollout.max_unavailable
     groups = plan.groups or 0
@@ -46,7 +46,7 @@ def group_rollout(plan: ServicePlan) -> GroupRollout:
 
 
 def group_steps(
-    plan: ServicePlan, workers: int | None, only: Collection[str] | None = None
+    plan: Topology, workers: int | None, only: Collection[str] | None = None
 ) -> list[SetStep]:
     """Orders the sets of a service group by group, the highest first.
 
@@ -76,7 +76,7 @@ def group_steps(
 
 
 def _group(
-    plan: ServicePlan,
+    plan: Topology,
     group: int,
     before: tuple[Names, Names],
     width: int,
@@ -98,7 +98,7 @@ def _group(
 
 
 def _sets(
-    plan: ServicePlan, group: int, roles: Sequence[RolePlan], only: Collection[str] | None
+    plan: Topology, group: int, roles: Sequence[RolePlan], only: Collection[str] | None
 ) -> tuple[list[tuple[RolePlan, SetPlan]], list[tuple[RolePlan, SetPlan]]]:
     required: list[tuple[RolePlan, SetPlan]] = []
     others: list[tuple[RolePlan, SetPlan]] = []
@@ -111,7 +111,7 @@ def _sets(
 
 
 def _rows(
-    plan: ServicePlan,
+    plan: Topology,
     sets: Sequence[tuple[RolePlan, SetPlan]],
     before: Names,
     width: int,
@@ -126,7 +126,7 @@ def _rows(
     return steps, tuple(names[-width:]) or (before if or_else is None else or_else)
 
 
-def _step(plan: ServicePlan, role: RolePlan, planned: SetPlan, after: Names) -> SetStep:
+def _step(plan: Topology, role: RolePlan, planned: SetPlan, after: Names) -> SetStep:
     rollout = role_rollout(plan.rollout, role)
     required = required_ordinals(plan, role)
     if plan.layout is Layout.PER_ROLE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, Topology
 from fusioninfer_pulumi.plan.rollout_groups import group_rollout
 from fusioninfer_pulumi.plan.rollout_steps import (
     field_path,
@@ -22,7 +22,7 @@ from fusioninfer_pulumi.spec.rollout import (
 )
 
 
-def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
+def rollout_findings(plan: Topology) -> Iterator[Finding]:
     """Looks at `rollout` and `wait` of a service and its roles.
 
     Args:
@@ -52,7 +52,7 @@ def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
             yield from _role(plan, role)
 
 
-def _groups(plan: ServicePlan) -> Iterator[Finding]:
+def _groups(plan: Topology) -> Iterator[Finding]:
     if plan.groups is None:
         yield error("rollout.level", "Group needs groups, and the service has none")
         return
@@ -87,7 +87,7 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
         )
 
 
-def _role(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     count = len(role.replicas)
 

@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.durations import times
 from fusioninfer_pulumi.findings import join
 from fusioninfer_pulumi.plan.gang import minima_of, required_replicas
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.plan.records import RolePlan, SetPlan, Topology
 from fusioninfer_pulumi.spec.rollout import (
     DEFAULT_TIMEOUT,
     RoleRolloutArgs,
@@ -123,7 +123,7 @@ def surge_of(limit: int | str, replicas: int) -> int:
     return min(limit, replicas)
 
 
-def required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
+def required_ordinals(plan: Topology, role: RolePlan) -> int:
     """Replicas that a role, in each serving group, cannot do without: the lowest ordinals.
 
     The scheduler fills those first.

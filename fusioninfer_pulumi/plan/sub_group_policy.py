@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, join
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, Topology
 from fusioninfer_pulumi.plan.rollout import rollout_plan
 from fusioninfer_pulumi.plan.rollout_groups import group_rollout
 from fusioninfer_pulumi.plan.rollout_steps import role_rollout
@@ -36,7 +36,7 @@ def same_policy(one: Any, other: Any) -> bool:
     return bool(first == second) if first and second else not first and not second
 
 
-def policy_findings(plan: ServicePlan, differing: Collection[str]) -> list[Finding]:
+def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:
     """Finds roles that would lose more replicas at once than they may.
 
     Args:
@@ -52,7 +52,7 @@ def policy_findings(plan: ServicePlan, differing: Collection[str]) -> list[Findi
     return [found for role in plan.roles for found in _refused(plan, role, changing & {*differing})]
 
 
-def _refused(plan: ServicePlan, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:
+def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     sets = [each for each in role.sets if each.name in changing]
     if rollout.strategy is not RolloutStrategy.ROLLING or not sets:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.spec.rollout import Layout
 from fusioninfer_pulumi.spec.scheduling import GangMode, SchedulingStrategyArgs
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -54,3 +56,8 @@ def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
         return (ComponentType.DECODER,)
     types = {role.component_type for role in serving(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))
+
+
+def replica_label(layout: Layout) -> str:
+    """Label that tells a role's replicas apart: LeaderWorkerSet's own where one set runs all."""
+    return labels.LWS_GROUP_INDEX if layout is Layout.PER_ROLE else labels.REPLICA_INDEX

@@ -5,15 +5,15 @@ from __future__ import annotations
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.pickers.family import LLM_D_API
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 _GROUP = "rbac.authorization.k8s.io"
 _API_VERSION = f"{_GROUP}/v1"
 _READ = ("get", "list", "watch")
 
 
-def service_account(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def service_account(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the picker's ServiceAccount; its token is mounted by the pods that ask for it."""
     return {
         "apiVersion": "v1",
@@ -23,7 +23,7 @@ def service_account(plan: ServicePlan, router: RouterPlan) -> Manifest:
     }
 
 
-def role(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def role(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the picker's Role: to watch pools and pods, and no more than that with one replica."""
     objectives = ["inference.networking.x-k8s.io"]
     if LLM_D_API in router.picker.family.api_versions:
@@ -46,7 +46,7 @@ def role(plan: ServicePlan, router: RouterPlan) -> Manifest:
     }
 
 
-def role_binding(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def role_binding(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the RoleBinding of the two."""
     name = router.picker.name
     return {
@@ -58,7 +58,7 @@ def role_binding(plan: ServicePlan, router: RouterPlan) -> Manifest:
     }
 
 
-def metrics_reviewer(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def metrics_reviewer(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the ClusterRoleBinding by which the picker asks who reads its metrics.
 
     Kubernetes brings the ClusterRole: it may review tokens and access, nothing else.

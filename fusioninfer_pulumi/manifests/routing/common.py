@@ -6,14 +6,14 @@ from typing import Any
 
 from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.manifests.metadata import metadata
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 from fusioninfer_pulumi.spec.role import ComponentType
 
 Manifest = dict[str, Any]
 
 
-def router_metadata(plan: ServicePlan, router: RouterPlan, name: str) -> Manifest:
+def router_metadata(plan: ServiceMeta, router: RouterPlan, name: str) -> Manifest:
     """Metadata of one object of a router."""
     return metadata(
         plan,

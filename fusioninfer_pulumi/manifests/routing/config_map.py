@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 KEY = "config.yaml"
 
 
-def config_map(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def config_map(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the ConfigMap."""
     return {
         "apiVersion": "v1",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import GatewayPlan, RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 API_VERSION = "gateway.networking.k8s.io/v1"
 
 
-def gateway(plan: ServicePlan, router: RouterPlan, planned: GatewayPlan) -> Manifest:
+def gateway(plan: ServiceMeta, router: RouterPlan, planned: GatewayPlan) -> Manifest:
     """Builds the Gateway."""
     metadata = router_metadata(plan, router, planned.name)
     if planned.annotations:

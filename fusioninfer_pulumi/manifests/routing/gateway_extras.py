@@ -13,7 +13,7 @@ from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.manifests.routing.inference_pool import pool_target
 from fusioninfer_pulumi.outputs import is_output
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import Topology
 from fusioninfer_pulumi.plan.routing.implementations import PickerTls
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 
@@ -23,7 +23,7 @@ _GKE_TIMEOUT_SECONDS = 3600
 _HEALTH_PATH = "/health"
 
 
-def gateway_extras(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
+def gateway_extras(plan: Topology, router: RouterPlan) -> Iterator[Manifest]:
     """Builds what the named implementation needs, nothing for others."""
     known = router.implementation
     if known is None or not router.is_routed:
@@ -35,7 +35,7 @@ def gateway_extras(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
         yield _backend_policy(plan, router)
 
 
-def _destination_rule(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def _destination_rule(plan: Topology, router: RouterPlan) -> Manifest:
     host = router.picker.name
     if not is_output(plan.namespace):
         # Istio takes a short name for one of the rule's own namespace, but advises against it.
@@ -51,7 +51,7 @@ def _destination_rule(plan: ServicePlan, router: RouterPlan) -> Manifest:
     }
 
 
-def _health_check_policy(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def _health_check_policy(plan: Topology, router: RouterPlan) -> Manifest:
     return _gke_policy(
         plan,
         router,
@@ -68,13 +68,11 @@ def _health_check_policy(plan: ServicePlan, router: RouterPlan) -> Manifest:
     )
 
 
-def _backend_policy(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def _backend_policy(plan: Topology, router: RouterPlan) -> Manifest:
     return _gke_policy(plan, router, "GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS})
 
 
-def _gke_policy(
-    plan: ServicePlan, router: RouterPlan, kind: str, default: dict[str, Any]
-) -> Manifest:
+def _gke_policy(plan: Topology, router: RouterPlan, kind: str, default: dict[str, Any]) -> Manifest:
     return {
         "apiVersion": "networking.gke.io/v1",
         "kind": kind,
@@ -83,7 +81,7 @@ def _gke_policy(
     }
 
 
-def _health_path(plan: ServicePlan, router: RouterPlan) -> str:
+def _health_path(plan: Topology, router: RouterPlan) -> str:
     """Path that tells whether an engine serves; the same for every engine of the pool."""
     served = [role for role in plan.roles if role.name in router.pool.roles]
     paths = {table.health_path(role.serving.command.engine) or _HEALTH_PATH for role in served}

@@ -6,8 +6,8 @@ from typing import Any
 
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.manifests.routing.inference_pool import pool_target
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RoutePlan, RouterPlan, RulePlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 API_VERSION = "gateway.networking.k8s.io/v1"
 
@@ -15,7 +15,7 @@ API_VERSION = "gateway.networking.k8s.io/v1"
 _KEPT = ("weight", "filters")
 
 
-def http_route(plan: ServicePlan, router: RouterPlan, route: RoutePlan) -> Manifest:
+def http_route(plan: ServiceMeta, router: RouterPlan, route: RoutePlan) -> Manifest:
     """Builds the HTTPRoute."""
     spec: dict[str, Any] = {}
     if route.parent_refs is not None:

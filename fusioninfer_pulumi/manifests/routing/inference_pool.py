@@ -5,11 +5,11 @@ from __future__ import annotations
 from fusioninfer_pulumi import names
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 
-def inference_pool(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def inference_pool(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the InferencePool."""
     pool = router.pool
     return {

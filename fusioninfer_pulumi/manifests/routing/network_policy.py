@@ -13,7 +13,7 @@ from fusioninfer_pulumi import labels, names
 from fusioninfer_pulumi.manifests.routing.common import Manifest, picker_labels, router_metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.plan.disaggregation.records import EVENTS_PORT
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.plan.records import RolePlan, Topology
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.role import ComponentType
 from fusioninfer_pulumi.spec.router import MetricsMode, NetworkPolicyArgs
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.spec.router import MetricsMode, NetworkPolicyArgs
 _API_VERSION = "networking.k8s.io/v1"
 
 
-def network_policies(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
+def network_policies(plan: Topology, router: RouterPlan) -> Iterator[Manifest]:
     """Builds one policy for the picker's pods, and one for those of each role."""
     asked = router.args.network_policy
     if asked is None:
@@ -47,7 +47,7 @@ def network_policies(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest
 
 
 def _role_rules(
-    plan: ServicePlan, router: RouterPlan, role: RolePlan, asked: NetworkPolicyArgs
+    plan: Topology, router: RouterPlan, role: RolePlan, asked: NetworkPolicyArgs
 ) -> list[Manifest]:
     port = role.serving.port
     rules: list[Manifest] = []
@@ -80,7 +80,7 @@ def _event_ports(role: RolePlan) -> Iterator[int]:
             yield port["containerPort"]
 
 
-def _is_prefill(plan: ServicePlan, router: RouterPlan, role: RolePlan) -> bool:
+def _is_prefill(plan: Topology, router: RouterPlan, role: RolePlan) -> bool:
     """Tells whether a role's pods compute prompts for the service's decode pods."""
     decoders = any(
         other.component_type is ComponentType.DECODER and other.name in router.pool.roles
@@ -90,7 +90,7 @@ def _is_prefill(plan: ServicePlan, router: RouterPlan, role: RolePlan) -> bool:
 
 
 def _policy(
-    plan: ServicePlan,
+    plan: Topology,
     router: RouterPlan,
     name: str,
     pods: Mapping[str, str],
@@ -119,5 +119,5 @@ def _pods(selected: Mapping[str, str]) -> Manifest:
     return {"podSelector": {"matchLabels": dict(selected)}}
 
 
-def _role_labels(plan: ServicePlan, role: RolePlan) -> dict[str, str]:
+def _role_labels(plan: Topology, role: RolePlan) -> dict[str, str]:
     return {labels.SERVICE: plan.service, labels.ROLE_NAME: role.name}

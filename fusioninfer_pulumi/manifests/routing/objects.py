@@ -20,12 +20,12 @@ from fusioninfer_pulumi.manifests.routing.network_policy import network_policies
 from fusioninfer_pulumi.manifests.routing.picker_deployment import picker_deployment
 from fusioninfer_pulumi.manifests.routing.picker_service import picker_service
 from fusioninfer_pulumi.manifests.routing.reference_grants import reference_grants
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.plan.records import Topology
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
 from fusioninfer_pulumi.spec.router import MetricsMode
 
 
-def routing(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
+def routing(plan: Topology, router: RouterPlan) -> Iterator[Manifest]:
     """Builds the objects of a router.
 
     The pool stands before the picker, which is Ready only once the pool exists; the route comes

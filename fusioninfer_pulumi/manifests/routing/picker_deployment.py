@@ -7,13 +7,13 @@ from fusioninfer_pulumi.manifests.routing.common import Manifest, picker_labels,
 from fusioninfer_pulumi.manifests.routing.config_map import checksum
 from fusioninfer_pulumi.manifests.routing.overlay import overlaid
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.picker import (
     CERTIFICATE_PATH,
     CERTIFICATE_VOLUME,
     CONFIG_VOLUME,
 )
 from fusioninfer_pulumi.plan.routing.records import RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 from fusioninfer_pulumi.spec.router import MetricsMode
 from fusioninfer_pulumi.spec.router_rules import PICKER_CONTAINER
 
@@ -24,7 +24,7 @@ _GRACE_SECONDS = 130
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
-def picker_deployment(plan: ServicePlan, router: RouterPlan) -> Manifest:
+def picker_deployment(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     """Builds the Deployment.
 
     Two pickers at a time would each know half of what they are to balance by, hence `Recreate`;

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.manifests.routing.common import Manifest, router_metadata
-from fusioninfer_pulumi.plan.records import ServicePlan
 from fusioninfer_pulumi.plan.routing.records import GrantPlan, RouterPlan
+from fusioninfer_pulumi.plan.service_meta import ServiceMeta
 
 _GROUP = "gateway.networking.k8s.io"
 
 
-def reference_grants(plan: ServicePlan, router: RouterPlan) -> Iterator[Manifest]:
+def reference_grants(plan: ServiceMeta, router: RouterPlan) -> Iterator[Manifest]:
     """Builds one ReferenceGrant for each namespace that is referred to, or from."""
     together: dict[tuple[str, str], list[GrantPlan]] = {}
     for grant in router.grants:
