@@ -7,19 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi import quantity
-from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.findings import LIFT, Location, shown
 from fusioninfer_pulumi.outputs import contains_output, is_output
 from fusioninfer_pulumi.spec.problem import Problem
-from fusioninfer_pulumi.spec.shapes import (
-    Location,
-    choice,
-    items,
-    mapping,
-    port_name,
-    text,
-    wanted,
-    whole,
-)
+from fusioninfer_pulumi.spec.shapes import choice, items, mapping, port_name, text, wanted, whole
 
 # What every release takes; a release before 1.32 takes less.
 _VARIABLE = text("printable ASCII without =", r"[ -<>-~]*")

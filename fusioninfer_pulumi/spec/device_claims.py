@@ -7,14 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from fusioninfer_pulumi.findings import LIFT
+from fusioninfer_pulumi.findings import LIFT, Location
 from fusioninfer_pulumi.outputs import contains_output
 from fusioninfer_pulumi.spec.base import PositiveCount, SpecModel
 from fusioninfer_pulumi.spec.forms import ObjectName, form
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
-
-Location = tuple[str | int, ...]
 
 _Label = Annotated[
     str,

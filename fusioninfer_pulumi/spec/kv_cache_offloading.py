@@ -8,15 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.findings import LIFT, Location, shown
 from fusioninfer_pulumi.outputs import contains_output
 from fusioninfer_pulumi.spec.amounts import Bytes, bytes_problem
 from fusioninfer_pulumi.spec.base import SpecModel
 from fusioninfer_pulumi.spec.forms import ObjectName, form
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
-
-Location = tuple[str | int, ...]
 
 _Folder = Annotated[
     str, form(r"^[^/\s][^\s]*$", "a folder such as cache/chat, without spaces or a / before it")

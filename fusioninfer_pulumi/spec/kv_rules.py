@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import Location, shown
 from fusioninfer_pulumi.spec.container import amount_problems, resource_problems
 from fusioninfer_pulumi.spec.kv_transfer import KvTransferArgs, SidecarArgs
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
-
-Location = tuple[str | int, ...]
 
 
 def kv_problems(at: Location, role: RoleArgs) -> Iterator[Problem]:

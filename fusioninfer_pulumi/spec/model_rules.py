@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi import durations
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import Location, shown
 from fusioninfer_pulumi.spec.container import resource_problems
 from fusioninfer_pulumi.spec.model import AccessMode, CacheArgs, Fetch, ModelArgs, S3Args
 from fusioninfer_pulumi.spec.model_uri import FORMS, ModelSource, read_source
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
-
-Location = tuple[str | int, ...]
 
 #: Fields of a cache that are about what a warm-up wrote, by their names in YAML.
 _WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}

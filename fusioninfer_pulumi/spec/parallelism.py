@@ -7,10 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.spec.base import Port, PositiveCount, SpecModel
 from fusioninfer_pulumi.spec.problem import Problem
-
-Location = tuple[str | int, ...]
 
 
 class ParallelismArgs(SpecModel):

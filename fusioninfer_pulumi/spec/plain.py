@@ -10,12 +10,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import Location, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.yaml_text import MAX_DEPTH, TOO_DEEP
-
-Location = tuple[str | int, ...]
 
 
 def plain_problems(at: Location, value: Any, depth: int = 0) -> Iterator[Problem]:

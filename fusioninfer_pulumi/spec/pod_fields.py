@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.container import amount_problems
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.shapes import (
-    Location,
     choice,
     flag,
     items,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.findings import LIFT, Location, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import key_problem, label_problem
 from fusioninfer_pulumi.spec.container import (
@@ -20,8 +20,6 @@ from fusioninfer_pulumi.spec.container import (
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.pod_fields import container_fields, pod_fields
 from fusioninfer_pulumi.spec.problem import Problem
-
-Location = tuple[str | int, ...]
 
 
 def pod_template_problems(

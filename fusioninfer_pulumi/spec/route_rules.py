@@ -12,15 +12,13 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.durations import is_for_routes
-from fusioninfer_pulumi.findings import shown, similar
+from fusioninfer_pulumi.findings import Location, shown, similar
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import namespace_text
 from fusioninfer_pulumi.spec.problem import Problem
 from fusioninfer_pulumi.spec.router import GatewayArgs, GatewayRefArgs, HttpRouteArgs, SplitArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
 from fusioninfer_pulumi.spec.shapes import wanted
-
-Location = tuple[str | int, ...]
 
 _PARENT_KEYS = ("group", "kind", "namespace", "name", "sectionName", "port")
 _RULE_KEYS = (

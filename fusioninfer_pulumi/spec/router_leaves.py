@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fusioninfer_pulumi.findings import LIFT
+from fusioninfer_pulumi.findings import LIFT, Location
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.plain import plain_problems
 from fusioninfer_pulumi.spec.problem import Problem
-
-Location = tuple[str | int, ...]
 
 
 def leaf_problems(at: Location, value: Any, outputs: tuple[str, ...] = ()) -> Iterator[Problem]:

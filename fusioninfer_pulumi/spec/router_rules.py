@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import Location, shown
 from fusioninfer_pulumi.spec.container import resource_problems
 from fusioninfer_pulumi.spec.pod_template import pod_template_problems
 from fusioninfer_pulumi.spec.problem import Problem
@@ -15,8 +15,6 @@ from fusioninfer_pulumi.spec.route_rules import gateway_problems, httproute_prob
 from fusioninfer_pulumi.spec.router import EndpointPickerArgs, NetworkPolicyArgs
 from fusioninfer_pulumi.spec.router_leaves import leaf_problems
 from fusioninfer_pulumi.spec.shapes import MISSING
-
-Location = tuple[str | int, ...]
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"

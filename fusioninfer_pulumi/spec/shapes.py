@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.findings import LIFT, Location, shown
 from fusioninfer_pulumi.outputs import is_output
 from fusioninfer_pulumi.spec.base import key_problem, label_problem
 from fusioninfer_pulumi.spec.problem import Problem
 
-Location = tuple[str | int, ...]
 Shape = Callable[[Location, Any], Iterator[Problem]]
 
 #: What is said of a field that has to be there.
