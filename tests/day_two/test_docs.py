@@ -10,15 +10,32 @@ import yaml
 from pydantic import BaseModel
 from samples import problems, rendered, warnings
 
-from fusioninfer_pulumi.spec import autoscaling, day_two
+from fusioninfer_pulumi.spec.autoscaling import (
+    AutoscalingArgs,
+    AutoscalingMetricArgs,
+    PrefillDecodeRatioArgs,
+)
+from fusioninfer_pulumi.spec.day_two import (
+    DisruptionBudgetArgs,
+    MonitoringArgs,
+    StartupArgs,
+    TokenSecretArgs,
+    TopologySpreadArgs,
+    TracingArgs,
+)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "day-two.md").read_text(encoding="utf-8")
 MANIFESTS = re.findall(r"^```yaml\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 MODELS = [
-    each
-    for module in (day_two, autoscaling)
-    for each in vars(module).values()
-    if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__ == module.__name__
+    AutoscalingArgs,
+    AutoscalingMetricArgs,
+    DisruptionBudgetArgs,
+    MonitoringArgs,
+    PrefillDecodeRatioArgs,
+    StartupArgs,
+    TokenSecretArgs,
+    TopologySpreadArgs,
+    TracingArgs,
 ]
 
 
