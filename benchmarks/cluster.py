@@ -18,7 +18,7 @@ from pathlib import Path
 
 from e2e import inputs
 from e2e.harness import Cluster
-from fusioninfer_pulumi.component.set_ready import is_ready
+from fusioninfer_pulumi.component.status import is_ready
 
 SIZES = (1, 10, 100, 500)
 FORMS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"inference": 1}}

@@ -21,9 +21,9 @@ from fusioninfer_pulumi.component import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.waits import Patch
-from fusioninfer_pulumi.manifests import workloads
-from fusioninfer_pulumi.plan.rollout import rollout_plan
+from fusioninfer_pulumi.component.patches import Patch
+from fusioninfer_pulumi.objects import workloads
+from fusioninfer_pulumi.rollout.order import rollout_plan
 
 
 class _Cluster(pulumi.runtime.Mocks):

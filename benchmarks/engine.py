@@ -22,7 +22,7 @@ from e2e.engine.project import Project, missing
 from e2e.engine.services import role, service
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
-from fusioninfer_pulumi.component import waits
+from fusioninfer_pulumi.component import patches as waits
 
 BY_HAND = """\
 import json

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from e2e.harness import Object
-from fusioninfer_pulumi import quantity
-from fusioninfer_pulumi.plan import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 
 AMOUNTS = ("limits", "requests", "minResources", "overhead")
 """Mappings of quantities: the server may write one amount differently (`1.5Gi` as `1536Mi`)."""

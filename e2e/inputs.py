@@ -13,9 +13,10 @@ from typing import Any
 import yaml
 
 from e2e.harness import Object
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.plan import ServicePlan, plan_services
-from fusioninfer_pulumi.reading import load
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {

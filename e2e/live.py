@@ -10,8 +10,8 @@ from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
 from fusioninfer_pulumi.component.diagnosis.read import read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
-from fusioninfer_pulumi.labels import REVISION
-from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.kube.labels import REVISION
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 PATIENCE = 120
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"

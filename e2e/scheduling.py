@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.capacity import Capacity, NodePool
-from fusioninfer_pulumi.plan.capacity_table import capacity_on
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.capacity import Capacity, NodePool
+from fusioninfer_pulumi.topology.capacity_table import capacity_on
 
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8

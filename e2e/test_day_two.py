@@ -15,7 +15,7 @@ from e2e.harness import Cluster, Object
 from e2e.inputs import ROOT
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.read import read_cluster
-from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 TEXT = (ROOT / "docs" / "day-two.md").read_text(encoding="utf-8")
 MANIFESTS: list[Object] = [

@@ -17,8 +17,8 @@ from e2e.harness import Cluster, Object
 from e2e.harness.stages import CRASHING, FAILING, UNPULLABLE
 from e2e.live import LiveService
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
+from fusioninfer_pulumi.component.diagnosis.pods import Seen
 from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
-from fusioninfer_pulumi.component.diagnosis.seen import Seen
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
 SET = "svc-inference-0"

@@ -9,9 +9,9 @@ from e2e.devices import devices
 from e2e.harness import Cluster, Object
 from e2e.test_manifests import assert_accepted, room
 from e2e.volumes import bound_claim
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.reading.dispatch import read_all
+from fusioninfer_pulumi.loading.documents import read_all
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
 from tests.dialects.modelplane_samples import (
     cache,
     cached,

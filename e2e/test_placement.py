@@ -12,11 +12,11 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi import Placement, load, place, plan_service, read_inventory, read_placement
+from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
+from fusioninfer_pulumi.loading import load_inventory
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.previous import read_previous
 from fusioninfer_pulumi.placement.records import Status
-from fusioninfer_pulumi.reading import load_inventory
-from fusioninfer_pulumi.spec import InferenceServiceArgs, InventoryArgs
 
 LABEL = "cloud.google.com/gke-nodepool"
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

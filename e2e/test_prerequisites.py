@@ -10,11 +10,10 @@ import pytest
 from e2e.harness import Cluster
 from fusioninfer_pulumi import findings, load, loads, plan_service
 from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.check import check, needs
+from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.named import named_objects
 from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
-from fusioninfer_pulumi.plan import ServicePlan
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 ROOT = Path(__file__).parent.parent
 STORIES = ROOT / "tests" / "fixtures" / "inputs"

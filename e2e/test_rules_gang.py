@@ -15,7 +15,7 @@ from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService
 from e2e.refusals import in_pod_group, in_sets, in_templates, refused, warned_of
-from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.kube import labels
 
 NOTHING = {"prefill-0": 0, "decode-0": 0, "decode-1": 0}
 FULL = {"prefill-0": 2, "decode-0": 4, "decode-1": 4}

@@ -6,22 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.component import (
-        Gateway,
-        HTTPRoute,
-        InferencePool,
-        InferenceService,
-        LeaderWorkerSet,
-        PodGroup,
-        ServingPrerequisites,
-        ServingPrerequisitesArgs,
-    )
-    from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-    from fusioninfer_pulumi.manifests.render import render
-    from fusioninfer_pulumi.placement import Placement, place, read_inventory, read_placement
-    from fusioninfer_pulumi.plan import ServicePlan, plan_service, plan_services
-    from fusioninfer_pulumi.reading import load, load_inventory, loads
-    from fusioninfer_pulumi.spec import (
+    from fusioninfer_pulumi.api import (
         AutoscalingArgs,
         AutoscalingEngine,
         AutoscalingMetricArgs,
@@ -80,6 +65,22 @@ if TYPE_CHECKING:
         WaitLevel,
         WhenUnsatisfiable,
     )
+    from fusioninfer_pulumi.component import (
+        Gateway,
+        HTTPRoute,
+        InferencePool,
+        InferenceService,
+        LeaderWorkerSet,
+        PodGroup,
+        ServingPrerequisites,
+        ServingPrerequisitesArgs,
+    )
+    from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
+    from fusioninfer_pulumi.loading import load, load_inventory, loads
+    from fusioninfer_pulumi.objects import render
+    from fusioninfer_pulumi.placement import Placement, place, read_inventory, read_placement
+    from fusioninfer_pulumi.planning import plan_service, plan_services
+    from fusioninfer_pulumi.service_plan import ServicePlan
 
 __version__ = "0.1.0"
 
@@ -166,8 +167,8 @@ __all__ = [
 ]
 
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
-# process up before pydantic is imported. Every other public name comes from `spec`.
-_ROOMS = {
+# process up before pydantic is imported. Every other public name comes from `api`.
+_PACKAGES = {
     "component": (
         "Gateway",
         "HTTPRoute",
@@ -179,18 +180,19 @@ _ROOMS = {
         "ServingPrerequisitesArgs",
     ),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
-    "manifests": ("render",),
+    "objects": ("render",),
     "placement": ("Placement", "place", "read_inventory", "read_placement"),
-    "plan": ("ServicePlan", "plan_service", "plan_services"),
-    "reading": ("load", "load_inventory", "loads"),
+    "loading": ("load", "load_inventory", "loads"),
+    "planning": ("plan_service", "plan_services"),
+    "service_plan": ("ServicePlan",),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = next((room for room, names in _ROOMS.items() if name in names), "spec")
-    value = getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    package = next((package for package, names in _PACKAGES.items() if name in names), "api")
+    value = getattr(importlib.import_module(f"{__name__}.{package}"), name)
     globals()[name] = value
     return value
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.loading import load, load_inventory
 from fusioninfer_pulumi.placement import Placement, place
 from fusioninfer_pulumi.placement.records import ServicePlacement
-from fusioninfer_pulumi.reading import load, load_inventory
-from fusioninfer_pulumi.spec import InferenceServiceArgs, InventoryArgs
 from tests import samples
 
 LABEL = "cloud.google.com/gke-nodepool"

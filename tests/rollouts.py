@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from samples import nodes, plan_of, role, service
 
-from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Rollout
+from fusioninfer_pulumi.rollout.order import Rollout
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 WORKERS = st.none() | st.integers(1, 40)
 STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")

@@ -10,7 +10,7 @@ from samples import of_kind, plan_of, rendered
 
 from fusioninfer_pulumi import render
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.component.running import running_findings
+from fusioninfer_pulumi.component.running_checks import running_findings
 
 Manifest = dict[str, Any]
 

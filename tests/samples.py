@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.plan import ServicePlan, plan_service
-from fusioninfer_pulumi.plan.check import checked
-from fusioninfer_pulumi.reading import load
-from fusioninfer_pulumi.spec.document import examine
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.loading.validate import examine
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 

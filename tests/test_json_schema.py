@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from fusioninfer_pulumi.reading import load
-from fusioninfer_pulumi.spec.json_schema import packaged_schema, schema_text
+from fusioninfer_pulumi.api.schema import packaged_schema, schema_text
+from fusioninfer_pulumi.loading import load
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads(schema_text())

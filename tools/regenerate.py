@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fusioninfer_pulumi.spec.json_schema import PACKAGED, schema_text
+from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from fusioninfer_pulumi import __version__
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.plan.capacity import NodePool
+    from fusioninfer_pulumi.topology.capacity import NodePool
 
 _MOST = 10**9
 _SOURCE = (
@@ -130,7 +130,7 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _pools(text: str) -> tuple[NodePool, ...]:
-    from fusioninfer_pulumi.plan.capacity import NodePool
+    from fusioninfer_pulumi.topology.capacity import NodePool
 
     pools = []
     for part in text.split(","):

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.source import Source, read_apart, read_sources
 from fusioninfer_pulumi.findings import Severity, error, errors, one_line
-from fusioninfer_pulumi.plan.capacity import Capacity
-from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus, capacity_on
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.capacity import Capacity
+from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
@@ -205,7 +205,7 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
         ]
     if errors(item.findings):
         return []  # a service without a place
-    from fusioninfer_pulumi.manifests import render as render_plan  # of another render
+    from fusioninfer_pulumi.objects import render as render_plan  # of another render
 
     return list(render_plan(item))
 

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.cli.given import holds_nothing
 from fusioninfer_pulumi.cli.revision import at_revision
 from fusioninfer_pulumi.cli.source import Source, read_sources
 from fusioninfer_pulumi.findings import Severity, errors, warning
-from fusioninfer_pulumi.reading.file_set import NO_SERVICE
+from fusioninfer_pulumi.loading.file_set import NO_SERVICE
 
 
 @dataclass(frozen=True)

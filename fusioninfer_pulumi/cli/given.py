@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fusioninfer_pulumi.reading.file_set import NO_MANIFESTS, Text, manifest_files
-from fusioninfer_pulumi.spec.yaml_text import MAX_BYTES, TOO_LARGE
+from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files
+from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")

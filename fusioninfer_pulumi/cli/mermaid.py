@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from fusioninfer_pulumi import names
 from fusioninfer_pulumi.cli.plan_json import plain
 from fusioninfer_pulumi.findings import one_line
-from fusioninfer_pulumi.plan.entry import entry_roles
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
+from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.service import entry_roles
 
 # More replicas than this are drawn as one box: the chart is for people.
 _DRAWN = 4

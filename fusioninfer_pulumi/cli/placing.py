@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.source import Source, plan_all
-from fusioninfer_pulumi.findings import (
-    Finding,
-    InvalidServiceError,
-    Severity,
-    error,
-    errors,
-)
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, error, errors
+from fusioninfer_pulumi.loading import load_inventory
+from fusioninfer_pulumi.loading.documents import Reading
 from fusioninfer_pulumi.placement.check import inventory_findings
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.previous import Before, read_previous
 from fusioninfer_pulumi.placement.records import Placement
-from fusioninfer_pulumi.plan.unplaced import without_unplaced
-from fusioninfer_pulumi.reading import load_inventory
-from fusioninfer_pulumi.reading.reading import Reading
-from fusioninfer_pulumi.spec.inventory import InventoryArgs
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+from fusioninfer_pulumi.planning import without_unplaced
 
 
 def place_source(source: Source, inventory: str, previous: str | None) -> Placement | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.manifests.pod_group import pod_group
-from fusioninfer_pulumi.outputs import UNKNOWN, is_output
-from fusioninfer_pulumi.plan.capacity import Capacity
-from fusioninfer_pulumi.plan.records import GangPlan, ServicePlan
-from fusioninfer_pulumi.spec.rollout import Layout
+from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.capacity import Capacity
+from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 
 
 def plan_json(

@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.cli.placement_text import placement_lines, pools_table
 from fusioninfer_pulumi.cli.plan_json import plain
 from fusioninfer_pulumi.cli.request_path import request_path, router_url
 from fusioninfer_pulumi.findings import Severity, one_line
 from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
-from fusioninfer_pulumi.plan.capacity import Capacity
-from fusioninfer_pulumi.plan.entry import endpoint
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout_steps import role_rollout
-from fusioninfer_pulumi.spec.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.capacity import Capacity
+from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.topology.service import endpoint
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.cli.plan_json import plain
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.plan.routing.gateway import same
-from fusioninfer_pulumi.plan.routing.records import ParentPlan, RouterPlan
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.routing.gateway import same
+from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 def request_path(plan: ServicePlan, router: RouterPlan) -> str:

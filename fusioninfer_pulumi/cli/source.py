@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.given import Given, read_given
 from fusioninfer_pulumi.findings import Finding, Severity, error, errors, warning
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.plan.build import with_collisions
-from fusioninfer_pulumi.plan.check import checked
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.routing.shares import Shares
-from fusioninfer_pulumi.reading.dispatch import is_read
-from fusioninfer_pulumi.reading.file_set import Parsed, parse, read_set
-from fusioninfer_pulumi.reading.reading import Reading
+from fusioninfer_pulumi.loading.documents import Reading, is_read
+from fusioninfer_pulumi.loading.file_set import Parsed, parse, read_set
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import with_collisions
+from fusioninfer_pulumi.routing.between_services import Shares
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 @dataclass

@@ -8,13 +8,12 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.component import routing_waits, waits
-from fusioninfer_pulumi.component.deletion import deletion_timeout
-from fusioninfer_pulumi.component.live import Looks, live, together
-from fusioninfer_pulumi.component.pace import Pace, changing_roles, workers
-from fusioninfer_pulumi.component.recorded import existing_sets
-from fusioninfer_pulumi.component.render_mode import rendering
+from fusioninfer_pulumi.api.rollout import WaitLevel
+from fusioninfer_pulumi.component import patches as routing_waits
+from fusioninfer_pulumi.component import patches as waits
+from fusioninfer_pulumi.component.max_unavailable import Pace, changing_roles, workers
+from fusioninfer_pulumi.component.outputs import Looks, live, rendering, together
+from fusioninfer_pulumi.component.patches import Awaited, Patch, deletion_timeout
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
@@ -23,13 +22,13 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.running import grouped_sets
-from fusioninfer_pulumi.component.waits import Awaited, Patch
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
-from fusioninfer_pulumi.plan.rollout_steps import SetStep
-from fusioninfer_pulumi.plan.sub_group_policy import FIELD, same_policy
-from fusioninfer_pulumi.spec.rollout import WaitLevel
+from fusioninfer_pulumi.component.running_checks import grouped_sets
+from fusioninfer_pulumi.component.state import existing_sets
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
+from fusioninfer_pulumi.rollout.refusals import FIELD, same_policy
+from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 

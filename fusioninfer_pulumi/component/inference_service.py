@@ -10,12 +10,14 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi import findings
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
-from fusioninfer_pulumi.component.failing import failing, looks_at_pods
-from fusioninfer_pulumi.component.layout_switch import switch_findings
-from fusioninfer_pulumi.component.live import Looks, before_update, live, newest, together
-from fusioninfer_pulumi.component.namesakes import namesake_findings
+from fusioninfer_pulumi.component.endpoint_check import confirm
+from fusioninfer_pulumi.component.failed_replicas import failing, looks_at_pods
+from fusioninfer_pulumi.component.name_conflicts import namesake_findings
+from fusioninfer_pulumi.component.outputs import Looks, before_update, live, newest, together
 from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, read_keys, readiness
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
@@ -27,17 +29,15 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.running import running_findings
-from fusioninfer_pulumi.component.serving import confirm
+from fusioninfer_pulumi.component.running_checks import running_findings, switch_findings
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.plan import ServicePlan, plan_service
-from fusioninfer_pulumi.plan.check import checked
-from fusioninfer_pulumi.plan.entry import endpoint
-from fusioninfer_pulumi.plan.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.spec.document import examine_mapping
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+from fusioninfer_pulumi.loading.validate import examine_mapping
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.service import endpoint
 
 
 class InferenceService(pulumi.ComponentResource):

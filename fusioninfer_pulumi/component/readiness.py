@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine
+from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.component.status import ready_replicas
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
-from fusioninfer_pulumi.plan.routing.records import RouterPlan
-from fusioninfer_pulumi.spec.autoscaling import AutoscalingEngine
-from fusioninfer_pulumi.spec.role import ComponentType
+from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role import RolePlan
 
 Look = Mapping[str, Any]
 Answer = Literal["True", "False", "Unknown"]

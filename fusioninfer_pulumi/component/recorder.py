@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 #: Where components put their plans while a list is set; nothing is kept otherwise.
 collect_plans: ContextVar[list[ServicePlan] | None] = ContextVar("collect_plans", default=None)

@@ -1,9 +1,4 @@
-"""A service's status, computed from the live objects: pure, and the same on every engine.
-
-The words are those of FusionInfer's InferenceService status. LeaderWorkerSets count groups, not
-pods, and have no failure condition: a ready replica stands for all its pods, and `Failed` comes
-from pods, where somebody could read them.
-"""
+"""When a LeaderWorkerSet serves: the one place that says so, of live objects; pure."""
 
 from __future__ import annotations
 
@@ -13,9 +8,48 @@ from itertools import starmap
 from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.component.routing_status import Refusal, refusal
-from fusioninfer_pulumi.component.set_ready import is_ready, observed, says_available
-from fusioninfer_pulumi.plan.gang import minima_of, required_replicas
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan, SetPlan
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
+from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+
+
+def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The status of a set; nothing while it speaks of an older spec.
+
+    Such a set is about to restart its replicas, whatever its conditions say still.
+    """
+    status: Mapping[str, Any] = (live or {}).get("status") or {}
+    generation = ((live or {}).get("metadata") or {}).get("generation")
+    # LeaderWorkerSet writes both since 0.9.
+    seen = _available(status).get("observedGeneration", status.get("observedGeneration"))
+    if generation is not None and seen is not None and int(seen) < int(generation):
+        return {}
+    return status
+
+
+def says_available(live: Mapping[str, Any] | None) -> bool:
+    """Whether its condition Available holds, for the spec that it has."""
+    return _available(observed(live)).get("status") == "True"
+
+
+def is_ready(live: Mapping[str, Any] | None) -> bool:
+    """Whether all of a set serves, in the revision asked for.
+
+    Args:
+        live: The set; without its `spec` it counts as one of a single replica.
+
+    Returns:
+        Whether it is Available and has as many ready replicas as it asks for.
+    """
+    replicas = ((live or {}).get("spec") or {}).get("replicas")
+    ready = int(observed(live).get("readyReplicas") or 0)
+    return says_available(live) and ready >= (1 if replicas is None else int(replicas))
+
+
+def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    return conditions.get("Available") or {}
+
 
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 

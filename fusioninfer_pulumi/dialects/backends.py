@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusioninfer_pulumi import names
+from fusioninfer_pulumi.kube import names
 
 
 def pool_backend(service: Any) -> dict[str, Any]:

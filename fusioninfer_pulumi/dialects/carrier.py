@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.dialects.conversion import Conversion, Located, Service
 from fusioninfer_pulumi.dialects.given import At, Given, Path
 from fusioninfer_pulumi.dialects.origins import Origin, Origins, written
 from fusioninfer_pulumi.findings import Finding, Severity, join, parse_path
-from fusioninfer_pulumi.spec.service import API_VERSION, KIND
 
 
 class Book:

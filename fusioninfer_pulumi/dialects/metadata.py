@@ -10,7 +10,7 @@ from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.dialects.model import DialectModel
 from fusioninfer_pulumi.findings import shown
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Fields of an object's metadata that the API server writes.
 _SERVERS = (

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from fusioninfer_pulumi.api.messages import findings_of
+from fusioninfer_pulumi.api.pod_template import wanted
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import Given
-from fusioninfer_pulumi.spec.messages import findings_of
-from fusioninfer_pulumi.spec.shapes import wanted
 
 
 def _amount(value: Any) -> Any:

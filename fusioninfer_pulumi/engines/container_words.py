@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.engines.programs import basename
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Stands for a word whose text is not known while the plan is made.
 UNKNOWN = "<output>"

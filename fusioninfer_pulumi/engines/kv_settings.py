@@ -17,7 +17,7 @@ from fusioninfer_pulumi.engines.flags import canonical, split_joined_flags
 from fusioninfer_pulumi.engines.launch_types import Launch
 from fusioninfer_pulumi.engines.shell_lexer import ShellError, Token, tokens
 from fusioninfer_pulumi.engines.shell_script import EngineCall, read_script
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output
 
 _JOINED = "an argument that held a flag and its value was split, as a shell would have done"
 

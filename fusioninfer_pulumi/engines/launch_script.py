@@ -10,7 +10,7 @@ from fusioninfer_pulumi.engines.flags import split_joined_flags
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, LaunchError
 from fusioninfer_pulumi.engines.shell_lexer import ShellError
 from fusioninfer_pulumi.engines.shell_script import Script, read_script
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output
 
 
 def engine_script(words: ContainerWords) -> Script:

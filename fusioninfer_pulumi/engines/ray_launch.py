@@ -13,7 +13,7 @@ from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
 from fusioninfer_pulumi.engines.launch_script import engine_script, output_error
 from fusioninfer_pulumi.engines.launch_types import BY_HAND, Launch, LaunchError, launched
 from fusioninfer_pulumi.engines.shell_script import EngineCall
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output
 
 _SHELL = ["/bin/sh", "-c"]
 _HEAD = f"ray start --head --port={RAY_PORT}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi import names
 from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.pickers.family import PickerFamily
 
 GRPC_PORT = 9002

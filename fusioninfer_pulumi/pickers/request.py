@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi import labels
+from fusioninfer_pulumi.kube import labels
 
 PREFIX_CACHE = "prefix-cache"
 KV_CACHE = "kv-cache-utilization"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
-from fusioninfer_pulumi.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pickers.family import Family, PickerFamily
 from fusioninfer_pulumi.pickers.images import family_of_sidecar
 from fusioninfer_pulumi.pickers.table import FAMILIES

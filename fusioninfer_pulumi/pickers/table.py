@@ -20,13 +20,7 @@ from fusioninfer_pulumi.pickers import (
     plugins_router,
     sections,
 )
-from fusioninfer_pulumi.pickers.family import (
-    LLM_D_API,
-    X_K8S_API,
-    Family,
-    PickerFamily,
-    PrefixKeys,
-)
+from fusioninfer_pulumi.pickers.family import LLM_D_API, X_K8S_API, Family, PickerFamily, PrefixKeys
 
 _GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
 _SCHEDULER = "ghcr.io/llm-d/llm-d-inference-scheduler"

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import quantity
+from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.placement import selectors
 from fusioninfer_pulumi.placement.needs import RoleNeed, ServiceNeed
-from fusioninfer_pulumi.spec.inventory import InventoryArgs, NodePoolArgs
-from fusioninfer_pulumi.spec.role import RoleArgs
 
 #: Indexes of pools, one for each role of a service.
 Assignment = tuple[int, ...]

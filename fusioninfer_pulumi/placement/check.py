@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import LIFT, Finding, error, errors, join, shown
+from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.placement import selectors
 from fusioninfer_pulumi.placement.admissible import templates
 from fusioninfer_pulumi.placement.previous import service_key
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.resources import is_accelerator
-from fusioninfer_pulumi.spec.inventory import InventoryArgs
-from fusioninfer_pulumi.spec.role import RoleArgs
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 def inventory_findings(inventory: InventoryArgs) -> list[Finding]:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.plan.device_claims import claim_requests, claim_template
-from fusioninfer_pulumi.plan.records import RolePlan
-from fusioninfer_pulumi.spec.device_claims import ResourceClaimArgs
+from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
+from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
+from fusioninfer_pulumi.topology.role import RolePlan
 
 _EXACT = "ExactCount"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.placement.devices import LiveDevices
 from fusioninfer_pulumi.placement.needs import Previous
 from fusioninfer_pulumi.placement.nodes import inventory_of
 from fusioninfer_pulumi.placement.previous import service_key
-from fusioninfer_pulumi.plan.resources import accelerators
-from fusioninfer_pulumi.spec.inventory import InventoryArgs
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 _SETS = ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")
 _DEVICES = "resource.k8s.io"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -14,6 +16,8 @@ from fusioninfer_pulumi.findings import (
     errors,
     warning,
 )
+from fusioninfer_pulumi.loading.load import Inventory, load_inventory
+from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.placement import explain
 from fusioninfer_pulumi.placement.admissible import Choices, choices
 from fusioninfer_pulumi.placement.check import input_findings, inventory_findings
@@ -29,12 +33,8 @@ from fusioninfer_pulumi.placement.records import Placement, PoolLeft, ServicePla
 from fusioninfer_pulumi.placement.result import service_findings, service_placement
 from fusioninfer_pulumi.placement.search import MAX_STEPS, Outcome, search
 from fusioninfer_pulumi.placement.write import on_pools
-from fusioninfer_pulumi.plan.build import plan_service
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.reading.inventory import Inventory, load_inventory
-from fusioninfer_pulumi.spec.document import examine_mapping
-from fusioninfer_pulumi.spec.inventory import InventoryArgs
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 _NOT_PROVEN = (
     "whether this is the best placement is not known: the search stopped after {} combinations and "

@@ -11,10 +11,10 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fusioninfer_pulumi.api.inventory import NodePoolArgs
 from fusioninfer_pulumi.placement.needs import Shape
 from fusioninfer_pulumi.placement.packing import packs
-from fusioninfer_pulumi.plan.capacity import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.spec.inventory import NodePoolArgs
+from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
 
 #: What one pool holds: replicas by their shape.
 Load = tuple[tuple[Shape, int], ...]

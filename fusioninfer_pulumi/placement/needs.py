@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
 from fusioninfer_pulumi.placement.claims import Claimed, claimed
-from fusioninfer_pulumi.plan.gang import minima_of, required_replicas
-from fusioninfer_pulumi.plan.records import RolePlan, ServicePlan
-from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
+from fusioninfer_pulumi.topology.role import RolePlan
 
 #: Accelerators of each pod of a replica, the largest first; pods that ask for none left out.
 Shape = tuple[int, ...]

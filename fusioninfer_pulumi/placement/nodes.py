@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusioninfer_pulumi import labels, quantity
+from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, error
+from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests, takes_pods
 from fusioninfer_pulumi.placement.devices import Device, DeviceId, LiveDevices, common_model
-from fusioninfer_pulumi.plan.nodes import takes_pods
-from fusioninfer_pulumi.plan.resources import is_accelerator, pod_requests
-from fusioninfer_pulumi.spec.inventory import InventoryArgs
 
 Node = Mapping[str, Any]
 _NO_DEVICES = LiveDevices((), (), ())

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, error, shown
-from fusioninfer_pulumi.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.loading.load import file_text
 from fusioninfer_pulumi.placement.needs import Previous
 from fusioninfer_pulumi.placement.records import Placement
-from fusioninfer_pulumi.reading.read import file_text
 
 #: Roles by service, `namespace/name` or the name alone.
 Before = Mapping[str, Mapping[str, Previous]]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 
 class Status(str, enum.Enum):

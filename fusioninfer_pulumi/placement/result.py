@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.placement import explain
 from fusioninfer_pulumi.placement.admissible import MAX_ASSIGNMENTS, Assignment, Choices, templates
@@ -11,7 +12,6 @@ from fusioninfer_pulumi.placement.ledger import Fit, Ledger, Pools
 from fusioninfer_pulumi.placement.needs import RoleNeed
 from fusioninfer_pulumi.placement.records import Origin, PlacedRole, ServicePlacement, Status
 from fusioninfer_pulumi.placement.search import Option, wanted
-from fusioninfer_pulumi.spec.inventory import InventoryArgs
 
 
 def service_placement(

@@ -21,13 +21,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from fusioninfer_pulumi.placement.admissible import Assignment, Choices
-from fusioninfer_pulumi.placement.ledger import (
-    Fit,
-    Ledger,
-    Pools,
-    accelerators,
-    with_more,
-)
+from fusioninfer_pulumi.placement.ledger import Fit, Ledger, Pools, accelerators, with_more
 from fusioninfer_pulumi.placement.needs import RoleNeed
 
 #: Combinations that are looked at; beyond it the best that is at hand is taken.

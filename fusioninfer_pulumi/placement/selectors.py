@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.api.inventory import TaintArgs, TaintEffect
 from fusioninfer_pulumi.findings import shown
-from fusioninfer_pulumi.outputs import output_paths
-from fusioninfer_pulumi.plan.resources import is_accelerator
-from fusioninfer_pulumi.spec.inventory import TaintArgs, TaintEffect
+from fusioninfer_pulumi.kube.outputs import output_paths
+from fusioninfer_pulumi.kube.resources import is_accelerator
 
 #: Where a pod spec says on which nodes it may run.
 READ = ("nodeSelector", "affinity", "tolerations", "nodeName")

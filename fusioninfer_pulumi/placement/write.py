@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs
+from fusioninfer_pulumi.api.placement import ServicePlacementArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.placement import selectors
 from fusioninfer_pulumi.placement.admissible import templates
-from fusioninfer_pulumi.spec.inventory import InventoryArgs, NodePoolArgs
-from fusioninfer_pulumi.spec.placement import ServicePlacementArgs
-from fusioninfer_pulumi.spec.role import RoleArgs
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
 
 
 def on_pools(

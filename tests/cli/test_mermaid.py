@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.cli.mermaid import mermaid
-from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import InferenceServiceArgs
+from fusioninfer_pulumi.planning import plan_service
 
 
 def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.reading import load
 from tests.placing import LABEL, pair, pool, where, worker
 
 POOLS = [

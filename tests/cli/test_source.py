@@ -13,7 +13,7 @@ from samples import container as engine
 from samples import role, service, template
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.reading.file_set import NO_MANIFESTS
+from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS
 
 GOOD = service(role(template=template(engine(gpus="1"))))
 ROLE = GOOD["spec"]["roles"][0]

@@ -16,8 +16,8 @@ import pulumi
 import pytest
 from pulumi.runtime import mocks, rpc, settings, stack
 
-from fusioninfer_pulumi.reading import load
-from fusioninfer_pulumi.spec import InferenceServiceArgs
+from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.loading import load
 
 STORIES = Path(__file__).parent.parent / "fixtures" / "inputs"
 

@@ -15,8 +15,9 @@ from component.awaited import awaited, deployed
 from routed import ROUTE
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import answering, serving
-from fusioninfer_pulumi.component.answering import (
+from fusioninfer_pulumi.component import endpoint_check as answering
+from fusioninfer_pulumi.component import endpoint_check as serving
+from fusioninfer_pulumi.component.endpoint_check import (
     NotYetError,
     SilentError,
     UnreachableError,

@@ -11,9 +11,7 @@ import yaml
 from component.diagnosed import SET, pod
 
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
-from fusioninfer_pulumi.component.diagnosis.pods import trouble
-from fusioninfer_pulumi.component.diagnosis.room import missing
-from fusioninfer_pulumi.component.diagnosis.seen import Seen
+from fusioninfer_pulumi.component.diagnosis.pods import Seen, missing, trouble
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}

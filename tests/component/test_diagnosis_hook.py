@@ -14,10 +14,10 @@ from component.diagnosed import SET, pod
 from samples import service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import access
+from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.diagnosis import hook
-from fusioninfer_pulumi.component.diagnosis.seen import Seen
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
+from fusioninfer_pulumi.component.diagnosis.pods import Seen
+from fusioninfer_pulumi.kube.client import UnreadableError
 
 
 class Extra(hook.Diagnosis):

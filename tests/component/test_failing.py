@@ -14,11 +14,12 @@ from component.live import READY, ROLLING
 from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import access, failing
+from fusioninfer_pulumi.component import cluster_access as access
+from fusioninfer_pulumi.component import failed_replicas as failing
 from fusioninfer_pulumi.component.diagnosis import pods, read
 from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
-from fusioninfer_pulumi.component.diagnosis.seen import Seen
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
+from fusioninfer_pulumi.component.diagnosis.pods import Seen
+from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
 SET = "svc-inference-0"

@@ -10,9 +10,9 @@ from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
+from fusioninfer_pulumi.component.patches import set_options
 from fusioninfer_pulumi.component.status import service_status
-from fusioninfer_pulumi.component.waits import set_options
-from fusioninfer_pulumi.plan.rollout import rollout_plan
+from fusioninfer_pulumi.rollout.order import rollout_plan
 
 PER_ROLE = {"layout": "PerRole"}
 WAIT = "pulumi.com/waitFor"

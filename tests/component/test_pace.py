@@ -12,8 +12,10 @@ from recorded import recorded, urn
 from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import access, children, pace
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
+from fusioninfer_pulumi.component import children
+from fusioninfer_pulumi.component import cluster_access as access
+from fusioninfer_pulumi.component import max_unavailable as pace
+from fusioninfer_pulumi.kube.client import UnreadableError
 
 COUNT = 4
 CHAIN = {3: [], 2: [3], 1: [2], 0: [1]}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi import plan_service
+from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.built_in import check_built_in
+from fusioninfer_pulumi.component.prerequisites.check import check_built_in
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.spec import InferenceServiceArgs
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}

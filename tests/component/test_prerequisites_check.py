@@ -8,6 +8,7 @@ import pytest
 from samples import container, template
 
 from fusioninfer_pulumi import plan_service, render
+from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
 from fusioninfer_pulumi.component.prerequisites.facts import (
@@ -16,8 +17,7 @@ from fusioninfer_pulumi.component.prerequisites.facts import (
     definition,
     release,
 )
-from fusioninfer_pulumi.component.prerequisites.rows import written
-from fusioninfer_pulumi.spec import InferenceServiceArgs
+from fusioninfer_pulumi.component.prerequisites.table import written
 
 GPU = template(container(gpus="1"))
 

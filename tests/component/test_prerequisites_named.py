@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi import plan_service
-from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.named import (
+from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.component.prerequisites.check import (
     DEVICE_CLASS,
     PRIORITY_CLASS,
     QUEUE,
     check_named,
     named_objects,
 )
+from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
 from fusioninfer_pulumi.component.prerequisites.read import _Reader
-from fusioninfer_pulumi.spec import InferenceServiceArgs
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}

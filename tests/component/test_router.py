@@ -8,8 +8,8 @@ import pulumi
 import pytest
 
 from fusioninfer_pulumi import InferenceService, plan_service, render
+from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component import TOKEN, Gateway, HTTPRoute, InferencePool
-from fusioninfer_pulumi.spec import InferenceServiceArgs
 
 CONTAINER = {
     "name": "vllm",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from component.live import NEW, READY, group
 
-from fusioninfer_pulumi.component.set_ready import is_ready
+from fusioninfer_pulumi.component.status import is_ready
 
 READY_TABLE = [
     ("available in this generation", READY, True),

@@ -9,12 +9,7 @@ import pulumi
 import pytest
 from component.services import CAMEL, TEMPLATE
 
-from fusioninfer_pulumi import (
-    ComponentType,
-    InferenceService,
-    InvalidServiceError,
-    RoleArgs,
-)
+from fusioninfer_pulumi import ComponentType, InferenceService, InvalidServiceError, RoleArgs
 
 STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
     "roles[0].replicas": lambda role, output: {**role, "replicas": output},

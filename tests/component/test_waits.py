@@ -11,7 +11,7 @@ from routed import routed
 from samples import nodes, role, service, template
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.live import newest
+from fusioninfer_pulumi.component.outputs import newest
 
 SKIP = {"pulumi.com/skipAwait": "true"}
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.findings import join
-from fusioninfer_pulumi.reading.dispatch import read_all
-from fusioninfer_pulumi.reading.reading import Reading
+from fusioninfer_pulumi.loading.documents import Reading, read_all
 
 Manifest = dict[str, Any]
 Path = tuple[str | int, ...]

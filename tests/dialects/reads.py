@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.source import Source, plan_all
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.reading.dispatch import read_all
+from fusioninfer_pulumi.loading.documents import read_all
 
 Manifest = dict[str, Any]
 

@@ -8,7 +8,7 @@ import pytest
 from dialects.documents import DOCUMENTS
 from dialects.reads import problems, source
 
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 #: Pods, and the LeaderWorkerSets that make them.
 SIZES = {

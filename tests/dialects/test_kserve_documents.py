@@ -9,7 +9,7 @@ from dialects.kserve_documents import PAGE, acceptable, complete, edited
 from dialects.kserve_samples import Manifest
 from dialects.reads import problems, source, spec
 
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 
 def objects(document: Manifest) -> dict[str, dict[str, Any]]:

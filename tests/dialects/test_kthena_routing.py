@@ -20,7 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.dialects.kthena.conditions import anywhere
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
 

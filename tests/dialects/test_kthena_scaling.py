@@ -8,7 +8,7 @@ import pytest
 from dialects.kthena_samples import Manifest, binding, policy, role, scaled, serving
 from dialects.reads import problems, said, source, spec, warned
 
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 PROMETHEUS = {"serverURL": "http://prometheus:9090", "query": "sum(rate(requests[2m]))"}
 DEFAULTS = {

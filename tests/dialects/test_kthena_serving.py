@@ -9,7 +9,7 @@ from dialects.kthena_samples import PAIR, Manifest, entry, role, serving
 from dialects.reads import problems, said, source, spec
 
 from fusioninfer_pulumi.dialects.kthena.roles import component_types
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 
 def test_the_articles_sample_is_read_as_it_is_spelled() -> None:

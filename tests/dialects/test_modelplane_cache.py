@@ -20,7 +20,7 @@ from dialects.modelplane_samples import (
 )
 from dialects.reads import converted, problems, said, source, spec
 
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 HERE = "template.spec.modelCacheRef"
 

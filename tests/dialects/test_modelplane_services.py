@@ -17,7 +17,7 @@ from dialects.modelplane_samples import (
 )
 from dialects.reads import converted, problems, said, source, warned
 
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
 RULE = {

@@ -26,7 +26,7 @@ from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.dialects.origins import Origins
 from fusioninfer_pulumi.findings import warning
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.objects import render
 
 INPUTS = sorted((Path(__file__).parents[1] / "fixtures" / "inputs").glob("*.yaml"))
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.launch import (
-    Launch,
-    default_launcher,
-    leader_launch,
-    worker_launch,
-)
+from fusioninfer_pulumi.engines.launch import Launch, default_launcher, leader_launch, worker_launch
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
 STOCK = "vllm/vllm-openai:v0.11.0"

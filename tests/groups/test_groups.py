@@ -21,9 +21,9 @@ from samples import (
 from fusioninfer_pulumi.cli.plan_json import plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.plan import plan_services
-from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
-from fusioninfer_pulumi.reading import load
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
 
 STORY = {
     "prefill": {"replicas": 1, "multinode": nodes(2, launcher="none")},

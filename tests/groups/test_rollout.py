@@ -11,10 +11,10 @@ from rollouts import WORKERS, ancestors, grouped_plans
 from samples import Manifest, nodes, plan_of, problems, role, said, service, warnings
 
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
-from fusioninfer_pulumi.plan.rollout_groups import group_rollout
-from fusioninfer_pulumi.plan.rollout_steps import MAX_LANES
+from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
+from fusioninfer_pulumi.rollout.steps import MAX_LANES
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 Drawn = tuple[ServicePlan, Rollout]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.manifests import render, workloads
-from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.reading import load
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render, workloads
+from fusioninfer_pulumi.planning import plan_service
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("*.yaml"))

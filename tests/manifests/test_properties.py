@@ -13,12 +13,13 @@ from hypothesis import event, given, settings
 from samples import of_kind
 from strategies import is_gang, services, shuffled
 
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.names import leader_worker_set_limit
-from fusioninfer_pulumi.plan import ServicePlan, plan_service
-from fusioninfer_pulumi.plan.gang import gang_form
-from fusioninfer_pulumi.reading import load
-from fusioninfer_pulumi.spec.yaml_text import documents
+from fusioninfer_pulumi.kube.names import leader_worker_set_limit
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.loading.yaml import documents
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.gang import gang_form
 
 Manifest = dict[str, Any]
 Member = tuple[str, bool, Manifest]

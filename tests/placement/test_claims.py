@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fusioninfer_pulumi.loading import load_inventory
 from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.records import Status
-from fusioninfer_pulumi.reading import load_inventory
 from tests.placement.test_packing import tried
 from tests.placing import LABEL, args, inventory, only, pair, pool, refusal, role, where, worker
 

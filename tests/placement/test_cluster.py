@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.api import DeviceArgs, TaintArgs, TaintEffect
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
-from fusioninfer_pulumi.manifests import render
+from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.placement import cluster, place, read_inventory
 from fusioninfer_pulumi.placement.cluster import placement_of
 from fusioninfer_pulumi.placement.needs import Previous
 from fusioninfer_pulumi.placement.nodes import inventory_of
-from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import DeviceArgs, TaintArgs, TaintEffect
+from fusioninfer_pulumi.planning import plan_service
 from tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.api import TaintArgs, TaintEffect
 from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.selectors import misfits, untolerated
-from fusioninfer_pulumi.spec import TaintArgs, TaintEffect
 from tests.placing import LABEL, inventory, only, pair, pool, refusal, role, where, worker
 
 ZONE = "topology.kubernetes.io/zone"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.api import DeviceArgs
 from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.cluster import placement_of
 from fusioninfer_pulumi.placement.devices import LiveDevices
 from fusioninfer_pulumi.placement.needs import Previous
 from fusioninfer_pulumi.placement.nodes import inventory_of
-from fusioninfer_pulumi.spec import DeviceArgs
 from tests.placement.test_claims import GPU, claim, claiming
 from tests.placement.test_cluster import node, sets_of
 from tests.placing import LABEL, inventory, pool, where

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from fusioninfer_pulumi.api import NodePoolArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.loading import load_inventory
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.reading import load_inventory
-from fusioninfer_pulumi.spec import NodePoolArgs
 from tests.placing import LABEL, pool, refusal, where, worker
 
 POOLS = [pool("a", 2, labels={LABEL: "a"}), pool("b", 4, labels={LABEL: "b"})]

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.records import Missing, Origin, PoolLeft, Status
-from fusioninfer_pulumi.plan import plan_service
+from fusioninfer_pulumi.planning import plan_service
 from tests.placing import (
     LABEL,
     args,

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.placement.admissible import Choices, choices
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.ledger import Pools
@@ -17,8 +18,7 @@ from fusioninfer_pulumi.placement.needs import Previous, service_need
 from fusioninfer_pulumi.placement.previous import read_previous
 from fusioninfer_pulumi.placement.records import Origin
 from fusioninfer_pulumi.placement.search import placed, search
-from fusioninfer_pulumi.plan import plan_service
-from fusioninfer_pulumi.spec import InferenceServiceArgs, InventoryArgs
+from fusioninfer_pulumi.planning import plan_service
 from tests.placing import args, inventory, pair, pool, where, worker
 
 shapes = st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from((1, 3, 4, 8)))

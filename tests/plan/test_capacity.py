@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.plan.capacity import (
+from fusioninfer_pulumi.topology.capacity import (
     Capacity,
     GangForm,
     NodePool,

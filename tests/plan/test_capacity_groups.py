@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.plan.capacity import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.plan.capacity_groups import group_capacity
+from fusioninfer_pulumi.topology.capacity import (
+    GangForm,
+    NodePool,
+    RoleDemand,
+    capacity,
+    group_capacity,
+)
 
 LITERAL, SUBGROUP, NONE = GangForm.LITERAL, GangForm.SUBGROUP, GangForm.NONE
 STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
-from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.gang_progress import RunningSet
-from fusioninfer_pulumi.plan.gang_switch import gang_findings
-from fusioninfer_pulumi.plan.rollout import rollout_plan
-from fusioninfer_pulumi.spec.rollout import Layout, RolloutArgs, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
+from fusioninfer_pulumi.rollout.gang_update import RunningSet
+from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.rollout.refusals import gang_findings
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 PLANS = plans() | grouped_plans()
 SHARE = st.integers(0, 3)

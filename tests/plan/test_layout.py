@@ -20,12 +20,13 @@ from samples import (
     warnings,
 )
 
-from fusioninfer_pulumi.durations import times
-from fusioninfer_pulumi.plan import SetPlan, plan_services
-from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
-from fusioninfer_pulumi.plan.rollout import rollout_plan
-from fusioninfer_pulumi.plan.rollout_steps import surge_of
-from fusioninfer_pulumi.reading import load
+from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.topology.role import SetPlan
+from fusioninfer_pulumi.topology.role_rollout import surge_of
 
 PER_ROLE = {"layout": "PerRole"}
 LONG = "a" * 40

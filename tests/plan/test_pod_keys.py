@@ -8,7 +8,7 @@ import pytest
 from kubernetes import client
 from samples import container, nodes, pod, problems, role, service, template, warnings
 
-from fusioninfer_pulumi.plan.pod_keys import KEYS
+from fusioninfer_pulumi.pods.template_keys import KEYS
 
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from rollouts import WORKERS, ancestors, plans
 from samples import plan_of, prefill_decode, role, said, service
 
-from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Rollout, rollout_plan
-from fusioninfer_pulumi.plan.rollout_steps import MAX_LANES, replicas_of, required_ordinals
-from fusioninfer_pulumi.spec.rollout import Layout
+from fusioninfer_pulumi.api.rollout import Layout
+from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
+from fusioninfer_pulumi.rollout.steps import MAX_LANES, required_ordinals
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role_rollout import replicas_of
 
 Drawn = tuple[ServicePlan, Rollout]
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from rollouts import WORKERS, ancestors, grouped_plans, plans
 from samples import Manifest, nodes, plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.plan import ServicePlan
-from fusioninfer_pulumi.plan.rollout import Down, Rollout, rollout_plan
-from fusioninfer_pulumi.plan.rollout_groups import group_rollout
-from fusioninfer_pulumi.plan.rollout_steps import MAX_LANES
-from fusioninfer_pulumi.spec.rollout import Layout, RolloutLevel
+from fusioninfer_pulumi.api.rollout import Layout, RolloutLevel
+from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.order import Down, Rollout, rollout_plan
+from fusioninfer_pulumi.rollout.steps import MAX_LANES
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 Drawn = tuple[ServicePlan, Rollout, frozenset[str]]
 

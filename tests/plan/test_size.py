@@ -7,10 +7,10 @@ from typing import Any
 
 from samples import container, nodes, plan_of, prefill_decode, role, service, template
 
-from fusioninfer_pulumi.manifests import render
-from fusioninfer_pulumi.plan import plan_services
-from fusioninfer_pulumi.plan.capacity_table import capacity_for_gpus
-from fusioninfer_pulumi.reading import load
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
 
 
 def built(manifest: dict[str, Any]) -> tuple[int, float]:

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     service_of,
     template_paths,
 )
-from fusioninfer_pulumi.plan.records import ServicePlan
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 Objects = Mapping[Identity, Manifest]
 

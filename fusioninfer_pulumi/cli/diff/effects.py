@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
-from fusioninfer_pulumi.cli.diff.order import (
-    Move,
-    Turn,
-    Turns,
-    pace_of,
-    stages,
-    turn_of,
-)
+from fusioninfer_pulumi.cli.diff.order import Move, Turn, Turns, pace_of, stages, turn_of
 from fusioninfer_pulumi.cli.diff.plain import count_at, text_at
-from fusioninfer_pulumi.cli.diff.reasons import (
-    GANG_OFF,
-    GANG_ON,
-    below,
-    restart_reason,
-)
+from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below, restart_reason
 from fusioninfer_pulumi.cli.diff.records import FieldChange, RoleEffect
 from fusioninfer_pulumi.cli.diff.workloads import (
     gang,
@@ -33,6 +20,7 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     service_of,
     template_paths,
 )
+from fusioninfer_pulumi.kube import labels
 
 # More groups of one LeaderWorkerSet than anybody runs are written as one range, not listed.
 _LISTED = 10_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.edits import Edit
 from fusioninfer_pulumi.cli.diff.identity import Manifest
 from fusioninfer_pulumi.cli.diff.order import Turns, turn_of
 from fusioninfer_pulumi.cli.diff.plain import at
 from fusioninfer_pulumi.cli.diff.workloads import is_set, pace, role_of
+from fusioninfer_pulumi.kube import labels
 
 
 def layout_notes(edits: Sequence[Edit]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.cli.diff.workloads import (
     is_set,
     role_of,
 )
-from fusioninfer_pulumi.names import POOL_GROUP
+from fusioninfer_pulumi.kube.names import POOL_GROUP
 
 # Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
 _KNOWN_GROUPS = frozenset(

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutLevel, RolloutStrategy
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
 from fusioninfer_pulumi.cli.diff.plain import at
 from fusioninfer_pulumi.cli.diff.records import RestartStage
 from fusioninfer_pulumi.cli.diff.spans import size
 from fusioninfer_pulumi.cli.diff.workloads import ROLLING
-from fusioninfer_pulumi.plan.records import ServicePlan
-from fusioninfer_pulumi.plan.rollout import rollout_plan
-from fusioninfer_pulumi.plan.rollout_groups import group_rollout
-from fusioninfer_pulumi.plan.rollout_steps import SetStep, replicas_of, surge_of
-from fusioninfer_pulumi.spec.rollout import Layout, RoleOrder, RolloutLevel, RolloutStrategy
+from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
 
 
 @dataclass(frozen=True)

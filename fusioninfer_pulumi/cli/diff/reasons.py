@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.records import FieldChange
 from fusioninfer_pulumi.cli.diff.workloads import LWS_NETWORK, LWS_TEMPLATE
+from fusioninfer_pulumi.kube import labels
 
 GANG_ON = "gang scheduling switched on"
 GANG_OFF = "gang scheduling switched off"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.cli.diff.edits import Edit
 from fusioninfer_pulumi.cli.diff.plain import text_at
 from fusioninfer_pulumi.cli.diff.records import Action
 from fusioninfer_pulumi.cli.diff.spans import compressed
 from fusioninfer_pulumi.cli.diff.workloads import is_pod_group, is_set
+from fusioninfer_pulumi.kube import labels
 
 _WHOLE: tuple[Action, ...] = ("added", "removed")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.diff.identity import Manifest
 from fusioninfer_pulumi.cli.diff.plain import at, count_at
-from fusioninfer_pulumi.plan.resources import accelerators
+from fusioninfer_pulumi.kube.resources import accelerators
 
 AcceleratorsOf = Callable[[Mapping[str, Any]], int]
 

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.records import Recorded
 from fusioninfer_pulumi.cli.program.values import manifest, named
 from fusioninfer_pulumi.cli.program.wire import empty_pb2, struct_pb2
-from fusioninfer_pulumi.spec.yaml_text import documents
+from fusioninfer_pulumi.loading.yaml import documents
 
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.program.records import ProgramError
-from fusioninfer_pulumi.spec.yaml_text import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
 _FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Where a program starts when the entry point is a folder.

@@ -10,7 +10,7 @@ from pulumi.runtime import rpc
 from fusioninfer_pulumi.cli.program.masks import Secrets
 from fusioninfer_pulumi.cli.program.records import SECRET
 from fusioninfer_pulumi.cli.program.wire import struct_pb2
-from fusioninfer_pulumi.outputs import UNKNOWN
+from fusioninfer_pulumi.kube.outputs import UNKNOWN
 
 #: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
 _EXACT = 2**53

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.component.diagnosis import pods as pods_module
-from fusioninfer_pulumi.component.diagnosis.pods import failing, recent, trouble
-from fusioninfer_pulumi.component.diagnosis.room import missing
-from fusioninfer_pulumi.component.diagnosis.seen import Object, Seen, label_of, name_of
+from fusioninfer_pulumi.component.diagnosis.pods import (
+    Object,
+    Seen,
+    failing,
+    label_of,
+    missing,
+    name_of,
+    recent,
+    trouble,
+)
+from fusioninfer_pulumi.kube import labels
 
 #: What makes the pods of a LeaderWorkerSet, and says so when it may not.
 _MAKERS = ("LeaderWorkerSet", "StatefulSet")

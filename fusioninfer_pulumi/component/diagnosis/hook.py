@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 import pulumi
 from pulumi.runtime import settings
 
-from fusioninfer_pulumi.component.access import ask, readable
+from fusioninfer_pulumi.component.cluster_access import ask, readable
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
+from fusioninfer_pulumi.component.diagnosis.pods import Seen
 from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
-from fusioninfer_pulumi.component.diagnosis.seen import Seen
-from fusioninfer_pulumi.kubernetes_api import UnreadableError
+from fusioninfer_pulumi.kube.client import UnreadableError
 
 _FRESH_SECONDS = 5.0
 #: How long the pods of a service are watched in all, for what shows a moment only.

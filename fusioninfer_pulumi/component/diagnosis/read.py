@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi import labels
-from fusioninfer_pulumi.component.diagnosis.pods import is_told
-from fusioninfer_pulumi.component.diagnosis.seen import Seen, name_of
-from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError, items
+from fusioninfer_pulumi.component.diagnosis.pods import Seen, is_told, name_of
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
 
 #: More pods than this are not counted against the nodes: it would take too long.
 _MOST_PODS = 20_000

@@ -9,16 +9,16 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi import findings
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService
-from fusioninfer_pulumi.component.prerequisites.check import check, needs
+from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.named import named_objects
 from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
-from fusioninfer_pulumi.component.prerequisites.rows import written
+from fusioninfer_pulumi.component.prerequisites.table import written
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
-from fusioninfer_pulumi.plan import ServicePlan, plan_service
-from fusioninfer_pulumi.spec.service import InferenceServiceArgs
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 #: Pulumi type token, pinned as that of the service is.
 TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusioninfer_pulumi.component.prerequisites.rows import Release
+from fusioninfer_pulumi.component.prerequisites.table import Release
 
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")

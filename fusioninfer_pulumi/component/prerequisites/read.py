@@ -8,15 +8,15 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.component.prerequisites import table
+from fusioninfer_pulumi.component.prerequisites.check import NamedKind
 from fusioninfer_pulumi.component.prerequisites.facts import (
     ClusterFacts,
     Definition,
     definition,
     release,
 )
-from fusioninfer_pulumi.component.prerequisites.named import NamedKind
-from fusioninfer_pulumi.component.prerequisites.rows import Release
-from fusioninfer_pulumi.kubernetes_api import KubernetesApi, UnreadableError, items
+from fusioninfer_pulumi.component.prerequisites.table import Release
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
 
 __all__ = ["UnreadableError", "read_cluster"]
 

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi import names
 from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.kserve.merging import Node, edited
+from fusioninfer_pulumi.kube import names
 
 #: What KServe's controller makes for each service, by kind (InferencePoolName of its API types,
 #: workloadServiceName of its controller); its own route leads to both.

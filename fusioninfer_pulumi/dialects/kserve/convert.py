@@ -17,10 +17,7 @@ from fusioninfer_pulumi.dialects.kserve.lookup import (
     map_namespaces,
 )
 from fusioninfer_pulumi.dialects.kserve.merging import Node, merged, node_of
-from fusioninfer_pulumi.dialects.kserve.models import (
-    LLMInferenceService,
-    LLMInferenceServiceConfig,
-)
+from fusioninfer_pulumi.dialects.kserve.models import LLMInferenceService, LLMInferenceServiceConfig
 from fusioninfer_pulumi.dialects.kserve.service import carry_service
 from fusioninfer_pulumi.dialects.metadata import carry_rest, own_name
 from fusioninfer_pulumi.dialects.model import read

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
 from fusioninfer_pulumi.dialects.model import Amount, DialectModel, MappingOrText
-from fusioninfer_pulumi.spec.amounts import CountOrAnyPercentage
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -6,13 +6,13 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi import names
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import Path
 from fusioninfer_pulumi.dialects.kserve.backends import with_our_pools
 from fusioninfer_pulumi.dialects.kserve.lookup import Around, Objects, map_of
 from fusioninfer_pulumi.dialects.kserve.merging import Node, carry, edited
 from fusioninfer_pulumi.dialects.kserve.presets import MAIN
+from fusioninfer_pulumi.kube import names
 
 #: The picker of KServe's presets, and its weights (the architecture page's table of scorers).
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.dialects.kthena.scaling_models import (
     SelectPolicy,
     StablePolicy,
 )
-from fusioninfer_pulumi.durations import seconds
+from fusioninfer_pulumi.kube.durations import seconds
 
 #: That of Kubernetes, and of Kthena's definition.
 _TOLERANCE = 10

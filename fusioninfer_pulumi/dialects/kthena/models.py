@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.dialects.metadata import ObjectMetadata
 from fusioninfer_pulumi.dialects.model import DialectModel
-from fusioninfer_pulumi.spec.amounts import CountOrAnyPercentage
 
 Count = Annotated[int, Field(ge=0)]
 #: A count, or a percentage such as `10%`.

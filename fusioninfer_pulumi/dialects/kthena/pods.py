@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.kthena.models import PodTemplate, Role
+from fusioninfer_pulumi.kube import labels
 
 PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import durations
 from fusioninfer_pulumi.dialects.backends import pool_backend
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import At, Given
@@ -22,6 +21,7 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
 )
 from fusioninfer_pulumi.dialects.kthena.servers import Server, commands
 from fusioninfer_pulumi.engines.model_arguments import served_names
+from fusioninfer_pulumi.kube import durations
 
 
 @dataclass(frozen=True)

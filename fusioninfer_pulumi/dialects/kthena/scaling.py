@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import quantity
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.given import At, Given
 from fusioninfer_pulumi.dialects.kthena.behavior import behavior_of
@@ -23,6 +22,7 @@ from fusioninfer_pulumi.dialects.kthena.scaling_models import (
     TargetRef,
 )
 from fusioninfer_pulumi.dialects.kthena.servers import Serving
+from fusioninfer_pulumi.kube import quantity
 
 _GROUPS = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.kthena.models import (
@@ -15,6 +14,7 @@ from fusioninfer_pulumi.dialects.kthena.models import (
 )
 from fusioninfer_pulumi.dialects.kthena.roles import carry_roles, replicas_of
 from fusioninfer_pulumi.dialects.metadata import carry_metadata
+from fusioninfer_pulumi.kube import labels
 
 VOLCANO = "volcano"
 #: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.

@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi import labels
 from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At
 from fusioninfer_pulumi.dialects.modelplane.models import MatchLabels
+from fusioninfer_pulumi.kube import labels
 
 _SELECTOR = ("metadata", "annotations", labels.CLUSTER_SELECTOR)
 _TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)

@@ -6,10 +6,7 @@ from fusioninfer_pulumi.dialects.carrier import Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.modelplane.devices import carry_devices
 from fusioninfer_pulumi.dialects.modelplane.models import Engine, Member, MemberRole
-from fusioninfer_pulumi.dialects.modelplane.shared import (
-    TYPES,
-    carry_template,
-)
+from fusioninfer_pulumi.dialects.modelplane.shared import TYPES, carry_template
 
 WORKER = "worker"
 

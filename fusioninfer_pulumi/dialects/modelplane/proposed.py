@@ -16,10 +16,7 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
     Routing,
     Workers,
 )
-from fusioninfer_pulumi.dialects.modelplane.shared import (
-    carry_replicas,
-    carry_template,
-)
+from fusioninfer_pulumi.dialects.modelplane.shared import carry_replicas, carry_template
 
 _EPP = "epp"
 

@@ -15,10 +15,7 @@ from fusioninfer_pulumi.dialects.modelplane.models import (
     ReleasedSpec,
     Replica,
 )
-from fusioninfer_pulumi.dialects.modelplane.shared import (
-    carry_replicas,
-    reserved,
-)
+from fusioninfer_pulumi.dialects.modelplane.shared import carry_replicas, reserved
 
 PREFIX = "modelplane.ai/"
 

@@ -6,10 +6,7 @@ from typing import Any
 
 from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
-from fusioninfer_pulumi.dialects.modelplane.models import (
-    Phase,
-    Template,
-)
+from fusioninfer_pulumi.dialects.modelplane.models import Phase, Template
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.engines.flags import flag_value, integer, split_joined_flags

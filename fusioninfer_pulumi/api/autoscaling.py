@@ -1,0 +1,95 @@
+"""Autoscaling of a role: bounds, and what the number of replicas follows."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from fusioninfer_pulumi.api.base import Count, LabelMap, PositiveCount, SpecModel
+from fusioninfer_pulumi.api.string_formats import WebAddress
+from fusioninfer_pulumi.api.types import Quantity
+
+
+class AutoscalingEngine(str, enum.Enum):
+    """Who scales."""
+
+    HPA = "HPA"  #: Kubernetes' HorizontalPodAutoscaler
+    KEDA = "KEDA"  #: a ScaledObject of KEDA, which asks Prometheus
+
+
+class MetricSource(str, enum.Enum):
+    """Where a HorizontalPodAutoscaler finds a metric."""
+
+    PODS = "Pods"  #: of each leader (custom.metrics.k8s.io); the mean of them is compared
+    EXTERNAL = "External"  #: of anything (external.metrics.k8s.io); divided by the replicas
+
+
+class AutoscalingMetricArgs(SpecModel):
+    """One metric, with the value that a replica may have of it."""
+
+    name: str | None = Field(default=None, min_length=1)
+    """`HPA`: name of the metric, as the adapter serves it."""
+
+    source: Annotated[MetricSource, Field(strict=False)] | None = None
+    """`HPA`: `Pods` (default) or `External`."""
+
+    selector: LabelMap = Field(default_factory=dict)
+    """`HPA`: labels of the metric's series."""
+
+    query: str | None = Field(default=None, min_length=1)
+    """`KEDA`: the PromQL query; its result is divided by the replicas."""
+
+    target: Quantity
+    """Value for one replica, such as `5`: above it there will be more of them."""
+
+
+class AutoscalingArgs(SpecModel):
+    """Scales the replicas of a role; needs `layout: PerRole`."""
+
+    engine: Annotated[AutoscalingEngine, Field(strict=False)] = AutoscalingEngine.HPA
+    """`HPA` (default) or `KEDA`."""
+
+    min_replicas: Count = 1
+    """Fewest replicas; 0 only with KEDA."""
+
+    max_replicas: PositiveCount
+    """Most replicas."""
+
+    metrics: list[AutoscalingMetricArgs] = Field(min_length=1)
+    """What the replicas follow; of several, the one that asks for most of them counts."""
+
+    prometheus: WebAddress | None = None
+    """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
+
+    behavior: dict[str, Any] | None = None
+    """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> AutoscalingArgs:
+        if self.min_replicas > self.max_replicas:
+            raise PydanticCustomError(
+                "bounds",
+                f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
+            )
+        return self
+
+
+class PrefillDecodeRatioArgs(SpecModel):
+    """Bounds for the replicas of prefill for each replica of decode."""
+
+    min: float | None = Field(default=None, gt=0)
+    """Fewest, such as `0.25`."""
+
+    max: float | None = Field(default=None, gt=0)
+    """Most, such as `1`."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> PrefillDecodeRatioArgs:
+        if self.min is None and self.max is None:
+            raise PydanticCustomError("bounds", "needs min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise PydanticCustomError("bounds", f"min ({self.min:g}) is above max ({self.max:g})")
+        return self

@@ -1,0 +1,101 @@
+"""Devices that pods claim by dynamic resource allocation (DRA) instead of extended resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from fusioninfer_pulumi.api.base import PositiveCount, SpecModel
+from fusioninfer_pulumi.api.plain import plain_problems
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.api.string_formats import ObjectName, form
+from fusioninfer_pulumi.findings import LIFT, Location
+from fusioninfer_pulumi.kube.outputs import contains_output
+
+_Label = Annotated[
+    str,
+    form(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
+    ),
+]
+
+_SOURCES = {
+    "device_class_name": "deviceClassName",
+    "spec": "spec",
+    "template_name": "templateName",
+    "claim_name": "claimName",
+}
+_TYPED = {"count": "count", "selectors": "selectors", "admin_access": "adminAccess"}
+
+
+class ResourceClaimArgs(SpecModel):
+    """Devices of each pod of a role.
+
+    `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
+    ResourceClaim; either makes a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
+    `templateName` and `claimName` name existing objects.
+    """
+
+    name: _Label
+    """Name of the claim in the pod."""
+
+    device_class_name: ObjectName | None = None
+    """DeviceClass of the devices, such as `gpu.nvidia.com`."""
+
+    count: PositiveCount | None = None
+    """Devices of each pod, by default 1."""
+
+    selectors: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
+    """CEL expressions that each device has to meet."""
+
+    admin_access: bool | None = None
+    """Whether devices are shared with their users, for monitoring; needs rights."""
+
+    spec: Annotated[dict[str, Any], Field(min_length=1)] | None = None
+    """The spec of a ResourceClaim, passed on as it is."""
+
+    template_name: ObjectName | None = None
+    """An existing ResourceClaimTemplate."""
+
+    claim_name: ObjectName | None = None
+    """An existing ResourceClaim, which all pods share."""
+
+    @property
+    def made(self) -> bool:
+        """Whether it needs a ResourceClaimTemplate of ours."""
+        return self.device_class_name is not None or self.spec is not None
+
+
+def claim_problems(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Problem]:
+    """Checks the claims of a role.
+
+    Args:
+        at: Where they stand.
+        claims: The claims, well-formed field by field.
+
+    Yields:
+        Every problem.
+    """
+    names: dict[str, int] = {}
+    for index, claim in enumerate(claims):
+        here = (*at, index)
+        first = names.setdefault(claim.name, index)
+        if first != index:
+            yield Problem(
+                (*here, "name"), f'"{claim.name}" is also the name of resourceClaims[{first}]'
+            )
+        given = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
+        if len(given) != 1:
+            stated = f", got {' and '.join(given)}" if given else ""
+            yield Problem(here, f"needs one of {', '.join(_SOURCES.values())}{stated}")
+        if claim.device_class_name is None:
+            for field, alias in _TYPED.items():
+                if getattr(claim, field) is not None:
+                    yield Problem((*here, alias), "belongs to deviceClassName")
+        if claim.spec is not None:
+            yield from plain_problems((*here, "spec"), claim.spec)
+            if contains_output(claim.spec):
+                yield Problem((*here, "spec"), LIFT)

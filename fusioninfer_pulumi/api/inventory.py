@@ -1,0 +1,195 @@
+"""The node pools that services are placed on, as a user writes them."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from fusioninfer_pulumi.api.base import Count, LabelMap, PositiveCount, SpecModel, label_problem
+from fusioninfer_pulumi.api.placement import Text
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.api.types import Bytes
+from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.kube import labels
+
+INVENTORY_KIND = "NodePoolInventory"
+
+
+class TaintEffect(str, enum.Enum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"  #: never keeps a pod away
+    NO_EXECUTE = "NoExecute"
+
+
+class TaintArgs(SpecModel):
+    """A taint of a pool's nodes, as Kubernetes writes it."""
+
+    key: Text
+    """Key of the taint."""
+
+    value: str = ""
+    """Its value, empty by default."""
+
+    effect: Annotated[TaintEffect, Field(strict=False)]
+    """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
+
+
+class DeviceArgs(SpecModel):
+    """What the accelerators of a pool are."""
+
+    memory: Bytes | None = None
+    """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
+    without it."""
+
+    attributes: dict[Text, Text] = Field(default_factory=dict)
+    """Anything else that roles may ask for, such as `{model: H100, fabric: ib-1}`."""
+
+
+class NodePoolArgs(SpecModel):
+    """Nodes of one kind."""
+
+    name: Text
+    """Name of the pool, unique in the inventory."""
+
+    nodes: Count
+    """Nodes that it has (with an autoscaler: that it may have)."""
+
+    accelerators: Count
+    """Accelerators of each node."""
+
+    resource: Text | None = "nvidia.com/gpu"
+    """Resource by which pods ask for these accelerators; null where they can only be claimed."""
+
+    device_classes: list[Text] = Field(default_factory=list)
+    """DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each
+    device of such a claim is one of them. By default none."""
+
+    in_use: list[PositiveCount] = Field(default_factory=list)
+    """Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are
+    one full node and two accelerators of another. By default none."""
+
+    device: DeviceArgs = Field(default_factory=DeviceArgs)
+    """What its accelerators are."""
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels that all of its nodes have; `kubernetes.io/os: linux` unless it says otherwise."""
+
+    taints: list[TaintArgs] = Field(default_factory=list)
+    """Taints that all of its nodes have."""
+
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    """Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest
+    pools that work are taken first."""
+
+
+class InventoryArgs(SpecModel):
+    """The node pools of a cluster.
+
+    Raises:
+        InvalidServiceError: The input cannot work; every problem is listed.
+    """
+
+    pool_label: Text | None = None
+    """Node label that tells the pools apart; its value is the pool's name unless the pool's own
+    `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list
+    among their `labels`."""
+
+    pools: list[NodePoolArgs] = Field(min_length=1)
+    """The pools; of equally good ones the first is taken."""
+
+    @property
+    def selector_label(self) -> str | None:
+        """The label that tells the pools apart, None where neither is given."""
+        known = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
+        return self.pool_label or next(known, None)
+
+    def selected_by(self, pool: NodePoolArgs) -> str:
+        """Value of the selector label on a pool's nodes."""
+        return pool.labels.get(self.selector_label or "", pool.name)
+
+    @model_validator(mode="after")
+    def _rules(self) -> InventoryArgs:
+        problems = list(_problems(self))
+        if problems:
+            raise ValidationError.from_exception_data(
+                type(self).__name__,
+                [
+                    InitErrorDetails(
+                        type=PydanticCustomError("rule", "{message}", {"message": each.message}),
+                        loc=each.location,
+                        input=each.value,
+                    )
+                    for each in problems
+                ],
+            )
+        return self
+
+
+class InventoryMetadata(SpecModel):
+    """Metadata of an inventory; for people only."""
+
+    name: Text | None = None
+    """Name of the cluster, say."""
+
+
+class InventoryManifest(SpecModel):
+    """An inventory as a Kubernetes-style document; it is no object of any cluster."""
+
+    api_version: Literal["fusioninfer.io/v1alpha1"]
+    """API version."""
+
+    kind: Literal["NodePoolInventory"]
+    """The kind, always `NodePoolInventory`."""
+
+    metadata: InventoryMetadata = Field(default_factory=InventoryMetadata)
+    """For people only."""
+
+    spec: InventoryArgs
+    """The pools."""
+
+
+def _problems(inventory: InventoryArgs) -> Iterator[Problem]:
+    names = Counter(pool.name for pool in inventory.pools)
+    for index, pool in enumerate(inventory.pools):
+        at = ("pools", index)
+        if names[pool.name] > 1:
+            yield Problem((*at, "name"), f"{shown(pool.name)} names {names[pool.name]} pools")
+        if pool.resource is None and not pool.device_classes:
+            yield Problem(
+                (*at, "resource"),
+                "must name a resource where deviceClasses name no class, got null",
+            )
+        if len(pool.in_use) > pool.nodes:
+            yield Problem(
+                (*at, "inUse"), f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}"
+            )
+        for each, held in enumerate(pool.in_use):
+            if held > pool.accelerators:
+                yield Problem(
+                    (*at, "inUse", each), f"must be at most {pool.accelerators}, got {held}", held
+                )
+    key = inventory.selector_label
+    if key is None:
+        yield Problem(
+            ("poolLabel",),
+            "is required: the node label that tells the pools apart (by default one of "
+            f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)",
+        )
+        return
+    values = [inventory.selected_by(pool) for pool in inventory.pools]
+    for index, value in enumerate(values):
+        if problem := label_problem(key, value):
+            yield Problem(("poolLabel",), problem)
+        elif value in values[:index]:
+            first = inventory.pools[values.index(value)].name
+            if first != inventory.pools[index].name:
+                yield Problem(
+                    ("pools", index, "labels"), f"{key}: {value} is also that of pool {first}"
+                )

@@ -1,0 +1,134 @@
+"""Where an engine keeps the KV cache that its accelerators have no room for, in KServe's words."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.plain import plain_problems
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.api.string_formats import ObjectName, form
+from fusioninfer_pulumi.api.types import Bytes, bytes_problem
+from fusioninfer_pulumi.findings import LIFT, Location, shown
+from fusioninfer_pulumi.kube.outputs import contains_output
+
+_Folder = Annotated[
+    str, form(r"^[^/\s][^\s]*$", "a folder such as cache/chat, without spaces or a / before it")
+]
+
+
+class EvictionPolicy(str, enum.Enum):
+    """What leaves the host memory first when it is full."""
+
+    LRU = "lru"  #: what was used least recently
+    ARC = "arc"  #: adapts between least recently and least often used; vLLM only
+
+
+class EmptyDirTierArgs(SpecModel):
+    """The node's disk: each pod has its own, which ends with it."""
+
+    size: Bytes
+    """How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."""
+
+
+class ClaimReferenceArgs(SpecModel):
+    """An existing PersistentVolumeClaim of the service's namespace."""
+
+    name: ObjectName
+    """Name of the claim; several pods need one that is `ReadWriteMany`."""
+
+    path: _Folder | None = None
+    """Folder in the claim, by default its root."""
+
+
+class ClaimTierArgs(SpecModel):
+    """A PersistentVolumeClaim: `spec` makes one for each pod, `ref` names an existing one."""
+
+    spec: dict[str, Any] | None = None
+    """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
+
+    ref: ClaimReferenceArgs | None = None
+    """An existing claim, whose content outlives the pods."""
+
+
+class FileSystemTierArgs(SpecModel):
+    """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
+
+    empty_dir: EmptyDirTierArgs | None = None
+    """The node's disk."""
+
+    pvc: ClaimTierArgs | None = None
+    """A claim."""
+
+
+class SecondaryTierArgs(SpecModel):
+    """A place behind the host memory."""
+
+    file_system: FileSystemTierArgs
+    """A folder, the only kind there is."""
+
+
+class KvCacheOffloadingArgs(SpecModel):
+    """The KV cache beyond the accelerators' memory: host memory, then disks.
+
+    KServe's `kvCacheOffloading`. vLLM's OffloadingConnector from 0.14, with `secondary` from 0.22;
+    SGLang's hierarchical cache, with `secondary` from 0.5.3.
+    """
+
+    cpu: Bytes
+    """Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with
+    `parallelism.data` each copy has so much. The container's memory limit has to be more."""
+
+    eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
+    """What leaves the host memory first: `lru` (the engines' default) or `arc` (vLLM)."""
+
+    secondary: list[SecondaryTierArgs] = Field(default_factory=list)
+    """What comes behind the host memory, in the order in which it is asked; SGLang has one. By
+    default nothing."""
+
+
+def offloading_problems(at: Location, given: KvCacheOffloadingArgs) -> Iterator[Problem]:
+    """Checks the tiers of a role.
+
+    Args:
+        at: Where they stand.
+        given: The tiers, well-formed field by field.
+
+    Yields:
+        Every problem.
+    """
+    for index, tier in enumerate(given.secondary):
+        here = (*at, "secondary", index, "fileSystem")
+        system = tier.file_system
+        if (system.empty_dir is None) == (system.pvc is None):
+            yield Problem(here, "needs either emptyDir (the node's disk) or pvc (a claim)")
+        if system.pvc is not None:
+            yield from _claim((*here, "pvc"), system.pvc)
+
+
+def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Problem]:
+    if (claim.spec is None) == (claim.ref is None):
+        yield Problem(at, "needs either spec (a claim for each pod) or ref (an existing claim)")
+    if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
+        yield Problem((*at, "ref", "path"), f"must not hold .., got {shown(claim.ref.path)}")
+    if claim.spec is None:
+        return
+    at = (*at, "spec")
+    if contains_output(claim.spec):
+        yield Problem(at, LIFT)
+        return
+    yield from plain_problems(at, claim.spec)
+    modes = claim.spec.get("accessModes")
+    if not isinstance(modes, list) or not modes:
+        yield Problem((*at, "accessModes"), "is required: a list such as [ReadWriteOnce]")
+    resources = claim.spec.get("resources")
+    requests = resources.get("requests") if isinstance(resources, dict) else None
+    storage = requests.get("storage") if isinstance(requests, dict) else None
+    if storage is None:
+        yield Problem((*at, "resources"), "must hold requests.storage: the size of each claim")
+    elif problem := bytes_problem(storage):
+        yield Problem((*at, "resources", "requests", "storage"), problem, storage)

@@ -1,0 +1,144 @@
+"""How prefill and decode pods hand the KV cache over, and how a pod tells what it has cached."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from fusioninfer_pulumi.api.base import Count, LeafText, Port, PositiveCount, SpecModel
+from fusioninfer_pulumi.api.string_formats import form
+
+
+class KvRole(str, enum.Enum):
+    """vLLM's `kv_role`: which way the KV cache goes."""
+
+    BOTH = "kv_both"  #: either way, the only one that NIXL needs
+    PRODUCER = "kv_producer"  #: to others
+    CONSUMER = "kv_consumer"  #: from others
+
+
+class SidecarConnector(str, enum.Enum):
+    """The protocol by which the sidecar sends a request to prefill and decode."""
+
+    NIXL = "nixlv2"
+    SHARED_STORAGE = "shared-storage"
+    SGLANG = "sglang"
+    MOONCAKE = "mooncake"
+    OFFLOADING = "offloading"
+
+
+class SidecarArgs(SpecModel):
+    """The sidecar of decode leaders: it sends each prompt to the prefill pod that the picker chose.
+
+    It listens on the pool's port and passes everything else on to the engine beside it.
+    """
+
+    enabled: bool = True
+    """Whether it is added; without it the pods serve as their template says."""
+
+    image: LeafText | None = None
+    """Its image, by default the one that was released with the endpoint picker; may be an
+    Output."""
+
+    family: str | None = None
+    """Which release the image is (`llm-d-0.10`, ...), where its name and tag do not say so; by
+    default the endpoint picker's."""
+
+    connector: Annotated[SidecarConnector, Field(strict=False)] | None = None
+    """Its protocol, by default the one that fits the engine's connector."""
+
+    ssrf_protection: bool = False
+    """Whether it sends prompts to pods of the service's pool only, whatever a client's header
+    says. It then reads pool and pods, with a ServiceAccount and a Role of its own."""
+
+    resources: dict[str, Any] | None = None
+    """Resources of its container, in place of the default requests."""
+
+    args: list[str] | None = None
+    """More command line flags; those that the library sets are refused."""
+
+
+_Resource = Annotated[
+    str, form(r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$", "an extended resource such as rdma/ib")
+]
+_Device = Annotated[
+    str, form(r"^[A-Za-z0-9_.-]+(:[0-9]+)?$", "a device such as mlx5_0 or mlx5_0:1")
+]
+_Transports = Annotated[
+    str, form(r"^[^\s]+$", "transports without spaces between them, such as rc,cuda_copy")
+]
+_Endpoint = Annotated[
+    str, form(r"^tcp://.+:[0-9]{1,5}$", "a ZMQ endpoint such as tcp://*:5557, with its port")
+]
+
+
+class RdmaArgs(SpecModel):
+    """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
+
+    resource: _Resource | None = None
+    """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
+
+    count: PositiveCount = 1
+    """How many of it each pod asks for."""
+
+    devices: list[_Device] = Field(default_factory=list)
+    """Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by
+    default UCX and NCCL choose."""
+
+    transports: _Transports | None = None
+    """`UCX_TLS`, such as `rc,cuda_copy,cuda_ipc`; by default UCX chooses."""
+
+    gid_index: Count | None = None
+    """Index of the address of RoCE devices, for `UCX_IB_GID_INDEX` and `NCCL_IB_GID_INDEX`."""
+
+    lock_memory: bool = True
+    """Whether the serving container may lock memory (`IPC_LOCK`), which registering it needs."""
+
+
+class KvTransferArgs(SpecModel):
+    """The KV cache's way from prefill to decode.
+
+    `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
+    engine's arguments hold `--kv-transfer-config` already, they are used as they are.
+    """
+
+    connector: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """vLLM's KV connector, by default `NixlConnector`."""
+
+    role: Annotated[KvRole, Field(strict=False)] | None = None
+    """vLLM's `kv_role`, by default `kv_both`."""
+
+    extra_config: dict[str, Any] | None = None
+    """vLLM's `kv_connector_extra_config`."""
+
+    side_channel_port: Port = 5600
+    """First port of NIXL's side channel, over which pods agree on a transfer."""
+
+    rdma: RdmaArgs | None = None
+    """RDMA devices; by default those that the template asks for."""
+
+    shared_memory: str | None = None
+    """Size limit of the memory volume at /dev/shm, such as `16Gi`; by default that of the node."""
+
+    engine_port: Port | None = None
+    """Decoders only: port that the engine serves on behind the sidecar; by default its own where
+    that is not the pool's, else 8001."""
+
+    sidecar: SidecarArgs = Field(default_factory=SidecarArgs)
+    """Decoders only: the sidecar."""
+
+
+class KvEventsArgs(SpecModel):
+    """What the engine tells about its KV cache, for a picker that scores by it.
+
+    `{}` makes each pod publish on its own address, where a picker that discovers pods subscribes.
+    """
+
+    endpoint: _Endpoint = "tcp://*:5557"
+    """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
+
+    topic: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """Topic of the events, by default `kv@$(POD_IP):PORT@MODEL`, the name under which llm-d's
+    pickers look for a pod."""

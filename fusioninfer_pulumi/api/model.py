@@ -1,0 +1,397 @@
+"""The model that a service serves: where its files come from, and how they get into the pods."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from fusioninfer_pulumi.api.base import Count, LeafText, PositiveCount, SpecModel
+from fusioninfer_pulumi.api.plain import plain_problems
+from fusioninfer_pulumi.api.pod_template import resource_problems
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.api.string_formats import ObjectName, form
+from fusioninfer_pulumi.api.types import Bytes
+from fusioninfer_pulumi.findings import Location, shown
+from fusioninfer_pulumi.kube import durations
+
+#: The program that fetches models by default: KServe's, in the release whose chart names it.
+FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
+#: How it is started (`python/storage-initializer.Dockerfile`): sources and folders in pairs.
+FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
+FETCHER_USER = 1000
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+AbsolutePath = Annotated[
+    str,
+    form(r"^(/[A-Za-z0-9_.-]+)+$", "a path such as /models/chat, of A-Z a-z 0-9 _ . - and /"),
+]
+RelativePath = Annotated[
+    str,
+    form(
+        r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$",
+        "a path such as models/chat without a / before it, of A-Z a-z 0-9 _ . - and /",
+    ),
+]
+
+
+class Fetch(str, enum.Enum):
+    """Who brings a model's files into a pod."""
+
+    ENGINE = "Engine"  #: the engine, from Hugging Face, when it starts
+    INIT_CONTAINER = "InitContainer"  #: a container that ends before the engine starts
+
+
+class AccessMode(str, enum.Enum):
+    """Kubernetes' access modes of a volume."""
+
+    READ_WRITE_ONCE = "ReadWriteOnce"
+    READ_ONLY_MANY = "ReadOnlyMany"
+    READ_WRITE_MANY = "ReadWriteMany"
+    READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+
+class SecretKeyArgs(SpecModel):
+    """One key of a Secret in the service's namespace."""
+
+    name: ObjectName
+    """Name of the Secret."""
+
+    key: Text = "HF_TOKEN"
+    """Key that holds the value."""
+
+
+class S3Args(SpecModel):
+    """How a bucket is reached."""
+
+    secret_name: ObjectName | None = None
+    """Secret with the credentials; without one the pod's identity is used."""
+
+    access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
+    """Key of the Secret that holds the access key's id."""
+
+    secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
+    """Key of the Secret that holds the secret access key."""
+
+    endpoint: Text | None = None
+    """URL of a store other than AWS."""
+
+    region: Text | None = None
+    """Region of the bucket."""
+
+
+class LoraAdapterArgs(SpecModel):
+    """One LoRA adapter."""
+
+    name: Text
+    """Name by which requests ask for it."""
+
+    uri: Text
+    """Where it comes from, in the forms of the model's `uri`."""
+
+
+class LoraArgs(SpecModel):
+    """LoRA adapters that are served beside the model."""
+
+    adapters: list[LoraAdapterArgs] = Field(min_length=1)
+    """The adapters."""
+
+    max_rank: PositiveCount | None = None
+    """Largest rank of an adapter, by default the engine's."""
+
+    max_adapters: PositiveCount | None = None
+    """Adapters in one batch, by default the engine's."""
+
+    max_cpu_adapters: PositiveCount | None = None
+    """Adapters that are kept in memory, by default the engine's."""
+
+
+class FetcherArgs(SpecModel):
+    """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
+
+    image: LeafText = FETCHER_IMAGE
+    """Its image, by default KServe's storage-initializer; may be an Output."""
+
+    command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
+    """What fetches: it gets a source and a folder as its last two arguments."""
+
+    env: list[dict[str, Any]] = Field(default_factory=list)
+    """More variables, such as proxies or mirrors."""
+
+    resources: dict[str, Any] | None = None
+    """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
+
+    security_context: dict[str, Any] | None = None
+    """Its security context, in place of an unprivileged one of user 1000."""
+
+
+class StorageArgs(SpecModel):
+    """A PersistentVolumeClaim of the service's own."""
+
+    size: Bytes
+    """Its size, such as `500Gi`."""
+
+    storage_class_name: ObjectName | None = None
+    """StorageClass, by default the cluster's."""
+
+    access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
+        default=[AccessMode.READ_WRITE_MANY], min_length=1
+    )
+    """Access modes, by default `ReadWriteMany`; other ones would have to change, and the claim with
+    them, when the service grows."""
+
+
+class WarmUpJobArgs(SpecModel):
+    """The pod that fills the cache."""
+
+    timeout: Text = "2h"
+    """How long it may take, all attempts together."""
+
+    backoff_limit: Count = 3
+    """Attempts after the first."""
+
+    ttl_seconds_after_finished: Count | None = None
+    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
+    deleted one anew."""
+
+    node_selector: dict[str, str] | None = None
+    """Nodes on which it may run."""
+
+    tolerations: list[dict[str, Any]] | None = None
+    """Taints that it tolerates."""
+
+    service_account_name: ObjectName | None = None
+    """Its ServiceAccount, by default the namespace's; it gets no token."""
+
+
+class CacheArgs(SpecModel):
+    """A volume that keeps model files for all pods of the service."""
+
+    claim_name: ObjectName | None = None
+    """An existing PersistentVolumeClaim; exclusive with `storage`."""
+
+    storage: StorageArgs | None = None
+    """A claim that the service makes."""
+
+    mount_path: AbsolutePath = "/mnt/model-cache"
+    """Where it is mounted."""
+
+    warm_up: bool = False
+    """Whether a Job fills it before the pods are made, which then only read it. Without it,
+    engines download into it."""
+
+    mount_model: bool = False
+    """Mounts the model's own folder of the volume at `model.mountPath`, and each adapter's at
+    `{mountPath}-adapters/NAME`, in place of the whole volume at `mountPath`: for commands that name
+    such a path. Needs `warmUp`."""
+
+    read_only: bool = True
+    """Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the
+    model's files. Needs `warmUp`."""
+
+    job: WarmUpJobArgs = Field(default_factory=WarmUpJobArgs)
+    """The Job."""
+
+
+class ModelArgs(SpecModel):
+    """The model: its files get into every serving pod, and the engine's arguments name it."""
+
+    uri: Text
+    """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
+
+    name: Text | None = None
+    """Name by which requests ask for it; by default the repository's for `hf://`, else the
+    service's."""
+
+    size: Bytes | None = None
+    """Size of its files, such as `140Gi`."""
+
+    mount_path: AbsolutePath = "/mnt/models"
+    """Where its files are, but for those in a cache without `mountModel`."""
+
+    path: RelativePath | None = None
+    """`oci://` only: folder of the image that holds the model, such as `models`."""
+
+    fetch: Annotated[Fetch, Field(strict=False)] | None = None
+    """`hf://` only: who fetches it, by default the engine."""
+
+    fetcher: FetcherArgs = Field(default_factory=FetcherArgs)
+    """The container that fetches, where the engine does not."""
+
+    token_secret: SecretKeyArgs | None = None
+    """Secret with the token for Hugging Face."""
+
+    s3: S3Args = Field(default_factory=S3Args)
+    """How `s3://` is reached."""
+
+    image_pull_secrets: list[ObjectName] = Field(default_factory=list)
+    """Secrets for pulling `oci://` and the fetcher's image."""
+
+    lora: LoraArgs | None = None
+    """LoRA adapters."""
+
+    cache: CacheArgs | None = None
+    """A volume that keeps the files."""
+
+
+#: The forms, for messages.
+FORMS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
+
+_REPO = re.compile(r"([\w.-]+/[\w.-]+?)(?:[@:]([\w./-]+))?", re.ASCII)
+_CLAIM = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
+_BUCKET = re.compile(r"([a-z0-9][a-z0-9.-]*)/(\S+)")
+_IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A source that was read.
+
+    Attributes:
+        scheme: `hf`, `pvc`, `s3` or `oci`.
+        place: The repository, claim, bucket with its key, or image.
+        path: Path inside of the claim, without slashes at its ends; else empty.
+        revision: Revision of the repository, None for its main branch.
+    """
+
+    scheme: str
+    place: str
+    path: str = ""
+    revision: str | None = None
+
+    @property
+    def fetched(self) -> str:
+        """The source in the words of KServe's storage-initializer."""
+        revision = f":{self.revision}" if self.revision else ""
+        return f"{self.scheme}://{self.place}{revision}"
+
+
+def read_source(uri: str) -> ModelSource | None:
+    """Reads a source; None when it has none of the forms.
+
+    A revision of a repository stands behind `@`, or `:` as in KServe's documents.
+    """
+    scheme, mark, rest = uri.partition("://")
+    if not mark or any(character.isspace() for character in rest):
+        return None
+    if scheme == "hf":
+        match = _REPO.fullmatch(rest)
+        return ModelSource("hf", match[1], revision=match[2]) if match else None
+    if scheme == "pvc":
+        match = _CLAIM.fullmatch(rest)
+        path = (match[3] or "").strip("/") if match else ""
+        # A subPath may neither leave its volume nor hold what the kubelet would expand.
+        if match is None or ".." in path.split("/"):
+            return None
+        return ModelSource("pvc", match[1], path)
+    if scheme == "s3":
+        match = _BUCKET.fullmatch(rest)
+        return ModelSource("s3", rest) if match else None
+    if scheme == "oci":
+        return ModelSource("oci", rest) if _IMAGE.fullmatch(rest) else None
+    return None
+
+
+#: Fields of a cache that are about what a warm-up wrote, by their names in YAML.
+_WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
+
+
+def model_problems(at: Location, model: ModelArgs) -> Iterator[Problem]:
+    """Checks a model whose fields are well-formed by themselves.
+
+    Args:
+        at: Where it stands.
+        model: The model.
+
+    Yields:
+        Every problem.
+    """
+    source = read_source(model.uri)
+    if source is None:
+        yield Problem((*at, "uri"), f"must be {FORMS}, got {shown(model.uri)}")
+    else:
+        yield from _foreign(at, model, source)
+    yield from _lora(at, model)
+    yield from _fetcher((*at, "fetcher"), model)
+    if model.cache is not None:
+        yield from _cache((*at, "cache"), model, model.cache, source)
+
+
+def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Problem]:
+    others = [read_source(each.uri) for each in (model.lora.adapters if model.lora else ())]
+    schemes = {source.scheme, *(each.scheme for each in others if each is not None)}
+    if model.path is not None and source.scheme != "oci":
+        yield Problem((*at, "path"), f"belongs to oci:// (this model is {source.scheme}://)")
+    if model.fetch is not None and source.scheme != "hf":
+        yield Problem((*at, "fetch"), f"belongs to hf:// (this model is {source.scheme}://)")
+    if model.token_secret is not None and "hf" not in schemes:
+        yield Problem((*at, "tokenSecret"), "has no effect: nothing comes from hf://; remove it")
+    if model.s3 != S3Args() and "s3" not in schemes:
+        yield Problem((*at, "s3"), "has no effect: nothing comes from s3://; remove it")
+
+
+def _lora(at: Location, model: ModelArgs) -> Iterator[Problem]:
+    taken = {model.name: "the model"} if model.name is not None else {}
+    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
+        here = (*at, "lora", "adapters", index)
+        if adapter.name in taken:
+            yield Problem(
+                (*here, "name"), f'"{adapter.name}" is also the name of {taken[adapter.name]}'
+            )
+        elif "=" in adapter.name or "/" in adapter.name or adapter.name in (".", ".."):
+            # It stands before `=` in an argument, and names a folder.
+            yield Problem((*here, "name"), f"must hold neither = nor /, got {shown(adapter.name)}")
+        taken.setdefault(adapter.name, f"adapters[{index}]")
+        if read_source(adapter.uri) is None:
+            yield Problem((*here, "uri"), f"must be {FORMS}, got {shown(adapter.uri)}")
+
+
+def _fetcher(at: Location, model: ModelArgs) -> Iterator[Problem]:
+    fetcher = model.fetcher
+    if isinstance(fetcher.image, str) and (not fetcher.image or " " in fetcher.image):
+        yield Problem((*at, "image"), f"must be an image reference, got {shown(fetcher.image)}")
+    if fetcher.resources is not None:
+        yield from resource_problems((*at, "resources"), fetcher.resources)
+    for index, variable in enumerate(fetcher.env):
+        if not isinstance(variable.get("name"), str):
+            yield Problem((*at, "env", index), "must be a mapping with a name")
+        yield from plain_problems((*at, "env", index), variable)
+
+
+def _cache(
+    at: Location, model: ModelArgs, cache: CacheArgs, source: ModelSource | None
+) -> Iterator[Problem]:
+    if (cache.claim_name is None) == (cache.storage is None):
+        yield Problem(at, "needs either claimName (an existing claim) or storage (one of ours)")
+    if source is not None and source.scheme in ("pvc", "oci"):
+        yield Problem(at, f"has nothing to keep: {source.scheme}:// is mounted as it is; remove it")
+    elif not cache.warm_up:
+        if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):
+            yield Problem(
+                (*at, "warmUp"),
+                "must be true: init containers of several pods would write the same files at once",
+            )
+        for field, key in _WARMED.items():
+            if field in cache.model_fields_set:
+                yield Problem((*at, key), "has no effect without warmUp; remove it")
+    elif model.fetch is not None:
+        yield Problem(
+            (*at[:-1], "fetch"), "has no effect: the warm-up fetches the model; remove it"
+        )
+    if durations.seconds(cache.job.timeout) is None:
+        yield Problem(
+            (*at, "job", "timeout"),
+            f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
+        )
+    modes = set(cache.storage.access_modes) if cache.storage is not None else set()
+    if modes == {AccessMode.READ_ONLY_MANY}:
+        yield Problem(
+            (*at, "storage", "accessModes"), "must hold a mode that somebody can write with"
+        )
+    inside = (cache.mount_path + "/").startswith(model.mount_path + "/")
+    if inside or (model.mount_path + "/").startswith(cache.mount_path + "/"):
+        yield Problem((*at, "mountPath"), f"must not overlap model.mountPath {model.mount_path}")

@@ -1,0 +1,75 @@
+"""Metrics of a service: PodMonitor and ServiceMonitor."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from fusioninfer_pulumi.api.base import LabelMap, SpecModel
+from fusioninfer_pulumi.api.string_formats import form
+from fusioninfer_pulumi.findings import LIFT, shown
+from fusioninfer_pulumi.kube.outputs import is_output
+
+# The type Duration of the Prometheus operator's API, without 0.
+_PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
+
+
+def _interval(value: Any) -> Any:
+    if is_output(value):
+        raise PydanticCustomError("interval", LIFT)
+    if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
+        return value
+    raise PydanticCustomError(
+        "interval", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
+    )
+
+
+Interval = Annotated[
+    str,
+    PlainValidator(_interval),
+    WithJsonSchema({"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
+]
+
+
+class TokenSecretArgs(SpecModel):
+    """A key of a Secret."""
+
+    name: str = Field(min_length=1)
+    """Name of the Secret, in the service's namespace."""
+
+    key: str = Field(default="token", min_length=1)
+    """Key that holds the token; `token` by default."""
+
+
+_Path = Annotated[str, form(r"^/", "a path that starts with /")]
+
+
+class MonitoringArgs(SpecModel):
+    """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+
+    engines: bool = True
+    """A PodMonitor for each serving role: its leaders, on the serving port."""
+
+    picker: bool | None = None
+    """A ServiceMonitor for the endpoint picker; by default where its metrics are on
+    (`endpointPicker.metrics`)."""
+
+    path: _Path = "/metrics"
+    """Path of the engines' metrics; `/metrics` by default."""
+
+    interval: Interval | None = None
+    """How often, such as `15s`; by default that of Prometheus."""
+
+    scrape_timeout: Interval | None = None
+    """How long a reading may take, at most the interval; by default that of Prometheus."""
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels of the monitors, by which a Prometheus may choose them, such as
+    `release: kube-prometheus-stack`."""
+
+    picker_token: TokenSecretArgs | None = None
+    """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
+    shows the token of its own ServiceAccount."""

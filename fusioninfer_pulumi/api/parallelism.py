@@ -1,0 +1,123 @@
+"""How the engine of a role splits and copies the model, in KServe's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from fusioninfer_pulumi.api.base import Port, PositiveCount, SpecModel
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.findings import Location
+
+
+class ParallelismArgs(SpecModel):
+    """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
+
+    KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
+    unless `multinode.nodeCount` says otherwise.
+    """
+
+    tensor: PositiveCount | None = None
+    """Accelerators that share each layer; by default the engine's 1."""
+
+    pipeline: PositiveCount | None = None
+    """Stages that the layers are divided into, by default one in each pod of a replica."""
+
+    data: PositiveCount | None = None
+    """Copies of the model that share one endpoint, over all pods of a replica."""
+
+    data_local: PositiveCount | None = None
+    """Copies in each pod; by default all of them, or their share of `multinode.nodeCount`."""
+
+    data_rpc_port: Annotated[Port | None, Field(alias="dataRPCPort")] = None
+    """Port on which the leader coordinates the copies in other pods; by default the engine's."""
+
+    expert: bool | None = None
+    """Whether the layers of experts are spread over all accelerators of a replica."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of one replica."""
+        return (self.tensor or 1) * (self.pipeline or 1) * (self.data or 1)
+
+    @property
+    def sized(self) -> bool:
+        """Whether any size is stated."""
+        return any(each is not None for each in (self.tensor, self.pipeline, self.data))
+
+    @property
+    def says_pods(self) -> bool:
+        """Whether the number of pods in a replica follows from the sizes."""
+        return self.pipeline is not None or (self.data is not None and self.data_local is not None)
+
+    @property
+    def pods(self) -> int:
+        """Pods of one replica, where `multinode` does not state them."""
+        if self.data is not None and self.data_local is not None:
+            return max(self.data // self.data_local, 1)
+        return self.pipeline or 1
+
+
+def parallelism_problems(
+    at: Location, given: ParallelismArgs, node_count: int | None
+) -> Iterator[Problem]:
+    """Checks that the sizes fit together, and the stated number of nodes.
+
+    Args:
+        at: Where they stand.
+        given: The sizes.
+        node_count: The role's `multinode.nodeCount`, None when it states none.
+
+    Yields:
+        Every problem.
+    """
+    yield from size_problems(at, given, node_count)
+    if given.data_rpc_port is not None and (given.data or 1) == 1:
+        yield Problem((*at, "dataRPCPort"), "has no effect without data; remove it")
+
+
+def size_problems(
+    at: Location, given: ParallelismArgs, node_count: int | None
+) -> Iterator[Problem]:
+    """As `parallelism_problems`, of the sizes alone."""
+    data, local, pipeline = given.data, given.data_local, given.pipeline
+    if local is not None and data is None:
+        yield Problem((*at, "dataLocal"), "needs data: the copies over all pods of a replica")
+        return
+    if data is not None and local is not None and data % local:
+        yield Problem(
+            (*at, "dataLocal"),
+            f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
+            local,
+        )
+        return
+    if (pipeline or 1) > 1 and (data or 1) > 1 and node_count is None:
+        yield Problem(
+            (*at, "pipeline"),
+            f"together with data ({data}) does not say how many pods a replica has; state "
+            "multinode.nodeCount",
+            pipeline,
+        )
+        return
+    if node_count is not None:
+        yield from _node_count(at, given, node_count)
+
+
+def _node_count(at: Location, given: ParallelismArgs, nodes: int) -> Iterator[Problem]:
+    if given.data_local is not None and given.pods != nodes:
+        yield Problem(
+            (*at, "dataLocal"),
+            f"makes replicas of data {given.data} / dataLocal {given.data_local} = {given.pods} "
+            f"pods, multinode.nodeCount says {nodes}; remove one",
+            given.data_local,
+        )
+    elif given.sized and given.ranks % nodes:
+        sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
+        stated = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+        yield Problem(
+            at,
+            f"{stated} = {given.ranks} accelerators cannot be divided among multinode.nodeCount "
+            f"{nodes}: {given.ranks % nodes} would be left",
+        )

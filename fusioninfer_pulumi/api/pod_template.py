@@ -1,0 +1,605 @@
+"""Shapes that parts of a pod have to have, and what is wrong where they have not.
+
+A shape looks at one value and yields every problem in it. Nothing is wrong with null, which the
+API server reads as a field that is not given, but where a field is required.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.base import key_problem, label_problem
+from fusioninfer_pulumi.api.plain import plain_problems
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.findings import LIFT, Location, shown
+from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.outputs import contains_output, is_output
+
+Shape = Callable[[Location, Any], Iterator[Problem]]
+
+#: What is said of a field that has to be there.
+MISSING = "is required"
+_MAX_INT32 = 2**31 - 1
+
+
+def wanted(value: Any, kind: str) -> str:
+    """What is wrong with a value that is not of the kind that it must be."""
+    if value is None:
+        return f"is required: {kind}"
+    return LIFT if is_output(value) else f"must be {kind}, got {shown(value)}"
+
+
+def text(
+    kind: str = "a string",
+    pattern: str = r"(?s:.*)",
+    longest: int | None = None,
+    *,
+    plain: bool = False,
+) -> Shape:
+    """A string that matches a pattern; not `plain`, it may be an Output that is one later."""
+    form = re.compile(pattern)
+
+    def check(at: Location, value: Any) -> Iterator[Problem]:
+        if value is None or (is_output(value) and not plain):
+            return
+        right = isinstance(value, str) and form.fullmatch(value) is not None
+        if not right or (longest is not None and len(value) > longest):
+            yield Problem(at, wanted(value, kind), value)
+
+    return check
+
+
+def choice(*allowed: str, plain: bool = False) -> Shape:
+    """One of a few words; the empty one is the API server's default."""
+
+    def check(at: Location, value: Any) -> Iterator[Problem]:
+        if value is None or (is_output(value) and not plain) or value == "":
+            return
+        if not isinstance(value, str) or value not in allowed:
+            yield Problem(at, wanted(value, f"one of {', '.join(allowed)}"), value)
+
+    return check
+
+
+def whole(least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32) -> Shape:
+    """A whole number within bounds."""
+    kind = "an integer" if least < 0 else f"an integer of at least {least}"
+    if most < _MAX_INT32:
+        kind = f"an integer from {least} to {most}"
+
+    def check(at: Location, value: Any) -> Iterator[Problem]:
+        if value is None or is_output(value):
+            return
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            yield Problem(at, wanted(value, kind), value)
+
+    return check
+
+
+def flag(at: Location, value: Any) -> Iterator[Problem]:
+    """True or false."""
+    if value is not None and not isinstance(value, bool) and not is_output(value):
+        yield Problem(at, wanted(value, "true or false"), value)
+
+
+#: Name of a port (IANA_SVC_NAME).
+port_name = text(
+    "a port name: at most 15 of a-z 0-9 -, with a letter, - only between others",
+    r"|(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*",
+    15,
+)
+
+
+def port(at: Location, value: Any) -> Iterator[Problem]:
+    """A port's number, or the name of one of the container's ports."""
+    number = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
+    named = isinstance(value, str) and value and not any(port_name(at, value))
+    if value is not None and not is_output(value) and not number and not named:
+        yield Problem(at, wanted(value, "an integer from 1 to 65535 or the name of a port"), value)
+
+
+def items(of: Shape, *, open_to_outputs: bool = False) -> Shape:
+    """A list; only one that nothing is added to may be an Output as a whole."""
+
+    def check(at: Location, value: Any) -> Iterator[Problem]:
+        if value is None or (open_to_outputs and is_output(value)):
+            return
+        if not isinstance(value, (list, tuple)):
+            yield Problem(at, wanted(value, "a list"), value)
+            return
+        for index, item in enumerate(value):
+            if item is None:
+                yield Problem((*at, index), "must not be null")
+            elif not (open_to_outputs and is_output(item)):
+                yield from of((*at, index), item)
+
+    return check
+
+
+def mapping(fields: Mapping[str, Shape], *required: str, open_to_outputs: bool = False) -> Shape:
+    """A mapping; keys that it does not name are passed on."""
+
+    def check(at: Location, value: Any) -> Iterator[Problem]:
+        if value is None or (open_to_outputs and is_output(value)):
+            return
+        if not isinstance(value, Mapping):
+            yield Problem(at, wanted(value, "a mapping"), value)
+            return
+        for key in required:
+            if value.get(key) is None or value[key] == "":
+                yield Problem((*at, key), MISSING)
+        for key, shape in fields.items():
+            if value.get(key) is not None and not (key in required and value[key] == ""):
+                yield from shape((*at, key), value[key])
+
+    return check
+
+
+def label_key(at: Location, value: Any) -> Iterator[Problem]:
+    """The key of a label."""
+    problem = None if is_output(value) else key_problem(value)
+    if problem is not None:
+        yield Problem(at, problem, value)
+
+
+def label_map(at: Location, value: Any) -> Iterator[Problem]:
+    """Labels with their values."""
+    if value is None or is_output(value):
+        return
+    if not isinstance(value, Mapping):
+        yield Problem(at, wanted(value, "a mapping"), value)
+        return
+    for key, item in value.items():
+        problem = key_problem(key) if is_output(item) else label_problem(key, item)
+        if problem is not None:
+            yield Problem((*at, str(key)), problem, item)
+
+
+# What every release takes; a release before 1.32 takes less.
+_VARIABLE = text("printable ASCII without =", r"[ -<>-~]*")
+_PORT = mapping(
+    {
+        "name": port_name,
+        "protocol": choice("TCP", "UDP", "SCTP", plain=True),
+        "hostPort": whole(0, 65535),
+        "hostIP": text(),
+    }
+)
+_CLAIMS = items(mapping({"name": text()}, "name"))
+_DNS_1123_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def container_problems(at: Location, container: Mapping[str, Any]) -> Iterator[Problem]:
+    """Checks one container.
+
+    Args:
+        at: Where it stands.
+        container: The container as in a pod template.
+
+    Yields:
+        Every problem.
+    """
+    name = container.get("name")
+    if not isinstance(name, str) or _DNS_1123_LABEL.fullmatch(name) is None:
+        yield Problem((*at, "name"), wanted(name, "a DNS label (a-z 0-9 -, at most 63)"), name)
+    image = container.get("image")
+    if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
+        yield Problem((*at, "image"), wanted(image, "an image reference"), image)
+    for key in ("command", "args"):
+        yield from _strings((*at, key), container.get(key))
+    yield from _env((*at, "env"), container.get("env"))
+    yield from _ports((*at, "ports"), container.get("ports"))
+    yield from resource_problems((*at, "resources"), container.get("resources"))
+
+
+def is_extended(resource: str) -> bool:
+    """Tells whether a resource name is an extended resource (a device, not cpu or memory)."""
+    domain, slash, _ = resource.rpartition("/")
+    return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def _strings(at: Location, value: Any) -> Iterator[Problem]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Problem(at, wanted(value, "a list of strings"), value)
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, str) and not is_output(item):
+            yield Problem(
+                (*at, index), f"must be a string, got {shown(item)}; quote it in YAML", item
+            )
+
+
+def _env(at: Location, value: Any) -> Iterator[Problem]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Problem(at, wanted(value, "a list"), value)
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+            yield Problem((*at, index), "must be a mapping with a name")
+            continue
+        if not item["name"]:
+            yield Problem((*at, index, "name"), "must not be empty")
+        yield from _VARIABLE((*at, index, "name"), item["name"])
+        held = item.get("value")
+        if held is not None and not isinstance(held, str) and not is_output(held):
+            yield Problem(
+                (*at, index, "value"), f"must be a string, got {shown(held)}; quote it in YAML"
+            )
+
+
+def _ports(at: Location, value: Any) -> Iterator[Problem]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield Problem(at, wanted(value, "a list"), value)
+        return
+    names: list[str] = []
+    for index, item in enumerate(value):
+        number = item.get("containerPort") if isinstance(item, Mapping) else None
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
+            yield Problem(
+                (*at, index, "containerPort"), wanted(number, "an integer from 1 to 65535"), number
+            )
+        if not isinstance(item, Mapping):
+            continue
+        yield from _PORT((*at, index), item)
+        name = item.get("name")
+        if isinstance(name, str) and name:
+            if name in names:
+                yield Problem(
+                    (*at, index, "name"), f"{shown(name)} names two ports of the container", name
+                )
+            names.append(name)
+
+
+def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
+    """Checks the limits and requests of a container or of a pod."""
+    if resources is None:
+        return
+    if not isinstance(resources, Mapping):
+        yield Problem(at, wanted(resources, "a mapping"), resources)
+        return
+    yield from _CLAIMS((*at, "claims"), resources.get("claims"))
+    held: dict[str, Mapping[str, Any]] = {}
+    for key in ("limits", "requests"):
+        amounts = resources.get(key)
+        yield from amount_problems((*at, key), amounts)
+        if isinstance(amounts, Mapping):
+            held[key] = amounts
+    limits, requests = held.get("limits", {}), held.get("requests", {})
+    for name, amount in requests.items():
+        if is_extended(str(name)) and not contains_output(amount):
+            limit = limits.get(name)
+            if limit is None:
+                yield Problem((*at, "requests", name), "needs the same amount in limits")
+            elif not _same_amount(limit, amount):
+                yield Problem(
+                    (*at, "requests", name),
+                    f"must equal limits[{name}] ({limit}), got {shown(amount)}",
+                )
+
+
+def _same_amount(one: Any, other: Any) -> bool:
+    if is_output(one):
+        return True  # was reported by itself, like what is no quantity
+    try:
+        return quantity.parse(one) == quantity.parse(other)
+    except ValueError:
+        return True
+
+
+def amount_problems(at: Location, amounts: Any) -> Iterator[Problem]:
+    """Checks a mapping of resource names to quantities."""
+    if amounts is not None and not isinstance(amounts, Mapping):
+        yield Problem(at, wanted(amounts, "a mapping"), amounts)
+        return
+    for name, amount in (amounts or {}).items():
+        yield from _amount((*at, str(name)), str(name), amount)
+
+
+def _amount(at: Location, name: str, amount: Any) -> Iterator[Problem]:
+    if is_output(amount):
+        yield Problem(at, LIFT, amount)
+        return
+    if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
+        yield Problem(at, wanted(amount, "a Kubernetes quantity"), amount)
+        return
+    try:
+        parsed = quantity.parse(amount)
+    except ValueError:
+        yield Problem(
+            at, f"must be a Kubernetes quantity such as 8, 500m or 16Gi, got {shown(amount)}"
+        )
+        return
+    if parsed < 0:
+        yield Problem(at, f"must be at least 0, got {shown(amount)}", amount)
+    elif is_extended(name) and parsed != parsed.to_integral_value():
+        yield Problem(at, f"must be a whole number of devices, got {shown(amount)}", amount)
+
+
+_LABEL = text("a DNS label (a-z 0-9 -, at most 63)", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)
+_NAME_OF_OBJECT = (
+    "the name of an object (at most 253 of a-z 0-9 - .)",
+    r"|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+    253,
+)
+_OBJECT = text(*_NAME_OF_OBJECT)
+_TEXT = text()
+
+
+def _size(at: Location, value: Any) -> Iterator[Problem]:
+    yield from amount_problems(at[:-1], {at[-1]: value})
+
+
+_VOLUME = mapping(
+    {
+        "name": _LABEL,
+        "emptyDir": mapping(
+            {"medium": _TEXT, "sizeLimit": _size},
+            open_to_outputs=True,
+        ),
+        **{
+            source: mapping({}, open_to_outputs=True)
+            for source in ("configMap", "csi", "downwardAPI", "ephemeral", "hostPath", "image",
+                           "nfs", "persistentVolumeClaim", "projected", "secret")
+        },
+    },
+    "name",
+)  # fmt: skip
+
+_EXPRESSION = mapping(
+    {
+        "key": label_key,
+        "operator": choice("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
+        "values": items(_TEXT, open_to_outputs=True),
+    },
+    "key",
+    "operator",
+    open_to_outputs=True,
+)
+_NODE_TERM = mapping(
+    {
+        "matchExpressions": items(_EXPRESSION, open_to_outputs=True),
+        "matchFields": items(mapping({}, open_to_outputs=True), open_to_outputs=True),
+    },
+    open_to_outputs=True,
+)
+_REQUIRED_NODES = mapping(
+    {"nodeSelectorTerms": items(_NODE_TERM, open_to_outputs=True)}, open_to_outputs=True
+)
+_AFFINITY = mapping(
+    {
+        "nodeAffinity": mapping(
+            {"requiredDuringSchedulingIgnoredDuringExecution": _REQUIRED_NODES},
+            open_to_outputs=True,
+        ),
+        "podAffinity": mapping({}, open_to_outputs=True),
+        "podAntiAffinity": mapping({}, open_to_outputs=True),
+    },
+    open_to_outputs=True,
+)
+_TOLERATION_FIELDS = mapping(
+    {
+        "key": label_key,
+        "operator": choice("Exists", "Equal", "Lt", "Gt"),
+        "value": _TEXT,
+        "effect": choice("NoSchedule", "PreferNoSchedule", "NoExecute"),
+        "tolerationSeconds": whole(-(2**63), 2**63 - 1),
+    },
+    open_to_outputs=True,
+)
+
+
+def _toleration(at: Location, value: Any) -> Iterator[Problem]:
+    if isinstance(value, Mapping) and value.get("key") in (None, ""):
+        value = {key: item for key, item in value.items() if key != "key"}
+        if value.get("operator") != "Exists" and not is_output(value.get("operator")):
+            yield Problem(
+                (*at, "operator"),
+                "must be Exists without a key, which tolerates everything; or name a key",
+            )
+            return
+    yield from _TOLERATION_FIELDS(at, value)
+
+
+_SPREAD = mapping(
+    {
+        "maxSkew": whole(1),
+        "topologyKey": label_key,
+        "whenUnsatisfiable": choice("DoNotSchedule", "ScheduleAnyway"),
+        "labelSelector": mapping({}, open_to_outputs=True),
+    },
+    "maxSkew",
+    "topologyKey",
+    "whenUnsatisfiable",
+)
+
+#: Of a pod's spec.
+pod_fields = mapping(
+    {
+        "volumes": items(_VOLUME),
+        "imagePullSecrets": items(mapping({"name": _OBJECT})),
+        "resourceClaims": items(mapping({"name": _LABEL}, "name")),
+        "topologySpreadConstraints": items(_SPREAD),
+        "tolerations": items(_toleration, open_to_outputs=True),
+        "nodeSelector": label_map,
+        "affinity": _AFFINITY,
+        "securityContext": mapping({}, open_to_outputs=True),
+        "terminationGracePeriodSeconds": whole(-(2**63), 2**63 - 1),
+        "schedulerName": text("the name of a scheduler", r"\S*", plain=True),
+        "priorityClassName": text(*_NAME_OF_OBJECT, plain=True),
+        "runtimeClassName": _OBJECT,
+        "serviceAccountName": _OBJECT,
+        "nodeName": _OBJECT,
+        "hostNetwork": flag,
+        "hostIPC": flag,
+        "hostPID": flag,
+        "shareProcessNamespace": flag,
+        "automountServiceAccountToken": flag,
+    }
+)
+
+_HANDLER = {
+    "httpGet": mapping(
+        {"port": port, "path": _TEXT, "host": _TEXT, "scheme": choice("HTTP", "HTTPS")},
+        "port",
+        open_to_outputs=True,
+    ),
+    "tcpSocket": mapping({"port": port, "host": _TEXT}, "port", open_to_outputs=True),
+    "grpc": mapping({"port": whole(1, 65535), "service": _TEXT}, "port", open_to_outputs=True),
+    "exec": mapping({"command": items(_TEXT, open_to_outputs=True)}, open_to_outputs=True),
+}
+_HANDLED = mapping(_HANDLER, open_to_outputs=True)
+_PROBE = mapping(
+    {
+        **_HANDLER,
+        **dict.fromkeys(
+            ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold",
+             "failureThreshold"),
+            whole(0),
+        ),
+    },
+    open_to_outputs=True,
+)  # fmt: skip
+
+#: Of a container.
+container_fields = mapping(
+    {
+        "restartPolicy": choice("Always", "Never", "OnFailure"),
+        "imagePullPolicy": choice("Always", "Never", "IfNotPresent"),
+        "volumeMounts": items(mapping({"name": _TEXT, "mountPath": _TEXT}, "name", "mountPath")),
+        "volumeDevices": items(mapping({"name": _TEXT, "devicePath": _TEXT}, "name")),
+        "envFrom": items(mapping({}, open_to_outputs=True), open_to_outputs=True),
+        "livenessProbe": _PROBE,
+        "readinessProbe": _PROBE,
+        "startupProbe": _PROBE,
+        "lifecycle": mapping({"postStart": _HANDLED, "preStop": _HANDLED}, open_to_outputs=True),
+        "securityContext": mapping(
+            {"capabilities": mapping({"add": items(_TEXT), "drop": items(_TEXT)})}
+        ),
+        "workingDir": _TEXT,
+    }
+)
+
+
+def pod_template_problems(
+    at: Location, template: Mapping[str, Any], serving: str | None
+) -> Iterator[Problem]:
+    """Checks one pod template.
+
+    Args:
+        at: Where it stands.
+        template: The template.
+        serving: Name of the container that must exist in it, None for any.
+
+    Yields:
+        Every problem.
+    """
+    found = list(_shape_problems(at, template, serving))
+    known = {problem.location for problem in found}
+    yield from found
+    yield from (each for each in plain_problems(at, template) if each.location not in known)
+
+
+def _shape_problems(
+    at: Location, template: Mapping[str, Any], serving: str | None
+) -> Iterator[Problem]:
+    for key in template:
+        if key not in ("metadata", "spec"):
+            yield Problem((*at, key), "unknown key; a pod template has metadata and spec")
+    yield from _metadata((*at, "metadata"), template.get("metadata"))
+    spec = template.get("spec")
+    if not isinstance(spec, Mapping):
+        yield _not_a("mapping", (*at, "spec"), spec)
+        return
+    at = (*at, "spec")
+    yield from _containers(at, spec, serving)
+    # Both count when the pod's requests are added up.
+    yield from amount_problems((*at, "overhead"), spec.get("overhead"))
+    yield from resource_problems((*at, "resources"), spec.get("resources"))
+    if spec.get("restartPolicy") not in (None, "Always"):
+        yield Problem(
+            (*at, "restartPolicy"),
+            f"must be Always for pods of a LeaderWorkerSet, got {shown(spec['restartPolicy'])}",
+        )
+    yield from pod_fields(at, spec)
+
+
+def _metadata(at: Location, metadata: Any) -> Iterator[Problem]:
+    if metadata is None:
+        return
+    if not isinstance(metadata, Mapping):
+        yield _not_a("mapping", at, metadata)
+        return
+    for key, value in metadata.items():
+        if key not in ("labels", "annotations"):
+            yield Problem((*at, key), "has no effect on pods; allowed: labels, annotations")
+        elif value is not None and not isinstance(value, Mapping):
+            yield _not_a("mapping", (*at, key), value)
+        else:
+            check = _label if key == "labels" else _annotation
+            for name, item in (value or {}).items():
+                yield from check((*at, key, str(name)), name, item)
+
+
+def _label(at: Location, key: Any, value: Any) -> Iterator[Problem]:
+    if key in labels.OWNED_LABELS or key in labels.LWS_OWNED_LABELS:
+        owner = "fusioninfer-pulumi" if key in labels.OWNED_LABELS else "LeaderWorkerSet"
+        yield Problem(at, f"is set by {owner}; remove it")
+    elif is_output(value):
+        yield Problem(at, LIFT, value)
+    elif problem := label_problem(key, value):
+        yield Problem(at, problem, value)
+
+
+def _annotation(at: Location, key: Any, value: Any) -> Iterator[Problem]:
+    if problem := key_problem(key):
+        yield Problem(at, problem, key)
+    elif not isinstance(value, str) and not is_output(value):
+        yield _not_a("string", at, value)
+
+
+def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> Iterator[Problem]:
+    names: list[str] = []
+    for key in ("containers", "initContainers"):
+        listed = spec.get(key)
+        if key == "initContainers" and listed is None:
+            continue
+        if not isinstance(listed, list):
+            yield _not_a("list", (*at, key), listed)
+            continue
+        if not listed and key == "containers":
+            yield Problem((*at, key), "must hold at least one container")
+        for index, container in enumerate(listed):
+            here = (*at, key, index)
+            if not isinstance(container, Mapping):
+                yield _not_a("mapping", here, container)
+                continue
+            yield from container_problems(here, container)
+            yield from container_fields(here, container)
+            name = container.get("name")
+            if isinstance(name, str):
+                if name in names:
+                    yield Problem((*here, "name"), f'"{name}" names two containers of the pod')
+                names.append(name)
+    if serving is not None and isinstance(spec.get("containers"), list):
+        regular = [c.get("name") for c in spec["containers"] if isinstance(c, Mapping)]
+        if serving not in regular:
+            listed_names = ", ".join(str(name) for name in regular)
+            yield Problem(
+                (*at[:2], "container"),
+                f"no container of that name in {at[2]}; allowed: {listed_names}",
+                serving,
+            )
+
+
+def _not_a(kind: str, at: Location, value: Any) -> Problem:
+    if value is None:
+        return Problem(at, f"is required: a {kind}")
+    return Problem(at, LIFT if is_output(value) else f"must be a {kind}, got {shown(value)}", value)

@@ -1,0 +1,97 @@
+"""How a service's pods are scheduled, and which of them only together."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from pydantic import Field
+
+from fusioninfer_pulumi.api.base import Count, SpecModel
+from fusioninfer_pulumi.api.string_formats import ObjectName, SchedulerName
+from fusioninfer_pulumi.api.types import OnOff
+
+
+class GangMode(str, enum.Enum):
+    """Whether a service's pods are scheduled as a gang."""
+
+    AUTO = "Auto"  #: where a role spans nodes, or prefill and decode are both present
+    ON = "On"  #: always, also single pods: the replicas of a service, or of a serving group
+    OFF = "Off"  #: never: no PodGroup, for clusters without Volcano
+
+
+class RequiredReplicas(str, enum.Enum):
+    """Which replicas of a role make up its minimum."""
+
+    ANY = "Any"  #: as many as it says, whichever: an optional one stands in for one that is lost
+    LOWEST_ORDINALS = "LowestOrdinals"  #: those: the others are placed only while these are
+
+
+class NetworkTopologyMode(str, enum.Enum):
+    """Whether pods may be placed where the network topology does not want them."""
+
+    HARD = "hard"  #: never: they wait
+    SOFT = "soft"  #: where there is no other room
+
+
+class NetworkTopologyRuleArgs(SpecModel):
+    """How far apart in the network pods may be placed."""
+
+    mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
+    """`hard` (default) or `soft`."""
+
+    highest_tier_allowed: Count | None = None
+    """Highest tier of a HyperNode that holds all of the pods; required with `hard`."""
+
+
+class NetworkTopologyArgs(SpecModel):
+    """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+
+    group_policy: NetworkTopologyRuleArgs | None = None
+    """For all pods of a gang: of a serving group, or of the service where there are no groups."""
+
+    role_policy: NetworkTopologyRuleArgs | None = None
+    """For the pods of each replica of a role; the PodGroup then has the form of
+    `subGroupPolicy`."""
+
+
+class GangPolicyArgs(SpecModel):
+    """What must be placed together before any of it starts."""
+
+    mode: OnOff[GangMode] = GangMode.AUTO
+    """`Auto` (default), `On` or `Off`."""
+
+    min_role_replicas: dict[str, Count] | None = None
+    """Replicas of each role that must be placed together; the others start as room appears. A
+    role that is not named needs all its replicas, 0 makes a role optional. By default the whole
+    service is all-or-nothing. Needs Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+
+    required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which
+    an optional replica that lacks room cannot take that of a required one in an update. But while
+    a required replica lacks room, no pod of the gang is placed, though others may run."""
+
+    min_resources: bool = False
+    """Writes the gang's resource requests into the PodGroup, which Volcano then admits only while
+    the queue has room for them; off by default. Only the minimum counts where
+    `minRoleReplicas` is given."""
+
+    network_topology: NetworkTopologyArgs | None = None
+    """How close to each other in the network pods are placed; by default nothing is said. Needs
+    HyperNodes and Volcano's scheduler plugin `network-topology-aware`."""
+
+
+class SchedulingStrategyArgs(SpecModel):
+    """The scheduler, its queue and the gang."""
+
+    scheduler_name: SchedulerName | None = None
+    """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
+
+    queue: ObjectName | None = None
+    """Volcano queue; by default Volcano's `default`."""
+
+    priority_class_name: ObjectName | None = None
+    """PriorityClass of the PodGroup and of the pods."""
+
+    gang_policy: GangPolicyArgs = Field(default_factory=GangPolicyArgs)
+    """What must be placed together."""

@@ -1,0 +1,179 @@
+"""A whole service as a user writes it, in Python and in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
+from fusioninfer_pulumi.api.base import AnnotationMap, Count, LabelMap, Namespace, SpecModel
+from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.api.placement import ServicePlacementArgs
+from fusioninfer_pulumi.api.problem import Problem
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
+from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
+from fusioninfer_pulumi.api.service_rules import service_problems
+from fusioninfer_pulumi.api.string_formats import Name
+from fusioninfer_pulumi.api.tracing import TracingArgs
+
+API_VERSION = "fusioninfer.io/v1alpha1"
+KIND = "InferenceService"
+
+
+class ServiceMetadata(SpecModel):
+    """The service's own metadata: put on its objects, never on its pods."""
+
+    name: Name | None = None
+    """Kubernetes name of the service; by default the component's logical name."""
+
+    namespace: Namespace = "default"
+    """Namespace of every object; may be an Output."""
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels of every object."""
+
+    annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of every object; values may be Outputs."""
+
+
+class ServiceSpec(SpecModel):
+    """What the service consists of."""
+
+    roles: list[RoleArgs] = Field(min_length=1)
+    """The service's roles, at least one of which serves."""
+
+    groups: Count | None = None
+    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
+    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
+    default there are no groups, and a role's `replicas` are those of the service."""
+
+    model: ModelArgs | None = None
+    """The model that all roles serve: where its files come from, its name, adapters and cache; by
+    default the pod templates say it."""
+
+    scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
+    """Scheduler, queue, priority and gang."""
+
+    layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
+    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
+    with its own rolling update and a scale subresource; a live service cannot change it."""
+
+    placement: ServicePlacementArgs = Field(default_factory=ServicePlacementArgs)
+    """How the roles are placed on node pools in relation to each other; read by `place` and
+    `--inventory` only."""
+
+    rollout: RolloutArgs = Field(default_factory=RolloutArgs)
+    """How pod templates change: pace, order, halt."""
+
+    wait: WaitArgs = Field(default_factory=WaitArgs)
+    """What an update waits for before it returns."""
+
+    disruption_budget: DisruptionBudgetArgs | None = None
+    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
+
+    monitoring: MonitoringArgs | None = None
+    """Monitors of the Prometheus operator for engines and picker; none by default."""
+
+    prefill_decode_ratio: PrefillDecodeRatioArgs | None = None
+    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
+    beyond them are refused."""
+
+    tracing: TracingArgs | None = None
+    """OpenTelemetry traces of picker and engines; none by default."""
+
+
+class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
+    """A model served on Kubernetes: the arguments of the `InferenceService` component.
+
+    A mapping of the same shape is accepted too, in snake_case or camelCase, flat as here or with
+    `metadata` and `spec` as in a manifest.
+
+    Raises:
+        InvalidServiceError: The input cannot work; every problem is listed.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, data: Any) -> Any:
+        return flat(data) if isinstance(data, Mapping) and "spec" in data else data
+
+    @model_validator(mode="after")
+    def _rules(self) -> InferenceServiceArgs:
+        _raise_problems(
+            type(self).__name__,
+            service_problems(
+                self.roles, self.scheduling_strategy, self.labels, self.groups, self.model
+            ),
+        )
+        return self
+
+
+class ManifestMetadata(ServiceMetadata):
+    """Metadata of a manifest, where the name is not optional."""
+
+    name: Name
+    """Kubernetes name of the service."""
+
+
+class InferenceServiceManifest(SpecModel):
+    """An InferenceService as a Kubernetes-style document."""
+
+    api_version: Literal["fusioninfer.io/v1alpha1"]
+    """API version of FusionInfer's InferenceService."""
+
+    kind: Literal["InferenceService"]
+    """The kind, always `InferenceService`."""
+
+    metadata: ManifestMetadata
+    """Name, namespace, labels and annotations of the service."""
+
+    spec: ServiceSpec
+    """What the service consists of."""
+
+
+def flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns `{metadata: ..., spec: ...}` into the flat form of `InferenceServiceArgs`.
+
+    Args:
+        document: A manifest or a mapping of its shape.
+
+    Returns:
+        The fields of both blocks side by side; keys that belong to neither stay, so that the
+        validation names them.
+    """
+    rest = {
+        key: value
+        for key, value in document.items()
+        if key not in ("metadata", "spec") and (key, value) not in _ENVELOPE
+    }
+    blocks = [document.get("metadata") or {}, document["spec"] or {}]
+    if not all(isinstance(block, Mapping) for block in blocks):
+        return dict(document)
+    both = sorted(set(blocks[0]) & set(blocks[1]))
+    if both:
+        raise PydanticCustomError("two_places", f"{both[0]} stands in both metadata and spec")
+    return {**rest, **blocks[0], **blocks[1]}
+
+
+_ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))
+
+
+def _raise_problems(title: str, problems: list[Problem]) -> None:
+    if problems:
+        raise ValidationError.from_exception_data(
+            title,
+            [
+                InitErrorDetails(
+                    type=PydanticCustomError("rule", "{message}", {"message": problem.message}),
+                    loc=problem.location,
+                    input=problem.value,
+                )
+                for problem in problems
+            ],
+        )

@@ -1,0 +1,32 @@
+"""Spread of a role's leaders over zones and nodes."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from pydantic import Field
+
+from fusioninfer_pulumi.api.base import LabelKey, PositiveCount, SpecModel
+
+
+class WhenUnsatisfiable(str, enum.Enum):
+    """What the scheduler does with a pod that would not be spread."""
+
+    SCHEDULE_ANYWAY = "ScheduleAnyway"  #: places it where it spreads best
+    DO_NOT_SCHEDULE = "DoNotSchedule"  #: leaves it waiting
+
+
+class TopologySpreadArgs(SpecModel):
+    """Spreads the leaders of a role's replicas over zones, racks or nodes."""
+
+    topology_key: LabelKey
+    """Label of nodes that tells the domains apart, such as `topology.kubernetes.io/zone`."""
+
+    max_skew: PositiveCount = 1
+    """By how many leaders two domains may differ; 1 by default."""
+
+    when_unsatisfiable: Annotated[WhenUnsatisfiable, Field(strict=False)] = (
+        WhenUnsatisfiable.SCHEDULE_ANYWAY
+    )
+    """`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."""

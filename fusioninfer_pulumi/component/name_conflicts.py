@@ -1,0 +1,70 @@
+"""Finds what is wrong between two services of one program, such as objects of one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pulumi
+
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.routing.between_services import Gateways, Shares
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.name_checks import Owners
+
+
+@dataclass
+class _Seen:
+    """What the services made so far in one cluster own."""
+
+    owners: Owners = field(default_factory=Owners)
+    gateways: Gateways = field(default_factory=Gateways)
+    shares: Shares = field(default_factory=Shares)
+
+    def add(self, plan: ServicePlan) -> list[Finding]:
+        self.gateways.add(plan)
+        return [
+            *self.owners.add(plan),
+            *self.gateways.findings(plan),
+            *self.shares.add(plan),
+        ]
+
+
+# By the stack that a program builds, so that nothing outlives it: and there by cluster, because
+# a name may stand once in each.
+_seen: WeakKeyDictionary[pulumi.Resource, dict[int, _Seen]] = WeakKeyDictionary()
+
+
+def namesake_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -> list[Finding]:
+    """Checks a service's names against each other and the services made so far.
+
+    Args:
+        plan: The service.
+        opts: Options of its component, for the provider and so the cluster.
+
+    Returns:
+        One finding for each role or earlier service that it collides with, for each of their
+        Gateways that does not take its route, and for requests that one of them gives to the other
+        and that do not arrive.
+    """
+    stack = pulumi.runtime.get_root_resource()
+    if stack is None:
+        return _Seen().add(plan)
+    return _seen.setdefault(stack, {}).setdefault(_cluster(opts), _Seen()).add(plan)
+
+
+def _cluster(opts: pulumi.ResourceOptions | None) -> int:
+    """Identity of the provider that the service's objects go to, 0 for the default one."""
+    provider: Any = None
+    if opts is not None:
+        listed: Any = opts.providers or []
+        given = listed.values() if isinstance(listed, Mapping) else listed
+        candidates = [opts.provider, *(given if isinstance(given, Iterable) else [given])]
+        kubernetes = [item for item in candidates if item and item.package == "kubernetes"]
+        if kubernetes:
+            provider = kubernetes[0]
+        elif opts.parent is not None:
+            provider = opts.parent.get_provider("kubernetes:core/v1:Service")
+    return id(provider) if provider is not None else 0

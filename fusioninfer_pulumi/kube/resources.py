@@ -1,0 +1,164 @@
+"""What a pod asks for: accelerators, and the sum of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.api.inventory import TaintEffect
+from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.kube import labels, quantity
+
+# Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
+_ACCELERATORS = frozenset(
+    {
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neurondevice",
+        "aws.amazon.com/neuroncore",
+        "huawei.com/Ascend910",
+        "huawei.com/Ascend310P",
+        "cambricon.com/mlu",
+        "furiosa.ai/rngd",
+        "rebellions.ai/ATOM",
+    }
+)
+_FAMILIES = ("nvidia.com/mig-",)
+_MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
+#: Units that memory is written in; no pod has a million accelerators.
+_OF_MEMORY = ("i", "M", "G", "T", "P", "E")
+
+Amounts = dict[str, Decimal]
+
+
+def is_accelerator(resource: str) -> bool:
+    """Tells whether a resource name stands for an accelerator."""
+    return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
+
+
+def unit_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Refuses accelerators with a unit: `4Gi` of them, four thousand million, was memory.
+
+    Args:
+        at: Field that holds the template.
+        template: A pod template whose resources were validated.
+
+    Yields:
+        One error each.
+    """
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            for kind, amounts in (container.get("resources") or {}).items():
+                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
+                    continue
+                for name, amount in amounts.items():
+                    if is_accelerator(str(name)) and str(amount).endswith(_OF_MEMORY):
+                        yield error(
+                            f"{at}.spec.{key}[{index}].resources.{kind}[{name}]",
+                            "accelerators are counted in whole numbers without a unit, got "
+                            f"{shown(amount)} ({int(quantity.parse(amount))})",
+                        )
+
+
+def pod_requests(template: Mapping[str, Any]) -> Amounts:
+    """Effective requests of one pod, as the scheduler counts them.
+
+    The sum over containers and restartable init containers, or the largest single init container
+    where that is more, plus the pod's overhead; a request that is not given equals its limit
+    (Kubernetes, "Init containers: resource sharing within containers").
+
+    Args:
+        template: A pod template whose resources were validated.
+
+    Returns:
+        Amount by resource name.
+    """
+    spec = template.get("spec") or {}
+    sidecars: Amounts = {}
+    largest_init: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        asked = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, asked))
+            asked = sidecars
+        else:
+            asked = _sum((sidecars, asked))
+        largest_init = _largest(largest_init, asked)
+    running = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
+    asked = _largest(running, largest_init)
+    if isinstance(spec.get("resources"), Mapping):
+        asked = {**asked, **_requests(spec)}
+    overhead = {
+        name: quantity.parse(amount) for name, amount in (spec.get("overhead") or {}).items()
+    }
+    return _sum((asked, overhead))
+
+
+def accelerators(template: Mapping[str, Any]) -> int:
+    """Accelerators that one pod asks for through resources; DRA claims are not counted."""
+    return int(
+        sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
+    )
+
+
+def one_rank_each(template: Mapping[str, Any]) -> bool:
+    """Tells whether an engine runs one rank on each accelerator that the pod asks for."""
+    return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
+
+
+def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
+    """Sums requests, each times a count of pods, and writes them as quantities."""
+    amounts = _sum(
+        {name: amount * pods for name, amount in each.items()} for each, pods in requests
+    )
+    return {name: quantity.write(amounts[name]) for name in sorted(amounts)}
+
+
+def _requests(holder: Mapping[str, Any]) -> Amounts:
+    resources = holder.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {str(name): quantity.parse(amount) for name, amount in asked.items()}
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    amounts: Amounts = {}
+    for part in parts:
+        for name, amount in part.items():
+            amounts[name] = amounts.get(name, Decimal(0)) + amount
+    return amounts
+
+
+def _largest(one: Amounts, other: Amounts) -> Amounts:
+    return {
+        name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0)))
+        for name in {**one, **other}
+    }
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Whether a node is ready, not cordoned and not kept free because of its condition.
+
+    Taints that people set are not looked at: pods may tolerate them.
+
+    Args:
+        node: The Node object as JSON.
+    """
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    ready = any(
+        each["type"] == "Ready" and each["status"] == "True"
+        for each in status.get("conditions") or ()
+    )
+    passing = any(
+        str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)
+        and taint.get("effect") != TaintEffect.PREFER_NO_SCHEDULE.value
+        for taint in spec.get("taints") or ()
+    )
+    return ready and not passing and not spec.get("unschedulable")

@@ -1,0 +1,10 @@
+"""Reads manifests, ours and those of other systems: the one reader of library and command line.
+
+The only room that knows that there are dialects.
+"""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.loading.load import load, load_inventory, loads
+
+__all__ = ["load", "load_inventory", "loads"]

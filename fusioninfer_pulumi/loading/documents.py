@@ -1,0 +1,223 @@
+"""The documents of an input, each given to the loader of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.api.service import KIND
+from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of, platform_of
+from fusioninfer_pulumi.dialects.given import Given
+from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.loading.validate import Document, examine
+
+#: A finding and the label of the document that it is about.
+Located = tuple[str, Finding]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One document of an input, or the documents that together make a service.
+
+    Attributes:
+        label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
+        document: What our spec says about it, in paths of ours; None where it is no service.
+        manifest: The service as a manifest of ours, None where it is none.
+        remarks: What the conversion from another system's manifest has to say.
+        translate: Moves a finding of ours to the document that the user wrote.
+    """
+
+    label: str
+    document: Document | None = None
+    manifest: Mapping[str, Any] | None = None
+    remarks: tuple[Located, ...] = ()
+    translate: Callable[[Finding], Located] | None = None
+
+    def locate(self, finding: Finding) -> Located:
+        """The document that a finding about the service is about, and the finding in its paths."""
+        return (self.label, finding) if self.translate is None else self.translate(finding)
+
+    @property
+    def findings(self) -> tuple[Located, ...]:
+        """All findings of reading, without those of a plan."""
+        own = self.document.findings if self.document is not None else ()
+        return (*self.remarks, *map(self.locate, own))
+
+
+_API_VERSION, _KIND = "v1", "List"
+_KEYS = ("apiVersion", "kind", "metadata", "items")
+#: ListMeta: what the API server says of a list.
+_METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
+
+
+def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
+    """Names a document of a text in messages, or the items of a list, which stand for it.
+
+    Args:
+        name: Name of the text.
+        number: Which of its documents it is, from 1.
+        raw: The document.
+
+    Returns:
+        Each document with its label: `FILE`, `FILE#2`; of lists `FILE#items[1]`,
+        `FILE#2.items[1]`. And what is wrong with a list itself, None when nothing is.
+    """
+    label = name if number == 1 else f"{name}#{number}"
+    if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
+        return [(label, raw)], None
+    held = raw.get("items")
+    start = f"{name}#" if number == 1 else f"{label}."
+    items = [
+        (f"{start}items[{index}]", item)
+        for index, item in enumerate(held if isinstance(held, list) else ())
+    ]
+    found = tuple(_problems(raw))
+    return items, Document(label, None, found) if found else None
+
+
+def _problems(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    if raw.get("apiVersion") != _API_VERSION:
+        yield error("apiVersion", f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}")
+    for key in raw:
+        if key not in _KEYS:
+            yield error(join(str(key)), f"unknown key of a List; allowed: {', '.join(_KEYS)}")
+    metadata = raw.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        yield error("metadata", f"must be a mapping, got {shown(metadata)}")
+    for key in metadata if isinstance(metadata, Mapping) else ():
+        if key not in _METADATA:
+            yield error(join("metadata", str(key)), "belongs to the items of a List, not to it")
+    held = raw.get("items")
+    if not isinstance(held, list):
+        yield error("items", f"must be a list, got {shown(held)}")
+    elif not held:
+        yield error("items", "is empty: no manifest in it")
+
+
+def read_all(
+    given: Sequence[tuple[str, Any]],
+    *,
+    allow_lossy: bool = False,
+    beside: Collection[str] = frozenset(),
+) -> list[Reading]:
+    """Reads the documents of one input, which may refer to each other.
+
+    Args:
+        given: Label and parsed content of each document.
+        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
+        beside: Labels of documents that nobody named one by one: other objects among them are
+            left out, with a warning.
+
+    Returns:
+        The services in the order of their documents, and what no service was made of.
+    """
+    dialects = _with_named(given, [dialect_of(raw) for _, raw in given])
+    order = {label: position for position, (label, _) in enumerate(given)}
+    some = any(dialects) or any(_is_ours(raw) for _, raw in given)
+    read = [
+        _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
+        for (label, raw), dialect in zip(given, dialects, strict=True)
+        if dialect is None
+    ]
+    for dialect in DIALECTS:
+        mine = [Given(*each) for each, its in zip(given, dialects, strict=True) if its is dialect]
+        if mine:
+            read += _converted(dialect, mine, allow_lossy=allow_lossy)
+    return sorted(read, key=lambda each: order[each.label])
+
+
+def _with_named(
+    given: Sequence[tuple[str, Any]], dialects: Sequence[Dialect | None]
+) -> list[Dialect | None]:
+    """Gives objects that a dialect's documents name, such as a ConfigMap, to that dialect."""
+    owners: dict[Any, Dialect] = {}
+    for dialect in DIALECTS:
+        mine = [Given(*each) for each, its in zip(given, dialects, strict=True) if its is dialect]
+        if mine:
+            owners.update(dict.fromkeys(dialect.named(mine), dialect))
+    return [
+        owners.get(_key(*each)) if its is None and owners and _is_other_object(each[1]) else its
+        for each, its in zip(given, dialects, strict=True)
+    ]
+
+
+def _key(label: str, raw: Any) -> tuple[Any, ...]:
+    document = Given(label, raw)
+    return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
+
+
+def is_read(raw: Any) -> bool:
+    """Tells whether a document is of a kind that this room reads, not any other object."""
+    return _is_ours(raw) or dialect_of(raw) is not None
+
+
+def _converted(dialect: Dialect, mine: Sequence[Given], *, allow_lossy: bool) -> list[Reading]:
+    conversion = dialect.convert(mine, allow_lossy=allow_lossy)
+    left: list[Located] = list(conversion.findings)
+    read = []
+    for service in conversion.services:
+        labels = service.origins.labels
+        read.append(
+            Reading(
+                service.main.label,
+                examine(service.manifest, service.main.label),
+                service.manifest,
+                tuple(each for each in left if each[0] in labels),
+                service.origins.locate,
+            )
+        )
+        left = [each for each in left if each[0] not in labels]
+    for document in mine:
+        own = tuple(each for each in left if each[0] == document.label)
+        if own:
+            read.append(Reading(document.label, remarks=own))
+    return read
+
+
+def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
+    hint = _near(raw)
+    platform = platform_of(raw)
+    if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
+        why = "is no service: left out; apply it beside the others"
+        if platform is not None:
+            why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
+        told = warning("kind", f"{raw['kind']} {why}")
+        return Reading(label, remarks=((label, told),))
+    if hint is not None:
+        return Reading(label, Document(label, None, (hint,)))
+    return Reading(label, examine(raw, label), raw)
+
+
+def _is_ours(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and raw.get("kind") == KIND
+
+
+def _is_other_object(raw: Any) -> bool:
+    return (
+        isinstance(raw, Mapping)
+        and not _is_ours(raw)
+        and all(isinstance(raw.get(key), str) for key in ("apiVersion", "kind"))
+        and isinstance(raw.get("metadata"), Mapping)
+    )
+
+
+def _near(raw: Any) -> Finding | None:
+    """Says what is wrong with the envelope of a document that is nearly one of a dialect."""
+    if not isinstance(raw, Mapping) or _is_ours(raw):
+        return None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    for dialect in DIALECTS:
+        if isinstance(kind, str) and kind in dialect.kinds:
+            wanted = " or ".join(dialect.kinds[kind])
+            if version is None:
+                return error("apiVersion", f"is required, must be {wanted}")
+            return error("apiVersion", f"must be {wanted}, got {shown(version)}")
+        if isinstance(version, str) and any(version in each for each in dialect.kinds.values()):
+            known = ", ".join(sorted(each for each, its in dialect.kinds.items() if version in its))
+            if kind is None:
+                return error("kind", f"is required, must be one of {known}")
+            return error(
+                "kind", f"must be one of {known} for {dialect.name}'s {version}, got {shown(kind)}"
+            )
+    return None

@@ -1,0 +1,166 @@
+"""The texts of one input, which are read together: a file, several, or those of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
+from fusioninfer_pulumi.findings import Severity, error, info
+from fusioninfer_pulumi.loading.documents import Reading, labelled, read_all
+from fusioninfer_pulumi.loading.validate import Document
+from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
+
+#: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
+SUFFIXES = (".yaml", ".yml", ".json")
+#: What is wrong with a folder without any.
+NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
+
+#: What is wrong with a folder whose manifests are of other things.
+NO_SERVICE = "holds no manifest of a service"
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text.
+
+    Attributes:
+        label: Its name in messages.
+        content: YAML or JSON, of one or several documents.
+        folder: The folder that it was found in, None where it was named by itself.
+    """
+
+    label: str
+    content: str
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The documents of a text.
+
+    Attributes:
+        text: The text.
+        given: Label and content of each document that may be a manifest.
+        told: What there is to say about the text as a whole, and about other documents.
+        documents: All documents, also those that are none of ours; None where it is no YAML.
+    """
+
+    text: Text
+    given: tuple[tuple[str, Any], ...]
+    told: tuple[Reading, ...]
+    documents: tuple[Any, ...] | None
+
+    @property
+    def labels(self) -> set[str]:
+        """Labels of everything that is said of the text and its documents."""
+        told = (each.label for each in self.told)
+        return {self.text.label, *told, *(label for label, _ in self.given)}
+
+    @property
+    def identities(self) -> list[tuple[str, ...]]:
+        """Kind, namespace and name of its manifests: a set has one of each."""
+        found = []
+        for _, raw in self.given:
+            held = raw.get("metadata") if isinstance(raw, Mapping) else None
+            if isinstance(held, Mapping):
+                keys = (raw.get("kind"), held.get("namespace"), held.get("name"))
+                found.append(tuple(map(str, keys)))
+        return found
+
+
+def manifest_files(folder: Path) -> list[Path]:
+    """The files of a folder that may hold manifests, by name.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    held = sorted(folder.iterdir())
+    return [each for each in held if each.suffix.lower() in SUFFIXES and each.is_file()]
+
+
+def parse(text: Text) -> Parsed:
+    """Reads the documents of a text, without raising for what is wrong with it."""
+    given: list[tuple[str, Any]] = []
+    told: list[Reading] = []
+    try:
+        for number, raw in enumerate(documents(text.content), start=1):
+            named, wrong = labelled(text.label, number, raw)
+            given += named
+            if wrong is not None:
+                told.append(Reading(wrong.label, wrong))
+    except UnreadableError as problem:
+        told.append(refused(text.label, str(problem)))
+    everything = None if told else tuple(raw for _, raw in given)
+    if not given and not told and text.folder is None:
+        told.append(refused(text.label, "is empty: no InferenceService in it"))
+    if text.folder is not None and not told and not any(_is_manifest(raw) for _, raw in given):
+        # Settings of a tool, values of a chart: a folder holds other files as well.
+        told += [_remark(label, "", "holds no manifest: left out") for label, _ in given[:1]]
+        given = []
+    inventories = [label for label, raw in given if text.folder is not None and _is_inventory(raw)]
+    told += [
+        _remark(label, "kind", "is an inventory: left out; give it with --inventory")
+        for label in inventories
+    ]
+    kept = [each for each in given if each[0] not in inventories]
+    return Parsed(text, tuple(kept), tuple(told), everything)
+
+
+def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:
+    """Reads the documents of several texts as those of one input, which may refer to each other.
+
+    Args:
+        parsed: The texts' documents.
+        allow_lossy: Whether what cannot be carried over from another system's manifest is a
+            warning in place of an error.
+
+    Returns:
+        The services in the order of their documents, and what no service was made of.
+    """
+    texts, told = _each_once(parsed)
+    given = [document for each in texts for document in each.given]
+    beside = {label for each in texts if each.text.folder is not None for label, _ in each.given}
+    read = read_all(given, allow_lossy=allow_lossy, beside=frozenset(beside))
+    for folder in dict.fromkeys(each.text.folder for each in texts):
+        if folder is not None:
+            its = {label for each in texts if each.text.folder == folder for label in each.labels}
+            found = (*read, *(one for each in texts for one in each.told))
+            if not any(each.label in its and _counts(each) for each in found):
+                told.append(refused(folder, NO_SERVICE))
+    return [*read, *(one for each in texts for one in each.told), *told]
+
+
+def refused(label: str, why: str) -> Reading:
+    """An input that nothing could be read of."""
+    return Reading(label, Document(label, None, (error("", why),)))
+
+
+def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
+    texts: dict[str, Parsed] = {}
+    again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
+    told = [refused(each.text.label, "is given twice") for each in again]
+    return list(texts.values()), told
+
+
+def _counts(read: Reading) -> bool:
+    """Whether a reading is a service, or says what is wrong with one."""
+    return read.document is not None or any(
+        finding.severity is Severity.ERROR for _, finding in read.remarks
+    )
+
+
+def _remark(label: str, path: str, message: str) -> Reading:
+    return Reading(label, remarks=((label, info(path, message)),))
+
+
+def _is_inventory(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and raw.get("kind") == INVENTORY_KIND
+
+
+def _is_manifest(raw: Any) -> bool:
+    if not isinstance(raw, Mapping):
+        return False
+    return "apiVersion" in raw or "kind" in raw or {"metadata", "spec"} <= set(raw)

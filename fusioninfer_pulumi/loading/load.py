@@ -1,0 +1,181 @@
+"""Reads files, texts and mappings: the one reader of the library and of the command line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
+from fusioninfer_pulumi.loading.documents import Reading, labelled, read_all
+from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
+from fusioninfer_pulumi.loading.validate import examine_inventory
+from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str | os.PathLike[str]],
+    *,
+    allow_lossy: bool = False,
+) -> list[InferenceServiceArgs]:
+    """Reads the services of manifest files, or of a manifest that is a mapping already.
+
+    Besides InferenceServices it takes Kthena's ModelServings, Modelplane's ModelDeployments and
+    KServe's LLMInferenceServices, together with what stands beside them in the same input:
+    docs/systems.md.
+
+    Args:
+        source: Path of a YAML or JSON file of one or several documents, or of a folder, whose
+            files (`*.yaml`, `*.yml`, `*.json`; not those of folders in it) are read together; or
+            several such paths, which are read together, too; or one document. A string is always a
+            path, never YAML text: see `loads`. Other objects in a folder, such as a Namespace, are
+            left out with a `UserWarning`.
+        allow_lossy: Leaves out what cannot be carried over from another system's manifest, with a
+            `UserWarning` for each such field, in place of refusing it.
+
+    Returns:
+        The services, in the order of the documents.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
+        InvalidServiceError: Some document was refused; all problems are listed.
+    """
+    if isinstance(source, Mapping):
+        named, wrong = labelled("", 1, source)
+        told = [] if wrong is None else [Reading(wrong.label, wrong)]
+        return _accepted([*read_all(named, allow_lossy=allow_lossy), *told])
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    texts = [text for path in paths for text in _texts(Path(path))]
+    return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
+
+
+def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
+    """Reads the services of a manifest text.
+
+    Args:
+        text: YAML or JSON, one or several documents.
+        allow_lossy: As for `load`.
+
+    Returns:
+        The services, in the order of the documents.
+
+    Raises:
+        InvalidServiceError: Some document was refused; all problems are listed.
+    """
+    return _accepted(read_text(text, "", allow_lossy=allow_lossy))
+
+
+def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[Reading]:
+    """Reads a text of one or several documents, without raising for what is wrong with it.
+
+    Args:
+        text: YAML or JSON.
+        label: Name of the input in messages.
+        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
+
+    Returns:
+        At least one reading: an input without any document is refused as empty.
+    """
+    return read_set([parse(Text(label, text))], allow_lossy=allow_lossy)
+
+
+def _texts(path: Path) -> list[Text]:
+    if "\0" in str(path) or not path.is_dir():
+        return [Text(str(path), file_text(path))]
+    files = manifest_files(path)
+    if not files:
+        raise InvalidServiceError([error("", NO_MANIFESTS)], str(path))
+    return [Text(str(file), file_text(file), str(path)) for file in files]
+
+
+def file_text(file: Path) -> str:
+    """Reads a file of bounded size.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Its text.
+
+    Raises:
+        OSError: It cannot be read.
+        InvalidServiceError: It is too large, or not UTF-8.
+    """
+    if "\0" in str(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    with file.open("rb") as stream:
+        # Never more than that: the path may be a device that does not end.
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InvalidServiceError([error("", TOO_LARGE)], str(file))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidServiceError([error("", "not YAML: not UTF-8 text")], str(file)) from None
+
+
+def _accepted(read: list[Reading]) -> list[InferenceServiceArgs]:
+    found = [located for each in read for located in each.findings]
+    refused = {label for label, finding in found if finding.severity is Severity.ERROR}
+    if refused:
+        shown = [located for located in found if located[0] in refused]
+        title = shown[0][0] if len(refused) == 1 else ""
+        raise InvalidServiceError([finding for _, finding in shown], title)
+    for label, finding in found:
+        if finding.severity is Severity.WARNING:
+            warnings.warn(f"{label}: {finding}" if label else str(finding), stacklevel=3)
+    return [
+        each.document.args
+        for each in read
+        if each.document is not None and each.document.args is not None
+    ]
+
+
+Inventory = (
+    str | os.PathLike[str] | InventoryArgs | Mapping[str, Any] | Sequence[NodePoolArgs | Any]
+)
+
+
+def load_inventory(source: Inventory) -> InventoryArgs:
+    """Reads the node pools of a cluster.
+
+    Args:
+        source: Path of a YAML or JSON file with one `NodePoolInventory`, or its fields
+            (`pools` and `poolLabel`) alone, or a list of pools alone; or any of the three as
+            plain data; or what was read already.
+
+    Returns:
+        The inventory.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: The file cannot be read.
+        InvalidServiceError: The inventory was refused; all problems are listed.
+    """
+    if isinstance(source, InventoryArgs):
+        return source
+    raw, title = source, ""
+    if isinstance(source, (str, os.PathLike)):
+        title = str(source)
+        raw = _only_document(file_text(Path(source)), title)
+    read, problems = examine_inventory(raw)
+    if read is None:
+        raise InvalidServiceError(problems, title)
+    return read
+
+
+def _only_document(text: str, title: str) -> Any:
+    try:
+        read = list(documents(text))
+    except UnreadableError as problem:
+        raise InvalidServiceError([error("", str(problem))], title) from None
+    if len(read) != 1:
+        found = f"holds {len(read)} documents" if read else "is empty"
+        raise InvalidServiceError([error("", f"{found}, wanted one {INVENTORY_KIND}")], title)
+    return read[0]

@@ -1,0 +1,244 @@
+"""Says in plain words what usually makes a text no YAML: tabs, and templates of Helm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from fusioninfer_pulumi.api.plain import MAX_DEPTH, TOO_DEEP
+
+_LINE = re.compile(r"line (\d+), column (\d+)")
+#: Lines around the one that a parser gives up on: it notices a template's line late.
+_AROUND = 1
+
+
+def plain_reason(reason: str, text: str) -> str:
+    """Replaces a parser's words, or adds to them, where the cause can be seen.
+
+    Args:
+        reason: The parser's reason, with `line 3, column 1` in it.
+        text: The text that was read.
+
+    Returns:
+        The reason in plain words, as it was where nothing is known about it.
+    """
+    match = _LINE.search(reason)
+    if match is None:
+        return reason
+    lines = text.split("\n")
+    number = min(int(match[1]), len(lines))
+    here = lines[number - 1]
+    indentation = here[: len(here) - len(here.lstrip(" \t"))]
+    if "\t" in indentation and reason.startswith("not YAML"):
+        return f"not YAML: line {number}: indented with a tab, where YAML takes only spaces"
+    for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
+        if re.search(r"\{\{.*\}\}", lines[near - 1]):
+            return (
+                f"{reason}; the {{{{ }}}} of line {near} looks like a template (Helm's, for "
+                "example): render it first"
+            )
+    return reason
+
+
+#: Bytes of one input; the largest real manifest is far below it.
+MAX_BYTES = 16 * 1024 * 1024
+TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
+#: Values of one document with every alias written out.
+MAX_VALUES = 500_000
+#: Digits of a number; Python reads no longer ones.
+MAX_DIGITS = 4300
+TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class UnreadableError(ValueError):
+    """The text is no YAML that can be used; the message says where and why."""
+
+
+class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
+    """Safe loader without YAML 1.1's dates and base-60 numbers, for what JSON can hold."""
+
+
+# What Kubernetes takes is JSON: a set, bytes or a date would fail where the objects are written.
+_JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
+_JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
+_Loader.yaml_constructors = {
+    tag: constructor
+    for tag, constructor in _Base.yaml_constructors.items()
+    if tag is None or tag in _JSON_TAGS
+}
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
+    ]
+    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|0o[0-7]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$"),
+    list("-+0123456789"),
+)
+
+
+_SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+def _joined_surrogates(text: str) -> str:
+    """JSON writes characters beyond the basic plane as pairs of escapes, which YAML knows not."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
+
+
+def _int(loader: Any, node: yaml.ScalarNode) -> int:
+    try:
+        value: int = _Base.construct_yaml_int(loader, node)
+    except ValueError as problem:
+        digits = sum(character.isdigit() for character in node.value)
+        if digits <= MAX_DIGITS:
+            raise
+        message = f"{_place(node)}: a number of {digits} digits; at most {MAX_DIGITS} are read"
+        raise UnreadableError(message) from problem
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+
+
+def documents(text: str) -> Iterator[Any]:
+    """Yields each document of a YAML text as plain Python values; empty ones are left out.
+
+    Args:
+        text: The text.
+
+    Raises:
+        UnreadableError: The text is no YAML, uses tags that are not plain data, repeats a key,
+            or is absurdly large or deep.
+    """
+    if len(text) > MAX_BYTES:
+        raise UnreadableError(TOO_LARGE)
+    try:
+        yield from _documents(text)
+    except UnreadableError as problem:
+        raise UnreadableError(plain_reason(str(problem), text)) from None
+
+
+def _documents(text: str) -> Iterator[Any]:
+    loader = None
+    try:
+        text = _joined_surrogates(text)
+        _measure(text)
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            _check(node)
+            value = loader.construct_document(node)
+            if value is not None:
+                yield value
+    except yaml.YAMLError as problem:
+        raise UnreadableError(_reason(problem)) from None
+    except RecursionError:
+        raise UnreadableError(TOO_DEEP) from None
+    except UnicodeEncodeError:
+        raise UnreadableError("not YAML: holds half of a surrogate pair") from None
+    except LookupError:
+        # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
+        raise UnreadableError("not YAML: a value does not fit its tag") from None
+    except ValueError as problem:
+        raise (
+            problem
+            if isinstance(problem, UnreadableError)
+            else UnreadableError(f"not YAML: {problem}")
+        ) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _measure(text: str) -> None:
+    """Refuses a text that is absurd by itself, before anything is built from it.
+
+    Nodes take hundreds of bytes for a character of text, and libyaml's composer, which is
+    recursive C code, ends the process where the text is deep enough.
+    """
+    values = depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Base):
+            if isinstance(event, yaml.DocumentStartEvent):
+                values = 0
+            elif isinstance(event, yaml.NodeEvent):
+                values += 1
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                if values > MAX_VALUES:
+                    raise UnreadableError(TOO_MANY)
+                if depth > MAX_DEPTH:
+                    raise UnreadableError(TOO_DEEP)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        # The loader meets it again, after the documents in front of it.
+        return
+
+
+def _check(root: yaml.Node) -> None:
+    """Refuses a document that aliases make too large or too deep, or that would lose a key."""
+    # Values in a node and levels below it, with every alias written out.
+    known: dict[int, tuple[int, int]] = {}
+    open_nodes: set[int] = set()
+
+    def size(node: yaml.Node) -> tuple[int, int]:
+        if id(node) in known:
+            return known[id(node)]
+        if id(node) in open_nodes:
+            raise UnreadableError(f"{_place(node)}: an alias refers to itself")
+        open_nodes.add(id(node))
+        items: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+            items = [item for pair in node.value for item in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            items = node.value
+        values, levels = 1, 0
+        for item in items:
+            more, below = size(item)
+            values, levels = values + more, max(levels, below + 1)
+        open_nodes.discard(id(node))
+        if values > MAX_VALUES:
+            raise UnreadableError(TOO_MANY)
+        if levels > MAX_DEPTH:
+            raise UnreadableError(TOO_DEEP)
+        known[id(node)] = values, levels
+        return values, levels
+
+    size(root)
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise UnreadableError(f"{_place(key)}: a key must be a plain string")
+        if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
+            raise UnreadableError(f'{_place(key)}: key "{key.value}" stands twice in one mapping')
+        seen.add(key.value)
+
+
+def _place(node: yaml.Node) -> str:
+    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+
+
+def _reason(problem: yaml.YAMLError) -> str:
+    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
+        mark = problem.problem_mark
+        text = " ".join(str(problem.problem or problem.context).split())
+        if isinstance(problem, yaml.constructor.ConstructorError) and "tag" in text:
+            text = text.replace("could not determine a constructor for the tag", "unsupported tag")
+            return f"line {mark.line + 1}, column {mark.column + 1}: {text}"
+        return f"not YAML: line {mark.line + 1}, column {mark.column + 1}: {text}"
+    return f"not YAML: {' '.join(str(problem).split())}"

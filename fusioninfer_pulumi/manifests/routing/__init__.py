@@ -1,5 +1,0 @@
-"""The objects of a router, one module per concern."""
-
-from fusioninfer_pulumi.manifests.routing.objects import routing
-
-__all__ = ["routing"]

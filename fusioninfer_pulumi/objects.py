@@ -1,0 +1,48 @@
+"""All objects of a service in the order in which they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.operations.operations import day_two
+from fusioninfer_pulumi.pods.device_claims import device_claims
+from fusioninfer_pulumi.pods.model_cache import model_cache
+from fusioninfer_pulumi.pods.sidecar import sidecar_access
+from fusioninfer_pulumi.routing.router import routing
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.gang import pod_group
+from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
+from fusioninfer_pulumi.topology.service import serving_service
+
+
+def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
+    """Builds every object of a service.
+
+    Args:
+        plan: The service.
+
+    Returns:
+        The objects in apply order: the PodGroup precedes the pods that name it, and what serves
+        precedes what leads to it.
+
+    Raises:
+        InvalidServiceError: The plan holds errors.
+    """
+    refused = errors(plan.findings)
+    if refused:
+        raise InvalidServiceError(refused)
+    if plan.router is not None:
+        return (*workloads(plan), *routing(plan, plan.router), *day_two(plan))
+    return (*workloads(plan), serving_service(plan), *day_two(plan))
+
+
+def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+    """Builds what runs the pods: the PodGroups, rights, the model's cache, LeaderWorkerSets."""
+    for gang in plan.gangs:
+        yield pod_group(plan, gang)
+    yield from sidecar_access(plan)
+    yield from device_claims(plan)
+    yield from model_cache(plan)
+    yield from leader_worker_sets(plan)

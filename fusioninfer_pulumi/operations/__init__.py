@@ -1,0 +1,1 @@
+"""Autoscaling, disruption budgets and monitoring: what is planned, and the objects."""

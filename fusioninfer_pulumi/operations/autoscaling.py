@@ -1,0 +1,278 @@
+"""Autoscaling of a role: plan and object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.autoscaling import (
+    AutoscalingArgs,
+    AutoscalingEngine,
+    AutoscalingMetricArgs,
+    MetricSource,
+    PrefillDecodeRatioArgs,
+)
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.rollout import Layout
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.operations.records import AutoscalerPlan
+from fusioninfer_pulumi.pods.build import role_labels
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
+from fusioninfer_pulumi.topology.role import RolePlan
+
+
+def autoscalers(
+    args: InferenceServiceArgs, roles: Sequence[RolePlan], *, gang_scheduled: bool
+) -> tuple[tuple[AutoscalerPlan, ...], list[Finding]]:
+    """Plans the autoscalers of a service.
+
+    Args:
+        args: The service's spec.
+        roles: Its serving roles.
+        gang_scheduled: Whether the pods are a gang.
+
+    Returns:
+        An autoscaler for each set of a role that asks for one, and what is to be said.
+    """
+    minima = args.scheduling_strategy.gang_policy.min_role_replicas
+    planned: list[AutoscalerPlan] = []
+    found: list[Finding] = []
+    for role in roles:
+        given = role.args.autoscaling
+        if given is None:
+            continue
+        at = join("roles", role.position, "autoscaling")
+        if args.layout is not Layout.PER_ROLE:
+            found.append(
+                error(
+                    at,
+                    "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here "
+                    "each replica is one of its own",
+                )
+            )
+        found += _replicas(role, given, at)
+        if gang_scheduled:
+            found += _gang(role, given, minima, at)
+        found += _metrics(given, at)
+        if (args.groups or 1) > 1:
+            found += _groups(given, at)
+        planned += [AutoscalerPlan(role.name, each.name, given) for each in role.sets]
+    return tuple(planned), found
+
+
+def _replicas(role: RolePlan, given: AutoscalingArgs, at: str) -> Iterator[Finding]:
+    if given.engine is AutoscalingEngine.HPA and given.min_replicas == 0:
+        yield error(
+            f"{at}.minReplicas",
+            "must be at least 1 with engine HPA, got 0: Kubernetes takes 0 only behind a feature "
+            "gate; KEDA scales to 0",
+        )
+    count = role.args.replicas
+    if count == 0:
+        yield error(at, "a parked role (replicas: 0) has nothing to scale; remove one of the two")
+    elif not given.min_replicas <= count <= given.max_replicas:
+        yield error(
+            join("roles", role.position, "replicas"),
+            f"is what the role starts with, and must be within autoscaling's bounds "
+            f"({given.min_replicas} to {given.max_replicas}), got {count}",
+        )
+
+
+def _groups(given: AutoscalingArgs, at: str) -> Iterator[Finding]:
+    for index, metric in enumerate(given.metrics):
+        if metric.query is not None or metric.source is MetricSource.EXTERNAL:
+            yield error(
+                f"{at}.metrics[{index}]",
+                "is one number for all serving groups, and the role is scaled in each of them: use "
+                "engine HPA and a metric of source Pods",
+            )
+
+
+def _gang(
+    role: RolePlan, given: AutoscalingArgs, minima: Mapping[str, int] | None, at: str
+) -> Iterator[Finding]:
+    field = f"schedulingStrategy.gangPolicy.minRoleReplicas.{role.name}"
+    if minima is None or role.name not in minima:
+        yield error(
+            at,
+            f"needs {field}: without it the gang needs every replica, and one more would hold back "
+            f"all of them until there is room; give at most minReplicas ({given.min_replicas})",
+        )
+    elif minima[role.name] > given.min_replicas:
+        yield error(
+            field,
+            f"must be at most autoscaling's minReplicas ({given.min_replicas}), got "
+            f"{minima[role.name]}: scaled below it, the gang would never be whole again",
+        )
+
+
+def _metrics(given: AutoscalingArgs, at: str) -> Iterator[Finding]:
+    keda = given.engine is AutoscalingEngine.KEDA
+    if keda and given.prometheus is None:
+        yield error(f"{at}.prometheus", "is required with engine KEDA: where it asks its queries")
+    if not keda and given.prometheus is not None:
+        yield error(f"{at}.prometheus", "belongs to engine KEDA; remove it")
+    for key in sorted(set(given.behavior or {}) - {"scaleUp", "scaleDown"}):
+        yield error(f"{at}.behavior.{key}", "must be scaleUp or scaleDown")
+    apis = set()
+    for index, metric in enumerate(given.metrics):
+        where = f"{at}.metrics[{index}]"
+        if keda:
+            if metric.query is None:
+                yield error(f"{where}.query", "is required with engine KEDA")
+            for field, value in (("name", metric.name), ("source", metric.source)):
+                if value is not None:
+                    yield error(f"{where}.{field}", "belongs to engine HPA; remove it")
+            if metric.selector:
+                yield error(f"{where}.selector", "belongs to engine HPA; remove it")
+            continue
+        if metric.name is None:
+            yield error(f"{where}.name", "is required with engine HPA")
+        if metric.query is not None:
+            yield error(f"{where}.query", "belongs to engine KEDA; remove it")
+        external = metric.source is MetricSource.EXTERNAL
+        apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
+    if apis:
+        yield info(
+            f"{at}.metrics",
+            f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
+        )
+
+
+_AT = "prefillDecodeRatio"
+
+
+def ratio_findings(
+    given: PrefillDecodeRatioArgs | None, roles: Sequence[RolePlan]
+) -> Iterator[Finding]:
+    """Checks the replicas of prefill and decode against each other.
+
+    Args:
+        given: The bounds, None for none.
+        roles: The serving roles.
+
+    Yields:
+        An error for replicas beyond the bounds, a warning for autoscalers that may get there.
+        Parked roles are not compared.
+    """
+    if given is None:
+        return
+    prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
+    decode = [role for role in roles if role.component_type is ComponentType.DECODER]
+    if not prefill or not decode:
+        yield error(_AT, "needs roles of prefiller and decoder; remove it")
+        return
+    now = (
+        sum(role.group_replicas for role in prefill),
+        sum(role.group_replicas for role in decode),
+    )
+    if 0 in now:
+        return
+    beyond = _beyond(given, *now)
+    if beyond:
+        yield error(_AT, f"must be {beyond}, got {_told(*now)}")
+        return
+    for few, many in ((True, False), (False, True)):
+        far = (_bound(prefill, fewest=few), _bound(decode, fewest=many))
+        beyond = _beyond(given, *far) if 0 not in far else None
+        if beyond:
+            yield warning(_AT, f"must be {beyond}; autoscaling may bring it to {_told(*far)}")
+
+
+def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
+    """The fewest replicas that autoscalers leave, or the most that they make."""
+    total = 0
+    for role in roles:
+        scaled = role.args.autoscaling
+        if scaled is None:
+            total += role.group_replicas
+        else:
+            total += scaled.min_replicas if fewest else scaled.max_replicas
+    return total
+
+
+def _beyond(given: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
+    if given.max is not None and prefill / decode > given.max:
+        return f"at most {given.max:g}"
+    if given.min is not None and prefill / decode < given.min:
+        return f"at least {given.min:g}"
+    return None
+
+
+def _told(prefill: int, decode: int) -> str:
+    return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"
+
+
+Manifest = dict[str, Any]
+
+
+def autoscaler(plan: ServicePlan, planned: AutoscalerPlan) -> Manifest:
+    """Builds the autoscaler of one role.
+
+    Args:
+        plan: The service.
+        planned: The autoscaler.
+
+    Returns:
+        A HorizontalPodAutoscaler or a ScaledObject.
+    """
+    (role,) = (each for each in plan.roles if each.name == planned.role)
+    own = metadata(plan, planned.name, role_labels(plan, role))
+    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
+    args = planned.args
+    behavior = {"behavior": args.behavior} if args.behavior is not None else {}
+    if args.engine is AutoscalingEngine.KEDA:
+        advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
+        return {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": planned.kind,
+            "metadata": own,
+            "spec": {
+                "scaleTargetRef": target,
+                "minReplicaCount": args.min_replicas,
+                "maxReplicaCount": args.max_replicas,
+                **advanced,
+                "triggers": [_trigger(args.prometheus or "", each) for each in args.metrics],
+            },
+        }
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": planned.kind,
+        "metadata": own,
+        "spec": {
+            "scaleTargetRef": target,
+            "minReplicas": args.min_replicas,
+            "maxReplicas": args.max_replicas,
+            **behavior,
+            "metrics": [_metric(each) for each in args.metrics],
+        },
+    }
+
+
+def _metric(given: AutoscalingMetricArgs) -> Manifest:
+    external = given.source is MetricSource.EXTERNAL
+    named: Manifest = {"name": given.name}
+    if given.selector:
+        named["selector"] = {"matchLabels": dict(given.selector)}
+    return {
+        "type": "External" if external else "Pods",
+        "external" if external else "pods": {
+            "metric": named,
+            "target": {"type": "AverageValue", "averageValue": given.target},
+        },
+    }
+
+
+def _trigger(address: str, given: AutoscalingMetricArgs) -> Manifest:
+    return {
+        "type": "prometheus",
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": address,
+            "query": given.query,
+            "threshold": given.target,
+        },
+    }

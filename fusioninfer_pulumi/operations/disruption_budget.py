@@ -1,0 +1,112 @@
+"""PodDisruptionBudgets of a role."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.operations.records import BudgetPlan
+from fusioninfer_pulumi.topology.role import RolePlan
+
+
+def disruption_budgets(
+    service: str,
+    roles: Sequence[RolePlan],
+    common: DisruptionBudgetArgs | None,
+    optional: Sequence[str] = (),
+) -> tuple[tuple[BudgetPlan, ...], list[Finding]]:
+    """Plans the budgets of a service.
+
+    Args:
+        service: Name of the service.
+        roles: Its serving roles.
+        common: The service's own budget, for roles without one.
+        optional: Names of roles of which the gang does not need every replica.
+
+    Returns:
+        A budget for each role that has replicas and asks for one, and what is to be said.
+    """
+    budgets: list[BudgetPlan] = []
+    found: list[Finding] = []
+    for role in roles:
+        own = role.args.disruption_budget
+        given = own or common
+        if given is None or not role.replicas:
+            continue
+        at = join("roles", role.position, "disruptionBudget") if own else "disruptionBudget"
+        replicas, said = _allowed(given, role, at)
+        found += said
+        if role.name in optional and replicas:
+            found.append(
+                info(
+                    at,
+                    f"while a replica of {role.name} waits for room, none of the others may be "
+                    "evicted: the budget counts every replica",
+                )
+            )
+        budgets.append(
+            BudgetPlan(
+                role=role.name,
+                name=names.disruption_budget(service, role.name),
+                replicas=replicas,
+                min_available=None if role.scaled_elsewhere else role.total_pods - replicas,
+                unhealthy_pods=given.unhealthy_pods,
+            )
+        )
+    return tuple(budgets), found
+
+
+def _allowed(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
+    """Replicas that may be down, and what is to be said."""
+    count = len(role.replicas)
+    if role.scaled_elsewhere:
+        return _of_scaled(given, role, at)
+    if given.min_available is not None:
+        field = f"{at}.minAvailable"
+        kept = _share(given.min_available, count, math.ceil)
+        if kept > count:
+            return 0, [
+                error(field, f"must be at most the replicas of {role.name} ({count}), got {kept}")
+            ]
+        allowed = count - kept
+    else:
+        field = f"{at}.maxUnavailable"
+        allowed = min(_most(given.max_unavailable, count), count)
+    if allowed == 0:
+        return 0, [
+            warning(
+                field,
+                f"lets no replica of {role.name} go ({count} in all): node drains and upgrades "
+                "wait for ever; add a replica, or delete the pods by hand when a node has to go",
+            )
+        ]
+    return allowed, []
+
+
+def _of_scaled(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
+    """The same for a role whose replicas an autoscaler changes."""
+    most = 1 if given.max_unavailable is None else given.max_unavailable
+    if given.min_available is None and isinstance(most, int) and most > 0:
+        return most, []
+    field = "maxUnavailable" if given.min_available is None else "minAvailable"
+    return 0, [
+        error(
+            f"{at}.{field}",
+            f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1",
+        )
+    ]
+
+
+def _most(given: int | str | None, count: int) -> int:
+    if given is None:
+        return 1
+    share = _share(given, count, math.floor)
+    # As with `rollout.maxUnavailable`; 0% is meant.
+    return max(share, 1) if isinstance(given, str) and given != "0%" else share
+
+
+def _share(given: int | str, count: int, rounded: Callable[[float], int]) -> int:
+    return rounded(count * int(given[:-1]) / 100) if isinstance(given, str) else given

@@ -1,1 +1,0 @@
-"""What a service needs while it runs: disruption budgets, monitors."""

@@ -1,1 +1,0 @@
-"""How prefill and decode pods work on one request: what their pods get beside the template."""

@@ -1,0 +1,1 @@
+"""Finished pod templates of a role."""

@@ -1,0 +1,593 @@
+"""The model of a role: engine arguments, volumes, fetching containers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusioninfer_pulumi.api.model import (
+    FETCHER_USER,
+    AccessMode,
+    CacheArgs,
+    Fetch,
+    ModelArgs,
+    ModelSource,
+    S3Args,
+    StorageArgs,
+    read_source,
+)
+from fusioninfer_pulumi.api.role import Launcher, RoleArgs
+from fusioninfer_pulumi.api.topology import serving
+from fusioninfer_pulumi.engines.added_arguments import with_arguments
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.kv_settings import SettingError
+from fusioninfer_pulumi.engines.launch_types import with_words
+from fusioninfer_pulumi.engines.model_arguments import (
+    ServedModel,
+    model_contradictions,
+    model_words,
+)
+from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.kube import durations, names
+from fusioninfer_pulumi.kube.containers import (
+    free_name,
+    mounted,
+    with_env,
+    with_mounts,
+    with_volumes,
+)
+from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
+from fusioninfer_pulumi.pods.templates import (
+    Place,
+    Template,
+    places,
+    with_container,
+    with_spec,
+    with_template,
+)
+
+Manifest = dict[str, Any]
+
+#: Where huggingface_hub keeps what it downloads, and what it shows to the hub.
+HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
+
+_VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
+
+
+@dataclass
+class ModelFiles:
+    """What a pod gets for its model.
+
+    Attributes:
+        model: What the engine is told: a repository of Hugging Face, or a path.
+        revision: Revision that the engine fetches.
+        adapters: Repository or path of each adapter by its name.
+        volumes: Volumes by name.
+        mounts: What the serving container mounts.
+        fetched: Source and folder of what init containers fetch, with what each mounts.
+        warmed: Source and folder of what the warm-up fetches.
+        env: Variables of the serving container.
+        images: Whether images are mounted as volumes.
+    """
+
+    model: str
+    revision: str | None = None
+    adapters: dict[str, str] = field(default_factory=dict)
+    volumes: dict[str, Manifest] = field(default_factory=dict)
+    mounts: list[Manifest] = field(default_factory=list)
+    fetched: list[tuple[str, str, Manifest]] = field(default_factory=list)
+    warmed: list[tuple[str, str]] = field(default_factory=list)
+    env: list[Manifest] = field(default_factory=list)
+    images: bool = False
+
+
+def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
+    """Decides where everything lies.
+
+    Args:
+        service: Name of the service.
+        model: The model, valid by the spec's rules.
+
+    Returns:
+        What each pod gets; None for a source that cannot be read, of a spec that was refused.
+    """
+    source = read_source(model.uri)
+    if source is None:
+        return None
+    files = ModelFiles(model.mount_path)
+    warm = model.cache is not None and model.cache.warm_up
+    if model.cache is not None:
+        _add_cache(files, service, model.cache)
+    by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
+    if by_engine:
+        files.model, files.revision = source.place, source.revision
+        if model.cache is not None:
+            files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
+    elif source.scheme in ("pvc", "oci"):
+        _mount(files, _VOLUME, source, model.mount_path)
+        if model.path is not None:
+            files.model = f"{model.mount_path}/{model.path}"
+    elif warm and model.cache is not None:
+        files.model = _warmed(files, source, model.cache, model.mount_path)
+    else:
+        files.volumes[_VOLUME] = {"emptyDir": {}}
+        files.mounts.append({"name": _VOLUME, "mountPath": model.mount_path, "readOnly": True})
+        writable = {"name": _VOLUME, "mountPath": model.mount_path}
+        files.fetched.append((source.fetched, model.mount_path, writable))
+    engine_fetches = by_engine
+    for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
+        found = read_source(adapter.uri)
+        if found is None:
+            continue
+        place = _adapter(files, model, found, adapter.name, index, by_engine=by_engine)
+        files.adapters[adapter.name] = place
+        engine_fetches = engine_fetches or not place.startswith("/")
+    if engine_fetches and model.token_secret is not None:
+        files.env.append(token_variable(model))
+    return files
+
+
+def token_variable(model: ModelArgs) -> Manifest:
+    """The variable with the token for Hugging Face; `token_secret` must be stated."""
+    secret = model.token_secret
+    assert secret is not None, "asked only where there is one"
+    reference = {"name": secret.name, "key": secret.key}
+    return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
+
+
+def cache_claim(service: str, cache: CacheArgs) -> str:
+    """Name of the claim of a cache: an existing one, or the service's own."""
+    if cache.claim_name is not None or cache.storage is None:
+        return cache.claim_name or ""
+    modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
+    immutable = f"{cache.storage.storage_class_name or ''} {modes}"
+    return names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
+
+
+def _adapter(
+    files: ModelFiles,
+    model: ModelArgs,
+    source: ModelSource,
+    name: str,
+    index: int,
+    *,
+    by_engine: bool,
+) -> str:
+    root = f"{model.mount_path}-adapters"
+    path = f"{root}/{_slug(name)}"
+    if source.scheme == "hf" and source.revision is None and by_engine:
+        return source.place  # the engine fetches it like its model; it takes no revision
+    if source.scheme in ("pvc", "oci"):
+        _mount(files, f"model-adapter-{index}", source, path)
+        return path
+    if model.cache is not None and model.cache.warm_up:
+        return _warmed(files, source, model.cache, path)
+    files.volumes[_ADAPTERS] = {"emptyDir": {}}
+    shared = {"name": _ADAPTERS, "mountPath": path, "subPath": _slug(name)}
+    files.mounts.append({**shared, "readOnly": True})
+    files.fetched.append((source.fetched, path, shared))
+    return path
+
+
+def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> None:
+    mount: Manifest = {"name": volume, "mountPath": path, "readOnly": True}
+    if source.scheme == "pvc":
+        # The claim may be written elsewhere; nothing is through this mount.
+        files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.place}}
+        if source.path:
+            mount["subPath"] = source.path
+    else:
+        files.images = True
+        files.volumes[volume] = {"image": {"reference": source.place}}
+    files.mounts.append(mount)
+
+
+def _add_cache(files: ModelFiles, service: str, cache: CacheArgs) -> None:
+    claim: Mapping[str, Any] = {"claimName": cache_claim(service, cache)}
+    files.volumes[_CACHE] = {"persistentVolumeClaim": dict(claim)}
+    if not cache.mount_model:
+        files.mounts.append(_cache_mount(cache, cache.mount_path))
+
+
+def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
+    read_only = {"readOnly": True} if cache.warm_up and cache.read_only else {}
+    return {"name": _CACHE, "mountPath": path, **read_only}
+
+
+def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
+    """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
+    # A folder for each source and revision: another one is fetched beside the one in use. One that
+    # is mounted by itself is filled in another way (`plan/model.py`), so it is another folder, too.
+    form = " mounted" if cache.mount_model else ""
+    digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
+    name = f"{_slug(source.place)}-{digest}"
+    folder = f"{cache.mount_path}/{name}"
+    if (source.fetched, folder) not in files.warmed:
+        files.warmed.append((source.fetched, folder))
+    if not cache.mount_model:
+        return folder
+    files.mounts.append({**_cache_mount(cache, mounted), "subPath": name})
+    return mounted
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "x"
+
+
+_REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    # Stated, because a pod that runs its engine as root would pass that on.
+    "runAsUser": FETCHER_USER,
+    "runAsGroup": FETCHER_USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def fetch_container(
+    model: ModelArgs,
+    name: str,
+    command: Sequence[str],
+    sources: Sequence[tuple[str, str]],
+    mounts: list[Manifest],
+) -> Manifest:
+    """Builds the container.
+
+    Args:
+        model: The model; its credentials become variables that name Secrets.
+        name: Name of the container.
+        command: What it runs.
+        sources: Source and folder of what it fetches.
+        mounts: Where it writes.
+    """
+    env = fetch_env(model, {source.partition("://")[0] for source, _ in sources})
+    return {
+        "name": name,
+        "image": model.fetcher.image,
+        "command": list(command),
+        "args": [word for pair in sources for word in pair],
+        **({"env": env} if env else {}),
+        "resources": dict(model.fetcher.resources or _REQUESTS),
+        "securityContext": dict(model.fetcher.security_context or _SECURITY),
+        "volumeMounts": mounts,
+    }
+
+
+def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
+    """Variables by which KServe's storage-initializer and others like it find their credentials."""
+    env = [dict(each) for each in model.fetcher.env]
+    if model.token_secret is not None and "hf" in schemes:
+        env.append(token_variable(model))
+    s3 = model.s3 if "s3" in schemes else S3Args()
+    if s3.secret_name is not None:
+        keys = {
+            "AWS_ACCESS_KEY_ID": s3.access_key_id_key,
+            "AWS_SECRET_ACCESS_KEY": s3.secret_access_key_key,
+        }
+        for variable, key in keys.items():
+            reference = {"name": s3.secret_name, "key": key}
+            env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
+    for variable, value in {
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_DEFAULT_REGION": s3.region,
+    }.items():
+        if value is not None:
+            env.append({"name": variable, "value": value})
+    return env
+
+
+_OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+
+
+def model_role(
+    service: str, position: int, role: RoleArgs, model: ModelArgs, files: ModelFiles
+) -> tuple[RoleArgs, list[Finding]]:
+    """Completes one role.
+
+    Args:
+        service: Name of the service.
+        position: Index of the role in the spec.
+        role: The role, valid by the spec's rules.
+        model: The model.
+        files: Where its files lie.
+
+    Returns:
+        The role with complete pod templates, and what is to be said.
+    """
+    wanted = _wanted(service, model, files)
+    findings: list[Finding] = []
+    for place in places(position, role):
+        taken = list(_taken(place, files))
+        findings += taken
+        if taken:
+            continue
+        container: Template = dict(place.container)
+        if place.leads or _starts_engine(role, place):
+            container, found = _told(place, wanted)
+            findings += found
+        role = with_template(role, place.field, _template(place, container, model, files))
+    return role, findings
+
+
+def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
+    lora = model.lora
+    limits = {
+        "max_rank": lora.max_rank if lora else None,
+        "max_adapters": lora.max_adapters if lora else None,
+        "max_cpu_adapters": lora.max_cpu_adapters if lora else None,
+    }
+    default = None
+    if files.model.startswith("/"):  # the engine would serve it under its path
+        hub = model.uri.startswith("hf://")
+        default = model.uri[len("hf://") :].partition("@")[0].partition(":")[0] if hub else service
+    return ServedModel(
+        model=files.model,
+        revision=files.revision,
+        name=model.name,
+        default_name=default,
+        adapters=files.adapters,
+        limits={key: limit for key, limit in limits.items() if limit is not None},
+    )
+
+
+def _starts_engine(role: RoleArgs, place: Place) -> bool:
+    """Whether workers of a template of their own run the engine: ray's only join a cluster."""
+    if read_command(place.container).engine is None:
+        return False
+    if place.container.get("command") or place.container.get("args"):
+        return True
+    return role.multinode is not None and role.multinode.launcher in _OWN_COMMAND
+
+
+def _taken(place: Place, files: ModelFiles) -> Iterator[Finding]:
+    """What the template has already where the model would stand."""
+    for mount in files.mounts:
+        if mounted(place.container, mount["mountPath"]) is not None:
+            yield error(
+                f"{place.container_at}.volumeMounts",
+                f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
+                "model.mountPath (cache.mountPath for a cache)",
+            )
+    given = {each.get("name") for each in place.container.get("env") or ()}
+    for variable in files.env:
+        if variable["name"] in given:
+            yield error(
+                f"{place.container_at}.env",
+                f"{variable['name']} is set by the service's model; remove one",
+            )
+
+
+def _told(place: Place, wanted: ServedModel) -> tuple[Template, list[Finding]]:
+    """Tells the engine which model it serves."""
+    container = place.container
+    command = read_command(container)
+    if command.engine is None:
+        what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
+        return dict(container), [
+            warning(
+                place.command_at,
+                "the container's program is neither vLLM nor SGLang: it is not told which model to "
+                f"serve, which has to be {what}",
+            )
+        ]
+    said = [error(place.command_at, text) for text in model_contradictions(command, wanted)]
+    if said:
+        return dict(container), said
+    words, positional = model_words(command, wanted)
+    try:
+        return with_words(container, with_arguments(container, words, model=positional)), []
+    except SettingError as problem:
+        return dict(container), [
+            error(
+                place.command_at,
+                f"the model cannot be named in it: {problem}; write the command as a list",
+            )
+        ]
+
+
+def _template(
+    place: Place, container: Mapping[str, Any], model: ModelArgs, files: ModelFiles
+) -> Template:
+    spec = place.template["spec"]
+    volume = {name: free_name(name, spec.get("volumes")) for name in files.volumes}
+    mounts = [{**each, "name": volume[each["name"]]} for each in files.mounts]
+    complete = with_mounts(with_env(container, files.env), mounts)
+    added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
+    fields: dict[str, Any] = {}
+    if files.fetched:
+        everybody = [*(spec.get("initContainers") or ()), *spec["containers"]]
+        fetchers = [
+            fetch_container(
+                model,
+                free_name(f"fetch-model-{index}", everybody),
+                model.fetcher.command,
+                [(source, folder)],
+                [{**mount, "name": volume[mount["name"]]}],
+            )
+            for index, (source, folder, mount) in enumerate(files.fetched)
+        ]
+        fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
+    if model.image_pull_secrets:
+        given = list(spec.get("imagePullSecrets") or ())
+        names = {each.get("name") for each in given}
+        more = [{"name": name} for name in model.image_pull_secrets if name not in names]
+        fields["imagePullSecrets"] = [*given, *more]
+    template = with_container(place.template, str(container["name"]), lambda _: complete)
+    built = with_spec(template, **fields)
+    return {**built, "spec": with_volumes(built["spec"], added)}
+
+
+#: Characters of the digest in the warm-up's name.
+DIGEST_LENGTH = 8
+
+# Each source is fetched into a folder of its own, which gets its name only once it is complete:
+# no pod finds half a model, and a second attempt starts anew.
+_SCRIPT = """\
+set -eu
+while [ $# -gt 0 ]; do
+  if [ -e "$2" ]; then
+    echo "$2 is there already"
+  else
+    rm -rf "$2.part"
+    {fetch} "$1" "$2.part"
+    mv "$2.part" "$2"
+  fi
+  shift 2
+done"""
+
+# A folder that pods mount by itself may be there before anything is in it: the kubelet makes it for
+# a pod that comes first. It is filled in place, and a mark beside it says that it is complete.
+_SCRIPT_IN_PLACE = """\
+set -eu
+while [ $# -gt 0 ]; do
+  if [ -e "$2.complete" ]; then
+    echo "$2 is complete already"
+  else
+    mkdir -p "$2"
+    {fetch} "$1" "$2"
+    touch "$2.complete"
+  fi
+  shift 2
+done"""
+
+
+@dataclass(frozen=True)
+class WarmUpPlan:
+    """The Job that fills a cache before pods are made.
+
+    Attributes:
+        container: Its container.
+        claim: The claim that it fills.
+        volume: Name of the volume.
+        seconds: How long it may take.
+        cache: What else is known of its pod.
+        pull_secrets: Names of the Secrets for its image.
+    """
+
+    container: Mapping[str, Any]
+    claim: str
+    volume: str
+    seconds: int
+    cache: CacheArgs
+    pull_secrets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """What a model needs beside the pods.
+
+    Attributes:
+        claim: Name of the claim that is made, None for none.
+        storage: What it is to be, None for none.
+        warm_up: The Job, None for none.
+    """
+
+    claim: str | None = None
+    storage: StorageArgs | None = None
+    warm_up: WarmUpPlan | None = None
+
+
+def model_plan(
+    service: str,
+    model: ModelArgs,
+    files: ModelFiles,
+    roles: Sequence[RoleArgs],
+    groups: int | None = None,
+) -> tuple[ModelPlan, list[Finding]]:
+    """Plans the claim and the Job of a model.
+
+    Args:
+        service: Name of the service.
+        model: The model.
+        files: Where its files lie.
+        roles: The service's roles.
+        groups: Copies of them, None for one.
+
+    Returns:
+        The plan, and what is to be said.
+    """
+    findings = list(
+        _findings(service, model, files, serving(roles), 1 if groups is None else groups)
+    )
+    cache = model.cache
+    if cache is None:
+        return ModelPlan(), findings
+    claim = cache_claim(service, cache)
+    warm_up = _warm_up(model, cache, claim, files) if cache.warm_up else None
+    if cache.storage is None:
+        return ModelPlan(warm_up=warm_up), findings
+    return ModelPlan(claim, cache.storage, warm_up), findings
+
+
+def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:
+    script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
+    script = script.replace("{fetch}", shlex.join(model.fetcher.command))
+    volume = "model-cache"
+    container = fetch_container(
+        model,
+        "fetch",
+        ["/bin/sh", "-c", script, "sh"],
+        files.warmed,
+        [{"name": volume, "mountPath": cache.mount_path}],
+    )
+    return WarmUpPlan(
+        container=container,
+        claim=claim,
+        volume=volume,
+        seconds=math.ceil(durations.seconds(cache.job.timeout) or 1),
+        cache=cache,
+        pull_secrets=tuple(model.image_pull_secrets),
+    )
+
+
+def _findings(
+    service: str, model: ModelArgs, files: ModelFiles, roles: Sequence[RoleArgs], groups: int
+) -> Iterator[Finding]:
+    if files.images:
+        yield info(
+            "model.uri",
+            "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
+            "feature gate ImageVolume, and by default from 1.35 on",
+        )
+    pods = groups * sum(role.replicas * role.nodes for role in roles)
+    if files.fetched and pods > 1:
+        yield info("model", f"each of {pods} pods fetches the files for itself; a cache keeps them")
+    cache = model.cache
+    if cache is None:
+        return
+    job = names.model_warm_up(service, "0" * DIGEST_LENGTH)
+    if cache.warm_up and len(job) > DNS_LABEL_LIMIT:
+        yield error(
+            "model.cache.warmUp",
+            f"the Job's name would have {len(job)} characters, at most {DNS_LABEL_LIMIT} are "
+            f"allowed; shorten the name of service {service} by {len(job) - DNS_LABEL_LIMIT}",
+        )
+    if cache.storage is not None:
+        yield from _access(cache.storage.access_modes, roles, pods)
+
+
+def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:
+    at = "model.cache.storage.accessModes"
+    given = set(modes)
+    if AccessMode.READ_WRITE_MANY in given or pods < 2:
+        return
+    if AccessMode.READ_WRITE_ONCE_POD in given:
+        yield error(at, f"ReadWriteOncePod lets one pod in, the service has {pods}")
+    elif AccessMode.READ_ONLY_MANY in given:
+        return
+    elif any(role.nodes > 1 for role in roles):
+        yield error(
+            at, "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
+        )
+    else:
+        yield warning(
+            at,
+            f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
+        )

@@ -1,0 +1,1 @@
+"""The order of an update, and the changes that no update can make."""

@@ -1,0 +1,125 @@
+"""What is to be said about a rollout: settings without effect, and what an update takes down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.api.rollout import (
+    Layout,
+    RoleOrder,
+    RolloutLevel,
+    RolloutStrategy,
+    WaitLevel,
+)
+from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.steps import required_ordinals
+from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_rollout import field_path, role_rollout, stated
+from fusioninfer_pulumi.topology.topology import Topology
+
+
+def rollout_findings(plan: Topology) -> Iterator[Finding]:
+    """Looks at `rollout` and `wait` of a service and its roles.
+
+    Args:
+        plan: The service, without these findings.
+
+    Yields:
+        Every finding.
+    """
+    if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
+        yield warning(
+            "wait.level",
+            "Scheduled waits for nothing here: the pods are no gang; use Available or None",
+        )
+    if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
+        yield warning("rollout.roleOrder", "has no effect: a single role runs pods")
+    if plan.rollout.level is RolloutLevel.GROUP:
+        yield from _groups(plan)
+        return
+    if len(plan.gangs) > 1 and "level" not in plan.rollout.model_fields_set:
+        yield info(
+            "rollout.level",
+            "is Role: an update mixes revisions in a group while it is under way; Group changes "
+            "whole groups",
+        )
+    for role in plan.roles:
+        if role.replicas:
+            yield from _role(plan, role)
+
+
+def _groups(plan: Topology) -> Iterator[Finding]:
+    if plan.groups is None:
+        yield error("rollout.level", "Group needs groups, and the service has none")
+        return
+    for role in plan.roles:
+        own = role.args.rollout
+        for field in ("strategy", "max_unavailable", "max_surge", "partition"):
+            if own is not None and getattr(own, field) is not None:
+                yield error(
+                    field_path(role, field),
+                    "stands for one role, and rollout.level is Group: whole groups change; remove "
+                    "it, or use level Role",
+                )
+    if plan.rollout.max_surge is not None:
+        yield error("rollout.maxSurge", "counts replicas, and rollout.level is Group; remove it")
+    rollout, groups = group_rollout(plan), plan.groups
+    if rollout.partition > groups:
+        yield warning(
+            "rollout.partition",
+            f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
+        )
+    elif rollout.partition == groups:
+        yield info("rollout.partition", f"holds back all groups ({groups})")
+    rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
+    if rolling and groups == 1:
+        yield warning(
+            "rollout.level", "Group lets an update take the only group down, and so the service"
+        )
+    elif rolling and groups > 1 and rollout.max_unavailable >= groups:
+        yield warning(
+            "rollout.maxUnavailable",
+            f"{plan.rollout.max_unavailable} lets an update take all {groups} groups down at once",
+        )
+
+
+def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    count = len(role.replicas)
+
+    if rollout.partition > role.group_replicas:
+        yield warning(
+            field_path(role, "partition"),
+            f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
+            "none of them is ever updated",
+        )
+    elif rollout.partition == role.group_replicas:
+        yield info(field_path(role, "partition"), f"holds back all replicas of {role.name}")
+    given = stated(plan.rollout, role, "max_unavailable")
+    if rollout.strategy is not RolloutStrategy.ROLLING:
+        if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
+            yield warning(
+                field_path(role, "max_unavailable"),
+                f"has no effect with strategy {rollout.strategy.value}",
+            )
+        return
+    if given is not None and count > 1 and rollout.max_unavailable >= count:
+        yield warning(
+            field_path(role, "max_unavailable"),
+            f"{given} lets an update take all {count} replicas of {role.name} down at once",
+        )
+    optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
+    if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
+        yield info(
+            join("roles", role.position, "replicas"),
+            f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
+            "together, after the others: nothing waits for them, as they may lack room",
+        )
+    lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
+    if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
+        yield info(
+            "schedulingStrategy.gangPolicy.requiredReplicas",
+            f"is Any: in an update an optional replica of {role.name} without room may take that "
+            "of a required one, and the update fails; LowestOrdinals prevents it",
+        )

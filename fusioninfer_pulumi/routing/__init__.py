@@ -1,0 +1,1 @@
+"""Endpoint picker, InferencePool, HTTPRoute and Gateway: what is planned, and the objects."""

@@ -1,0 +1,101 @@
+"""The URL at which clients reach a service with a router."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.routing.attachment import hosts_meet, meant_listeners, takes
+from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where clients send requests.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: Host name, which may be an Output; None where only the live Gateway knows an
+            address.
+        port: Port, None for the scheme's own.
+    """
+
+    scheme: str
+    host: Any | None
+    port: int | None
+
+    def url(self, host: str) -> str:
+        """The URL with a host name or address, as it is known by then."""
+        literal = f"[{host}]" if ":" in host else host
+        return f"{self.scheme}://{literal}" + ("" if self.port is None else f":{self.port}")
+
+    def url_of_gateway(self, status: Mapping[str, Any] | None) -> str:
+        """The URL with the first address of a live Gateway, empty while it has none."""
+        addresses = (status or {}).get("addresses") or ()
+        return self.url(str(addresses[0]["value"])) if addresses else ""
+
+
+def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
+    """The endpoint of a service, preferring listeners that end TLS.
+
+    Args:
+        router: The service's router.
+        namespace: Its namespace; may be an Output.
+
+    Returns:
+        The first host name of the route that is none of a whole domain, else that of a listener,
+        else the address of the service's own Gateway; None where nothing tells: a Gateway that is
+        not ours, without any host name.
+    """
+    if router.route is None:
+        return None
+    hostnames = [host for host in router.route.hostnames or () if not _is_wildcard(host)]
+    reached = [
+        (listener, parent)
+        for parent in router.parents
+        for listener in meant_listeners(parent)
+        if takes(parent, listener, namespace, router.route.hostnames or ())
+    ]
+    reached.sort(key=lambda found: not _ends_tls(found[0]))
+    for host in hostnames:
+        for listener, _ in reached:
+            if not listener.get("hostname") or hosts_meet(listener["hostname"], host):
+                return _endpoint(listener, host)
+    if hostnames:
+        return _guess(hostnames[0], router.parents)
+    for listener, _ in reached:
+        named = listener.get("hostname")
+        if named and not _is_wildcard(named):
+            return _endpoint(listener, named)
+    if router.gateway is not None:
+        for listener, parent in reached:
+            if parent.name == router.gateway.name:
+                return _endpoint(listener, None)
+    return None
+
+
+def _endpoint(listener: Mapping[str, Any], host: Any) -> Endpoint:
+    scheme = "https" if _ends_tls(listener) else "http"
+    port = listener["port"]
+    return Endpoint(scheme, host, None if port == _DEFAULT_PORTS[scheme] else port)
+
+
+def _guess(host: Any, parents: Sequence[ParentPlan]) -> Endpoint:
+    """Without the listeners, the port of a reference is all that tells."""
+    ports = {parent.port for parent in parents}
+    port = ports.pop() if len(ports) == 1 else None
+    if port == _DEFAULT_PORTS["https"]:
+        return Endpoint("https", host, None)
+    return Endpoint("http", host, None if port == _DEFAULT_PORTS["http"] else port)
+
+
+def _ends_tls(listener: Mapping[str, Any]) -> bool:
+    return bool(listener["protocol"] == "HTTPS")
+
+
+def _is_wildcard(host: Any) -> bool:
+    return not is_output(host) and str(host).startswith("*.")

@@ -1,0 +1,332 @@
+"""How many replicas of each role run with so many accelerators free.
+
+The model of what Volcano v1.14.1 binds once several scheduling cycles have passed, for one service
+that is alone in its queue, on accelerators only (CPU, memory, affinity and taints never decide).
+What the scheduler does, with lines under ``pkg/scheduler`` of that version:
+
+* A replica is a subgroup, and is placed whole or not at all: the first pod without a node ends it
+  and its statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
+  ``api/job_info.go:926-930``). The literal form is one such unit of all pods (``job_info.go:923``).
+* The subgroups of the minimum come first: of each role the ``minSubGroups`` first in order
+  (``allocate.go:226-244``). Nothing is bound before all of them have a place (``309``, ``396``,
+  ``plugins/gang/gang.go:177-183``), then they are committed together (``384-386``).
+* After that each commit takes one more subgroup, in the same order: pod priority (one for the
+  whole service here), then the replica index, then the policy's UID, whose text ends in
+  ``{role}-{index}`` (``framework/session_plugins.go:635-658``, ``api/sub_job_info.go:202-214``).
+  So replica 1 of every role precedes replica 2 of any, and roles take turns by name.
+* A subgroup that does not fit is left out of this cycle and the next one in order is tried, also a
+  smaller one of another role (``allocate.go:370-388``). It is tried again in every cycle
+  (``buildAllocateContext``, ``149-192``), in vain while nothing is released.
+* Pods outside every subgroup form one of size 1 that comes first among index 0 and is never part
+  of the minimum (``job_info.go:1239-1253``). Our policies leave no pod of a role outside.
+
+It takes the pods as they all exist when the first of them is bound. Roles that compete for the
+last accelerators while their pods are still being created get them in order of creation.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+
+class GangForm(enum.Enum):
+    """What the PodGroup of a service asks of the scheduler."""
+
+    NONE = "none"
+    """No PodGroup: every pod is scheduled by itself."""
+    LITERAL = "literal"
+    """``minTaskMember`` for every replica, ``minMember`` their sum: all or nothing."""
+    SUBGROUP = "subgroup"
+    """One ``subGroupPolicy`` per role, named like the role, a replica being a subgroup."""
+
+
+@dataclass(frozen=True)
+class RoleDemand:
+    """What one role asks for.
+
+    Attributes:
+        name: The role, which is also the name of its subgroup policy.
+        replicas: How many are wanted; 0 parks the role.
+        pod_sizes: Accelerators of each pod of one replica, the leader first; 0 asks for none.
+        minimum: Replicas that the gang needs; only ``GangForm.SUBGROUP`` reads it.
+    """
+
+    name: str
+    replicas: int
+    pod_sizes: tuple[int, ...]
+    minimum: int
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """Nodes of one size, all of their accelerators free."""
+
+    nodes: int
+    accelerators: int
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What runs on some pools.
+
+    Attributes:
+        gpus: All accelerators of the pools.
+        running: Replicas of each role with all their pods bound.
+        status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
+        exact: Whether the scheduler does just this. Where it is False, ``running`` is the most
+            that each role can reach when the others take no more than the gang's minimum, so the
+            roles may not reach it together; ``Full`` then says that no bound rules it out.
+        groups: Serving groups of which at least the minimum runs, None without groups or gangs.
+    """
+
+    gpus: int
+    running: Mapping[str, int]
+    status: str
+    exact: bool
+    groups: int | None = None
+
+
+def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:
+    """Say how many replicas of each role run on the pools.
+
+    Args:
+        roles: The roles that are scheduled together, their names distinct.
+        form: The gang that they form.
+        pools: The nodes that are free.
+
+    Returns:
+        Exact where all accelerator-asking pods are interchangeable (one size, or each node holds
+        as many of the largest as of the smallest) and form a gang, and where the outcome does not
+        depend on which node a pod takes; otherwise an upper bound for each role.
+    """
+    wanted = _wanted(roles, form)
+    units, nodes = _normalised(wanted, [(pool.nodes, pool.accelerators) for pool in pools])
+    if any(role.minimum > role.replicas for role in units):
+        # The scheduler never finds such a job valid (job_info.go:1114-1128).
+        running, exact = {role.name: 0 for role in units}, True
+    elif form is not GangForm.NONE and all(size == 1 for role in units for size in role.pod_sizes):
+        running, exact = _bound_in_order(units, sum(count * room for count, room in nodes)), True
+    else:
+        running = _upper_bounds(units, nodes)
+        exact = _outcome_is_certain(units, running, nodes, form)
+    return Capacity(
+        gpus=sum(pool.nodes * pool.accelerators for pool in pools),
+        running=running,
+        status=_status(units, running, nodes),
+        exact=exact,
+    )
+
+
+def pools_for_gpus(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
+    """Lay that many accelerators out on nodes that each hold the largest pod and no more.
+
+    Args:
+        gpus: The accelerators.
+        largest_pod: The accelerators of the largest pod; 0 where no pod asks for any.
+
+    Returns:
+        The full nodes, and a smaller one for a remainder.
+    """
+    full, rest = divmod(gpus, largest_pod) if largest_pod > 0 else (0, gpus)
+    pools = (NodePool(full, largest_pod), NodePool(1, rest))
+    return tuple(pool for pool in pools if pool.nodes > 0 and pool.accelerators > 0)
+
+
+_Nodes = list[tuple[int, int]]  # (how many, accelerators of each)
+
+
+def _wanted(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
+    """The roles with the minimum that the form gives them, and accelerator-asking pods only."""
+    wanted = []
+    for role in roles:
+        sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
+        minimum = {GangForm.NONE: 0, GangForm.LITERAL: role.replicas}.get(form, role.minimum)
+        wanted.append(replace(role, pod_sizes=sizes, minimum=minimum))
+    return wanted
+
+
+def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
+    """Measure pods and nodes in the largest unit that changes nothing.
+
+    Pods only ever take multiples of the divisor that their sizes share. Where every node holds
+    exactly as many of the largest pods as of the smallest, it holds that many of any mixture, so
+    their sizes no longer matter.
+    """
+    sizes = {size for role in roles for size in role.pod_sizes}
+    if not sizes:
+        return roles, nodes
+    if all(room // min(sizes) == room // max(sizes) for _, room in nodes):
+        unit, scaled = max(sizes), dict.fromkeys(sizes, 1)
+    else:
+        unit = math.gcd(*sizes)
+        scaled = {size: size // unit for size in sizes}
+    units = [
+        replace(role, pod_sizes=tuple(scaled[size] for size in role.pod_sizes)) for role in roles
+    ]
+    return units, [(count, room // unit) for count, room in nodes]
+
+
+def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
+    """The gang's minimum, then replica after replica in the scheduler's order; pods of size 1."""
+    free -= sum(role.minimum * len(role.pod_sizes) for role in roles)
+    if free < 0:
+        return {role.name: 0 for role in roles}
+    running = {role.name: role.replicas for role in roles}
+
+    def taken(index: int) -> int:
+        """Pods of all replicas below the index that run beyond the minimum."""
+        beyond = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
+        return sum(replicas * len(pods) for replicas, pods in beyond)
+
+    last = max(running.values(), default=0)
+    while taken(last) > free:
+        index = bisect.bisect_right(range(last), free, key=taken) - 1
+        left = free - taken(index)
+        for role in sorted(roles, key=lambda role: f"{role.name}-{index}"):
+            if role.minimum <= index < running[role.name]:
+                if len(role.pod_sizes) <= left:
+                    left -= len(role.pod_sizes)
+                else:
+                    # Room only shrinks, so no later replica of the role fits either.
+                    running[role.name] = index
+    return running
+
+
+def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
+    """The most replicas that each role may get beside the minimum of the others.
+
+    For each size, the pods of at least this size need that many places and that many accelerators
+    on the nodes that can take one of them.
+    """
+    bounds = {role.name: role.replicas for role in roles}
+    for size in sorted({size for role in roles for size in role.pod_sizes}):
+        large = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
+        places = sum(count * (room // size) for count, room in nodes)
+        usable = sum(count * room for count, room in nodes if room >= size)
+        for left, weigh in ((places, len), (usable, sum)):
+            loads = {name: weigh(pods) for name, pods in large.items()}
+            spare = left - sum(role.minimum * loads[role.name] for role in roles)
+            if spare < 0:
+                return dict.fromkeys(bounds, 0)
+            for role in roles:
+                if load := loads[role.name]:
+                    bounds[role.name] = min(bounds[role.name], role.minimum + spare // load)
+    return bounds
+
+
+def _outcome_is_certain(
+    roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes, form: GangForm
+) -> bool:
+    """Whether the bounds are reached wherever the scheduler puts each pod.
+
+    A pod finds no node only when each node that is large enough is filled up to less than its
+    size. The other pods cannot fill them all when they are too few for that.
+    """
+    torn = any(len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles)
+    if form is GangForm.NONE and torn and any(running[r.name] for r in roles if r.pod_sizes):
+        # Without a gang, pods of replicas that never complete hold accelerators.
+        return False
+    total = sum(running[role.name] * sum(role.pod_sizes) for role in roles)
+    for role in roles:
+        if role.pod_sizes and running[role.name]:
+            # A node without room for the largest pod of a replica may be ruled out for its smaller
+            # pods too: the scheduler caches misfits by task name (util/predicate_helper.go).
+            largest = max(role.pod_sizes)
+            filled = sum(count * max(0, room - largest + 1) for count, room in nodes)
+            if total - min(role.pod_sizes) >= filled:
+                return False
+    return True
+
+
+def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
+    """The one-word answer; a service that wants nothing has all it wants."""
+    if all(running[role.name] == role.replicas for role in roles):
+        everything = [replace(role, minimum=role.replicas) for role in roles]
+        return "Full" if _upper_bounds(everything, nodes) == running else "Partial"
+    return "Partial" if any(running.values()) else "Blocked"
+
+
+def group_capacity(
+    roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int
+) -> Capacity:
+    """Says how many replicas of each role run over all groups.
+
+    Args:
+        roles: What the roles of one group ask for.
+        form: The gang that each group forms.
+        pools: The nodes that are free.
+        groups: How many groups are wanted.
+
+    Returns:
+        Exact where all accelerator-asking pods have one size and roles do not compete for what the
+        groups' minima leave; otherwise an upper bound for each role.
+    """
+    if groups == 1 and form is not GangForm.NONE:
+        one = capacity(roles, form, pools)
+        return replace(one, groups=int(one.status != "Blocked"))
+    whole = capacity(_times(roles, groups), GangForm.LITERAL, pools)
+    if form is GangForm.NONE:
+        return capacity(_times(roles, groups), form, pools)
+    if whole.status == "Full" and whole.exact:
+        return replace(whole, groups=groups)
+    least = roles if form is GangForm.LITERAL else [replace(r, replicas=r.minimum) for r in roles]
+    started = _fitting(least, pools, groups)
+    if started == 0:
+        return replace(whole, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
+    minimum = capacity(_times(least, started), GangForm.LITERAL, pools)
+    if form is GangForm.LITERAL:
+        running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
+    else:
+        running, exact = _with_extras(roles, pools, started, certain=minimum.exact)
+    return Capacity(
+        gpus=whole.gpus,
+        running=running,
+        status="Full" if whole.status == "Full" and not exact else "Partial",
+        exact=exact,
+        groups=started,
+    )
+
+
+def _times(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
+    return [
+        replace(role, replicas=role.replicas * groups, minimum=role.minimum * groups)
+        for role in roles
+    ]
+
+
+def _fitting(roles: Sequence[RoleDemand], pools: Sequence[NodePool], groups: int) -> int:
+    """The most groups that no bound rules out."""
+
+    def blocked(count: int) -> bool:
+        found = capacity(_times(roles, count), GangForm.LITERAL, pools)
+        return found.status != "Full"
+
+    return bisect.bisect_left(range(1, groups + 1), x=True, key=blocked)
+
+
+def _with_extras(
+    roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, certain: bool
+) -> tuple[dict[str, int], bool]:
+    """Replicas of each role where so many groups have their minimum, and whether that is sure."""
+    if started == 1 and certain:
+        one = capacity(roles, GangForm.SUBGROUP, pools)
+        return dict(one.running), one.exact
+    most = {role.name: 0 for role in roles}
+    sure = certain
+    # With fewer groups more of one role may fit; with pods of one size none stays out that fits.
+    for count in [started] if certain else range(1, started + 1):
+        for role in roles:
+            alone = [
+                each if each is role else replace(each, replicas=each.minimum) for each in roles
+            ]
+            found = capacity(_times(alone, count), GangForm.SUBGROUP, pools)
+            most[role.name] = max(most[role.name], found.running[role.name])
+            sure = sure and found.exact
+    if certain and not sure:
+        return _with_extras(roles, pools, started, certain=False)
+    growing = [r for r in roles if most[r.name] > r.minimum * started and any(r.pod_sizes)]
+    return most, sure and len(growing) <= 1

@@ -1,0 +1,257 @@
+"""The gang of a service: PodGroup plan and object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusioninfer_pulumi.api.rollout import Layout
+from fusioninfer_pulumi.api.scheduling import (
+    GangPolicyArgs,
+    NetworkTopologyArgs,
+    NetworkTopologyRuleArgs,
+    RequiredReplicas,
+    SchedulingStrategyArgs,
+)
+from fusioninfer_pulumi.api.topology import replica_label
+from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.resources import pod_requests, total
+from fusioninfer_pulumi.topology.capacity import GangForm
+from fusioninfer_pulumi.topology.role import RolePlan
+
+
+@dataclass(frozen=True)
+class SubGroup:
+    """The share of one role in a gang that may run in part.
+
+    Attributes:
+        role: Name of the role.
+        size: Pods in one replica, all of which start together.
+        minimum: Replicas that must be placed together with the rest of the minimum.
+        lowest: Whether these are the ones with the lowest ordinals, and none stands in for them.
+    """
+
+    role: str
+    size: int
+    minimum: int
+    lowest: bool = False
+
+
+@dataclass(frozen=True)
+class GangPlan:
+    """What the scheduler places only together: a service, or one of its serving groups.
+
+    Attributes:
+        pod_group: Name of the PodGroup.
+        min_member: Pods that must be placed together.
+        partial: Whether replicas may be left out of the minimum; else it is all-or-nothing.
+        tasks: Pods of each `{role}-{replica}` in the literal, all-or-nothing form; else None.
+        sub_groups: Shares of the roles in the form that may run in part; else None.
+        min_accelerators: Accelerators of the minimum.
+        min_resources: Resource requests of the minimum, None to leave them out.
+        queue: Volcano queue, None for Volcano's default.
+        priority_class: PriorityClass, None for none.
+        group: Serving group that it is, None where the service has no groups.
+        topology: How close to each other in the network its pods are placed.
+        replica_label: Label of pods that tells the replicas of a role apart.
+    """
+
+    pod_group: str
+    min_member: int
+    partial: bool
+    tasks: Mapping[str, int] | None
+    sub_groups: tuple[SubGroup, ...] | None
+    min_accelerators: int
+    min_resources: Mapping[str, str] | None = None
+    queue: str | None = None
+    priority_class: str | None = None
+    group: int | None = None
+    topology: NetworkTopologyArgs | None = None
+    replica_label: str = labels.REPLICA_INDEX
+
+
+def gang_plans(
+    service: str,
+    roles: Sequence[RolePlan],
+    scheduling: SchedulingStrategyArgs,
+    layout: Layout = Layout.PER_REPLICA,
+    groups: int | None = None,
+) -> tuple[GangPlan, ...]:
+    """Computes the gangs of a service whose topology asks for them.
+
+    Args:
+        service: Name of the service.
+        roles: Its serving roles.
+        scheduling: Its scheduling strategy.
+        layout: Which LeaderWorkerSets run the replicas. Those of one set share their pod template
+            and so their task: only the subgroups keep them apart.
+        groups: Its serving groups, None without.
+
+    Returns:
+        The gang of the service, or one for each of its groups, which start independently of each
+        other; none when no replica exists or every role is optional.
+    """
+    whole = _gang_plan(service, roles, scheduling, layout)
+    if whole is None:
+        return ()
+    if groups is None:
+        return (whole,)
+    return tuple(
+        replace(whole, pod_group=names.pod_group(service, group), group=group)
+        for group in range(groups)
+    )
+
+
+def _gang_plan(
+    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, layout: Layout
+) -> GangPlan | None:
+    minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
+    members = sum(minima[role.name] * role.nodes for role in roles)
+    if members == 0:
+        return None
+    partial = scheduling.gang_policy.min_role_replicas is not None
+    topology = scheduling.gang_policy.network_topology
+    # Volcano knows the replicas of a role as its subgroups only.
+    by_replica = topology is not None and topology.role_policy is not None
+    grouped = partial or by_replica or layout is Layout.PER_ROLE
+    return GangPlan(
+        pod_group=names.pod_group(service),
+        min_member=members,
+        partial=partial,
+        tasks=None if grouped else _tasks(roles),
+        sub_groups=_sub_groups(roles, minima, scheduling.gang_policy) if grouped else None,
+        min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
+        min_resources=_requests(roles, minima) if scheduling.gang_policy.min_resources else None,
+        queue=scheduling.queue,
+        priority_class=scheduling.priority_class_name,
+        topology=topology,
+        replica_label=replica_label(layout),
+    )
+
+
+def required_replicas(
+    roles: Sequence[RolePlan], minima: Mapping[str, int] | None
+) -> dict[str, int]:
+    """Replicas of each role that a gang needs: all of them where no minimum is named."""
+    return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
+
+
+def minima_of(gang: GangPlan | None) -> dict[str, int] | None:
+    """Replicas of each role that a gang needs, None without one or where it needs all of them."""
+    if gang is None or gang.sub_groups is None:
+        return None
+    return {group.role: group.minimum for group in gang.sub_groups}
+
+
+def gang_form(gang: GangPlan | None) -> GangForm:
+    """The form of a gang, as the capacity model names it."""
+    if gang is None:
+        return GangForm.NONE
+    return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
+
+
+def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
+    # The tasks of every serving group have the same names, each in its own PodGroup.
+    return {each.task: role.nodes for role in roles for each in role.sets}
+
+
+def _sub_groups(
+    roles: Sequence[RolePlan], minima: Mapping[str, int], policy: GangPolicyArgs
+) -> tuple[SubGroup, ...]:
+    # A role of which all replicas are needed has none that could stand in for another.
+    named = policy.min_role_replicas or {}
+    lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    # A role whose every replica is optional stays listed: its replicas still start whole.
+    return tuple(
+        SubGroup(role.name, role.nodes, minima[role.name], lowest and named.get(role.name, 0) > 0)
+        for role in roles
+        if role.replicas
+    )
+
+
+def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
+    return total(
+        (pod_requests(template), pods * minima[role.name])
+        for role in roles
+        for template, pods in ((role.requesting_leader, 1), (role.worker_template, role.nodes - 1))
+        if pods * minima[role.name]
+    )
+
+
+API_VERSION = "scheduling.volcano.sh/v1beta1"
+KIND = "PodGroup"
+
+
+def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
+    """Builds the PodGroup that all pods of a service, or of a group, name in their annotation.
+
+    Args:
+        plan: The service.
+        gang: Its gang.
+
+    Returns:
+        The literal form (`minTaskMember`) or the one that may run in part (`subGroupPolicy`,
+        Volcano 1.14.1 and later); Volcano knows no mixture of the two.
+    """
+    spec: dict[str, Any] = {"minMember": gang.min_member}
+    if gang.tasks is not None:
+        spec["minTaskMember"] = dict(gang.tasks)
+    if gang.sub_groups is not None:
+        spec["subGroupPolicy"] = [
+            policy for group in gang.sub_groups for policy in _sub_group_policies(plan, gang, group)
+        ]
+    if gang.topology is not None and gang.topology.group_policy is not None:
+        spec["networkTopology"] = _topology(gang.topology.group_policy)
+    if gang.min_resources is not None:
+        spec["minResources"] = dict(gang.min_resources)
+    if gang.queue is not None:
+        spec["queue"] = gang.queue
+    if gang.priority_class is not None:
+        spec["priorityClassName"] = gang.priority_class
+    own = {labels.SERVICE: plan.service}
+    if gang.group is not None:
+        own[labels.GROUP_INDEX] = str(gang.group)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata(plan, gang.pod_group, own),
+        "spec": spec,
+    }
+
+
+def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
+    return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _sub_group_policies(
+    plan: ServiceMeta, gang: GangPlan, group: SubGroup
+) -> Iterator[dict[str, Any]]:
+    whole = _sub_group_policy(plan, gang, group)
+    if not group.lowest:
+        yield whole
+        return
+    # Volcano takes the first policy that a pod matches. No role's name holds a dot.
+    ordinals = [str(ordinal) for ordinal in range(group.minimum)]
+    chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
+    selector = {**whole["labelSelector"], "matchExpressions": [chosen]}
+    yield {**whole, "name": f"{group.role}.required", "labelSelector": selector}
+    # Listed even where there are none yet, so that a replica more changes nothing.
+    yield {**whole, "minSubGroups": 0}
+
+
+def _sub_group_policy(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> dict[str, Any]:
+    rule = None if gang.topology is None else gang.topology.role_policy
+    return {
+        # Volcano breaks ties between roles by this name; the capacity model relies on it.
+        "name": group.role,
+        "labelSelector": {
+            "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
+        },
+        # One subgroup per replica: without a key the pods would fall into one subgroup.
+        "matchLabelKeys": [gang.replica_label],
+        "subGroupSize": group.size,
+        "minSubGroups": group.minimum,
+        **({} if rule is None else {"networkTopology": _topology(rule)}),
+    }

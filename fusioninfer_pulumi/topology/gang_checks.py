@@ -1,0 +1,293 @@
+"""What cannot work, or will surprise, in how a service's pods are scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.role import StartupPolicy
+from fusioninfer_pulumi.api.scheduling import (
+    NetworkTopologyMode,
+    NetworkTopologyRuleArgs,
+    RequiredReplicas,
+    SchedulingStrategyArgs,
+)
+from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER
+from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.resources import pod_requests
+from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
+from fusioninfer_pulumi.topology.role import RolePlan
+
+_STRATEGY = "schedulingStrategy"
+
+
+def scheduling_findings(
+    roles: Sequence[RolePlan],
+    scheduling: SchedulingStrategyArgs,
+    annotations: Mapping[str, Any],
+    scheduler: str | None,
+    gang: GangPlan | None,
+    *,
+    gang_scheduled: bool,
+) -> Iterator[Finding]:
+    """Checks how the pods of a service are scheduled.
+
+    Args:
+        roles: Roles that run pods.
+        scheduling: The scheduling strategy.
+        annotations: The service's own annotations, which reach the LeaderWorkerSets.
+        scheduler: Scheduler of the pods, None for the templates' own.
+        gang: The gang, None when there is none.
+        gang_scheduled: Whether the topology asks for one.
+
+    Yields:
+        Every finding.
+    """
+    for role in roles:
+        for field, template in _templates(role):
+            at = join("roles", role.position, field)
+            yield from _pod_scheduler(at, template, scheduling, scheduler)
+            if gang_scheduled:
+                alone = role.nodes == 1
+                yield from _gang_pod(at, template, role.requesting_leader if alone else template)
+            elif scheduling.queue and scheduler:
+                yield from _pod_queue(at, template, scheduling.queue)
+        if not role.args.sub_group_policy and _annotated(
+            role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
+        ):
+            yield error(
+                join("roles", role.position, "subGroupPolicy"),
+                f"is required by the annotation {labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY}",
+            )
+    if gang_scheduled:
+        yield from _deadlocks(roles, scheduling, annotations)
+        yield from _minimum(roles, scheduling, gang)
+    else:
+        yield from _without_effect(scheduling, scheduler)
+
+
+def _templates(role: RolePlan) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if role.args.template is not None:
+        yield "template", role.args.template
+    else:
+        yield "leaderTemplate", role.leader_template
+        yield "workerTemplate", role.worker_template
+
+
+def _annotated(role: RolePlan, annotations: Mapping[str, Any], key: str) -> bool:
+    own = (
+        (template.get("metadata") or {}).get("annotations") or {}
+        for _, template in _templates(role)
+    )
+    return key in annotations or any(key in held for held in own)
+
+
+def _annotation(template: str, key: str) -> str:
+    """Path of an annotation in a pod template; its key holds a dot or a slash."""
+    return f"{template}.metadata.annotations[{key}]"
+
+
+def _pod_scheduler(
+    at: str,
+    template: Mapping[str, Any],
+    scheduling: SchedulingStrategyArgs,
+    scheduler: str | None,
+) -> Iterator[Finding]:
+    for field, wanted in (
+        ("schedulerName", scheduler),
+        ("priorityClassName", scheduling.priority_class_name),
+    ):
+        own = template["spec"].get(field)
+        if wanted is not None and own not in (None, wanted):
+            yield error(
+                f"{at}.spec.{field}",
+                f'must be "{wanted}" like the service\'s, or absent; got {shown(own)}',
+            )
+
+
+def _pod_queue(at: str, template: Mapping[str, Any], queue: str) -> Iterator[Finding]:
+    own = ((template.get("metadata") or {}).get("annotations") or {}).get(labels.QUEUE_NAME)
+    if own not in (None, queue):
+        yield error(
+            _annotation(at, labels.QUEUE_NAME),
+            f'must be "{queue}" like {_STRATEGY}.queue, or absent; got {shown(own)}',
+        )
+
+
+def _gang_pod(
+    at: str, template: Mapping[str, Any], requesting: Mapping[str, Any]
+) -> Iterator[Finding]:
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
+        yield error(_annotation(at, key), "is set by fusioninfer-pulumi; remove it")
+    if labels.TASK_PRIORITY in annotations:
+        yield warning(
+            _annotation(at, labels.TASK_PRIORITY),
+            "reorders the gang: the capacity table does not know it",
+        )
+    if not any(pod_requests(requesting).values()):
+        yield warning(
+            f"{at}.spec.containers",
+            "no container asks for any resource: Volcano counts such pods as placed and does not "
+            "hold them together with the gang",
+        )
+
+
+def _deadlocks(
+    roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, annotations: Mapping[str, Any]
+) -> Iterator[Finding]:
+    way_out = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
+    for role in roles:
+        if role.args.startup_policy is StartupPolicy.LEADER_READY:
+            yield error(
+                join("roles", role.position, "startupPolicy"),
+                "LeaderReady deadlocks with gang scheduling: the workers are created after the "
+                f"leader is ready, and the leader is scheduled only with its workers; {way_out}",
+            )
+    key = labels.LWS_EXCLUSIVE_TOPOLOGY
+    exclusive = (
+        "deadlocks with gang scheduling: the workers are created after the leader is scheduled, "
+        f"and the leader is scheduled only with its workers; {way_out}"
+    )
+    if key in annotations:
+        yield error(join("metadata", "annotations", key), exclusive)
+    for role in roles:
+        for field, template in _templates(role):
+            if key in ((template.get("metadata") or {}).get("annotations") or {}):
+                yield error(
+                    _annotation(join("roles", role.position, field), key),
+                    "binds the leaders alone: LeaderWorkerSet places workers by its own "
+                    f"annotation, which deadlocks with gang scheduling; {way_out}",
+                )
+        policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
+        if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
+            yield error(
+                join("roles", role.position, "subGroupPolicy"),
+                f"several subgroups with the annotation {several} are never placed by Volcano, "
+                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
+                "or set schedulingStrategy.gangPolicy.mode to Off",
+            )
+    if scheduling.scheduler_name == DEFAULT_SCHEDULER:
+        yield error(
+            f"{_STRATEGY}.schedulerName",
+            f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
+            "gangPolicy.mode to Off",
+        )
+
+
+def _minimum(
+    roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, gang: GangPlan | None
+) -> Iterator[Finding]:
+    at = f"{_STRATEGY}.gangPolicy.minRoleReplicas"
+    if gang is None:
+        if any(role.replicas for role in roles):
+            yield error(at, "must be above 0 for at least one role, got 0 for all")
+        return
+    lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    if lowest and not any(group.lowest for group in gang.sub_groups or ()):
+        yield warning(
+            f"{_STRATEGY}.gangPolicy.requiredReplicas",
+            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
+        )
+    if not gang.partial:
+        # One replica, or one gang of single pods: there is nothing that could start in part.
+        if sum(role.group_replicas for role in roles) > 1:
+            each = "" if gang.group is None else " of a group"
+            yield info(
+                f"{_STRATEGY}.gangPolicy",
+                f"the gang is all-or-nothing: nothing{each} starts before all {gang.min_member} "
+                "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
+            )
+        return
+    priorities = {
+        template["spec"].get("priorityClassName")
+        for role in roles
+        for _, template in _templates(role)
+    }
+    if len(priorities) > 1 and scheduling.priority_class_name is None:
+        yield warning(
+            f"{_STRATEGY}.priorityClassName",
+            "the roles' pods have different priority classes: Volcano starts further replicas by "
+            "priority first, which the capacity table does not know",
+        )
+    minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
+    optional = [role.name for role in roles if role.replicas and minima[role.name] == 0]
+    if optional:
+        yield info(at, f"the service starts without {', '.join(optional)}: a minimum of 0")
+
+
+def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -> Iterator[Finding]:
+    policy = scheduling.gang_policy
+    for field, given in (
+        ("minRoleReplicas", policy.min_role_replicas is not None),
+        ("requiredReplicas", policy.required_replicas is not RequiredReplicas.ANY),
+        ("minResources", policy.min_resources),
+    ):
+        if given:
+            yield warning(
+                f"{_STRATEGY}.gangPolicy.{field}",
+                "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
+            )
+    if scheduling.queue and scheduler in (None, DEFAULT_SCHEDULER):
+        yield warning(
+            f"{_STRATEGY}.queue",
+            "has no effect: queues belong to Volcano, and these pods use another scheduler",
+        )
+
+
+_AT = "schedulingStrategy.gangPolicy.networkTopology"
+
+
+def network_topology_findings(
+    scheduling: SchedulingStrategyArgs, *, gang_scheduled: bool
+) -> Iterator[Finding]:
+    """Checks the network topology of a service's gang.
+
+    Args:
+        scheduling: The scheduling strategy.
+        gang_scheduled: Whether the pods are a gang.
+
+    Yields:
+        Every finding; nothing where no topology is asked for.
+    """
+    policy = scheduling.gang_policy
+    topology = policy.network_topology
+    if topology is None:
+        return
+    rules = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
+    given = {name: rule for name, rule in rules.items() if rule is not None}
+    if not given:
+        yield warning(_AT, "has no effect: it names neither groupPolicy nor rolePolicy")
+        return
+    if not gang_scheduled:
+        yield error(
+            _AT,
+            "stands on the PodGroup of a gang, and the pods are no gang; remove it, or set "
+            "gangPolicy.mode to On",
+        )
+        return
+    for name, rule in given.items():
+        yield from _rule(f"{_AT}.{name}", rule)
+    if topology.role_policy is not None and policy.min_role_replicas is None:
+        yield info(
+            f"{_AT}.rolePolicy",
+            "makes each replica a subgroup of the PodGroup: needs Volcano 1.14.1 or later",
+        )
+    yield info(
+        _AT,
+        "is applied by Volcano's scheduler plugin network-topology-aware, which is off by default, "
+        "on HyperNodes (topology.volcano.sh): without the plugin it does nothing, and the capacity "
+        "table does not know it",
+    )
+
+
+def _rule(at: str, rule: NetworkTopologyRuleArgs) -> Iterator[Finding]:
+    hard = rule.mode is NetworkTopologyMode.HARD
+    if hard and rule.highest_tier_allowed is None:
+        yield error(
+            f"{at}.highestTierAllowed",
+            "is required with mode hard: Volcano ignores the mode without it",
+        )
+    elif not hard and rule.highest_tier_allowed is not None:
+        yield warning(f"{at}.highestTierAllowed", "has no effect with mode soft")

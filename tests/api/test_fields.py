@@ -1,0 +1,275 @@
+"""What is accepted, in both spellings and with Outputs where a value is a leaf."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic.alias_generators import to_snake
+from samples import (
+    assert_told,
+    can_be_written,
+    container,
+    nodes,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    service,
+)
+from samples import template as pod
+from strategies import services
+
+from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
+from fusioninfer_pulumi.findings import LIFT, InvalidServiceError
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.loading import load, loads
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service, with_collisions
+
+SERVING = "roles[0].template.spec.containers[0]"
+
+
+def snake(value: Any) -> Any:
+    """A part of a spec in snake_case; objects of Kubernetes and names are left as they are."""
+    if isinstance(value, list):
+        return [snake(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = ("template", "leaderTemplate", "workerTemplate", "labels", "annotations",
+            "minRoleReplicas", "spec")  # fmt: skip
+    spelled = {key: "s3" if key == "s3" else to_snake(key) for key in value}
+    return {spelled[key]: item if key in kept else snake(item) for key, item in value.items()}
+
+
+@given(services(extras=True))
+@settings(max_examples=15)
+def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None:
+    spoken = {key: snake(manifest[key]) for key in ("metadata", "spec")}
+    (args,) = load(manifest)
+    assert InferenceServiceArgs(**spoken["metadata"], **spoken["spec"]) == args
+    assert InferenceServiceArgs.model_validate(spoken) == args
+    assert InferenceServiceArgs.model_validate(manifest) == args
+
+
+@given(services(extras=True))
+@settings(max_examples=12)
+def test_a_manifest_written_as_yaml_is_read_as_it_was(manifest: dict[str, Any]) -> None:
+    assert loads(yaml.safe_dump(manifest, allow_unicode=True)) == load(manifest)
+
+
+def test_defaults_are_those_of_the_documents() -> None:
+    (args,) = load(service())
+    (only,) = args.roles
+    assert (args.namespace, args.labels, args.annotations) == ("default", {}, {})
+    assert (only.replicas, only.multinode, only.restart_policy) == (1, None, None)
+    strategy = args.scheduling_strategy
+    assert (strategy.scheduler_name, strategy.queue) == (None, None)
+    assert strategy.gang_policy.model_dump(mode="json") == {
+        "mode": "Auto",
+        "minRoleReplicas": None,
+        "requiredReplicas": "Any",
+        "minResources": False,
+        "networkTopology": None,
+    }
+
+
+def test_the_name_of_a_component_may_come_from_its_logical_name() -> None:
+    args = InferenceServiceArgs.model_validate({"roles": [role()]})
+    assert args.name is None
+    assert plan_service(args, "from-pulumi").service == "from-pulumi"
+    assert [str(each) for each in plan_service(args, "Not_A_Name").findings] == [
+        (
+            "metadata.name: must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most 63 "
+            'characters), got "Not_A_Name"'
+        )
+    ]
+
+
+def test_choices_may_be_given_as_enums() -> None:
+    manifest = service(
+        role(
+            multinode=nodes(2, launcher=Launcher.RAY),
+            restartPolicy=RestartPolicy.NONE,
+        )
+    )
+    (args,) = load(manifest)
+    assert args.roles[0].restart_policy is RestartPolicy.NONE
+
+
+def test_what_a_model_holds_cannot_be_changed_behind_its_validation() -> None:
+    (args,) = load(service())
+    with pytest.raises(ValueError, match="frozen"):
+        args.namespace = "other"
+
+
+Make = Callable[..., Any]
+
+
+def test_outputs_are_leaves_of_the_objects(output: Make) -> None:
+    image, value, note, host, own, space = (output(text) for text in "abcdef")
+    secret = output("hidden", secret=True)
+    serving = container(
+        image=image,
+        command=["/app/serve"],
+        args=[output("--any"), "--thing"],
+        env=[{"name": "A", "value": value}, {"name": "TOKEN", "value": secret}],
+    )
+    manifest = service(
+        role(template=pod(serving, metadata={"annotations": {"note": note}}, hostname=host)),
+        metadata={"namespace": space, "annotations": {"own": own}},
+    )
+    assert problems(manifest) == []
+    workload, entry = rendered(manifest)
+    template = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    (built,) = template["spec"]["containers"]
+    assert built["image"] is image
+    assert [each["value"] for each in built["env"]] == [value, secret]
+    assert built["args"][1] == "--thing"
+    assert is_output(built["args"][0])
+    assert template["metadata"]["annotations"]["note"] is note
+    assert template["spec"]["hostname"] is host
+    assert workload["metadata"]["namespace"] is entry["metadata"]["namespace"] is space
+    assert workload["metadata"]["annotations"] == {"own": own}
+
+
+def test_the_revision_of_a_template_with_outputs_does_not_depend_on_their_values(
+    output: Make,
+) -> None:
+    def revision(image: Any) -> str:
+        manifest = service(role(template=pod(container(image=image))))
+        return rendered(manifest)[0]["metadata"]["labels"]["fusioninfer.io/revision"]
+
+    assert revision(output("a")) == revision(output("b"))
+    assert revision(output("a")) != revision("a")
+
+
+LIFTED: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "metadata.name": lambda out: service(name=out),
+    "metadata.labels": lambda out: service(metadata={"labels": {"a": out}}),
+    "roles": lambda out: {**service(), "spec": {"roles": out}},
+    "roles[0]": service,
+    "roles[0].name": lambda out: service(role(out)),
+    "roles[0].componentType": lambda out: service(role(component_type=out)),
+    "roles[0].replicas": lambda out: service(role(replicas=out)),
+    "roles[0].port": lambda out: service(role(port=out)),
+    "roles[0].container": lambda out: service(role(container=out)),
+    "roles[0].restartPolicy": lambda out: service(role(restartPolicy=out)),
+    "roles[0].multinode.nodeCount": lambda out: service(role(multinode=nodes(out))),
+    "roles[0].template": lambda out: service(role(template=out)),
+    "roles[0].template.spec": lambda out: service(role(template={"spec": out})),
+    "roles[0].template.spec.containers": lambda out: service(
+        role(template={"spec": {"containers": out}})
+    ),
+    SERVING: lambda out: service(role(template=pod(out))),
+    f"{SERVING}.name": lambda out: service(role(template=pod(container(out)))),
+    f"{SERVING}.args": lambda out: service(role(template=pod(container(args=out)))),
+    f"{SERVING}.env": lambda out: service(role(template=pod(container(env=out)))),
+    f"{SERVING}.resources.limits[nvidia.com/gpu]": lambda out: service(
+        role(template=pod(container(gpus=out)))
+    ),
+    "roles[0].template.metadata.labels.a": lambda out: service(
+        role(template=pod(metadata={"labels": {"a": out}}))
+    ),
+    "roles[0].template.spec.schedulerName": lambda out: service(
+        role(template=pod(schedulerName=out))
+    ),
+    "roles[0].template.spec.overhead.cpu": lambda out: service(
+        role(template=pod(overhead={"cpu": out}))
+    ),
+    "schedulingStrategy.schedulerName": lambda out: service(
+        schedulingStrategy={"schedulerName": out}
+    ),
+    "schedulingStrategy.gangPolicy.mode": lambda out: service(
+        schedulingStrategy={"gangPolicy": {"mode": out}}
+    ),
+    "schedulingStrategy.gangPolicy.minRoleReplicas.decode": lambda out: prefill_decode(
+        schedulingStrategy={"gangPolicy": {"minRoleReplicas": {"decode": out}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("path", LIFTED)
+def test_an_output_where_structure_is_needed_says_how_to_lift_it(path: str, output: Make) -> None:
+    (problem,) = problems(LIFTED[path](output("x")))
+    assert problem.startswith(f"{path}: ")
+    # The map of labels reports the first label that is wrong.
+    assert LIFT in problem or problem == "metadata.labels: a: must be a string, got a pulumi Output"
+
+
+@pytest.mark.parametrize(
+    ("serving", "multinode", "path"),
+    [
+        ({"args": ["--model", "OUT"]}, None, "args[1]"),
+        ({"command": ["vllm", "serve", "OUT"], "args": None}, None, "command[2]"),
+        ({"args": ["--model", "OUT"]}, nodes(2), "args[1]"),
+        ({"command": ["/app/serve"], "args": ["OUT"]}, nodes(2, launcher="ray"), "args[0]"),
+    ],
+)
+def test_an_output_among_arguments_that_are_read_or_quoted_is_refused(
+    serving: dict[str, Any], multinode: Any, path: str, output: Make
+) -> None:
+    words = {
+        key: [output("x") if word == "OUT" else word for word in words or ()]
+        for key, words in serving.items()
+    }
+    manifest = service(role(multinode=multinode, template=pod(container(**words))))
+    assert problems(manifest) == [f"{SERVING}.{path}: {LIFT}"]
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 1.5, 10**9, 10**30, "", "x", "Ä", "a/b", "1Gi", "\n", "\ud800",
+    [], {}, [None], [1], ["a"], [[]], [{}], {"a": 1}, {1: 2}, {None: 1}, {1.5: 2}, {"name": None},
+    {"name": "vllm"}, float("nan"), b"x", {1, 2}, (1, 2), 8000, "http", "router", "decoder",
+    ["--port", "x"], ["sh", "-c"], ["sh", "-c", "vllm serve 'x"], ["vllm serve $(x"], object(),
+    "--tensor-parallel-size=abc", "LeaderReady",
+)  # fmt: skip
+EXTRA = ("x", "name", 1, None, 1.5, "containers", "resources", "limits", "overhead")
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*at, key)
+            yield from places(item, (*at, key))
+
+
+def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    broken = copy.deepcopy(manifest)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        *parents, last = chance.choice(list(places(broken)))
+        holder = broken
+        for key in parents:
+            holder = holder[key]
+        way = chance.random()
+        if way < 0.7:
+            holder[last] = chance.choice(JUNK)
+        elif way < 0.85:
+            del holder[last]
+        elif isinstance(holder, dict):
+            holder[chance.choice(EXTRA)] = chance.choice(JUNK)
+        if not broken:
+            return broken
+    return broken
+
+
+@given(services(), st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(8):
+        broken = mutilated(manifest, chance)
+        try:
+            (args,) = load(broken)
+            (plan,) = with_collisions([plan_service(args)])
+            assert all(can_be_written(each) for each in render(plan))
+        except InvalidServiceError as refused:
+            assert_told(refused.findings)
+        # What refuses a document never breaks on what remains of it either.
+        problems(broken)

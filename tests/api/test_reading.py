@@ -1,0 +1,254 @@
+"""Texts and files: what is no manifest gets one clear line, within bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from samples import role, service, template
+
+from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.loading import load, loads
+from fusioninfer_pulumi.loading.load import read_text
+from fusioninfer_pulumi.loading.yaml import documents
+
+TEXT = """\
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: svc}
+spec:
+  roles:
+    - name: inference
+      componentType: worker
+      template:
+        spec:
+          containers: [{name: vllm, image: vllm/vllm-openai:v0.11.0}]
+"""
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30)
+)
+MERGE_BOMB = "a0: &a0 {k0: v}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}], k{n}: v}}\n" for n in range(1, 30)
+)
+CHAIN = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 900))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InvalidServiceError) as caught:
+        loads(text)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "is empty: no InferenceService in it"),
+        ("# nothing but a comment\n", "is empty: no InferenceService in it"),
+        ("---\n---\n", "is empty: no InferenceService in it"),
+        ("null", "is empty: no InferenceService in it"),
+        ("just text", 'must be a mapping, got "just text"'),
+        ("[", "not YAML: line 2, column 1: did not find expected node content"),
+        ("a: b: c", "not YAML: line 1, column 5: mapping values are not allowed in this context"),
+        ("\tkind: x", "not YAML: line 1: indented with a tab, where YAML takes only spaces"),
+        ("*nowhere", "not YAML: line 1, column 1: found undefined alias"),
+        ("a: !!python/object:os.system {}", ("line 1, column 4: unsupported tag "
+         "'tag:yaml.org,2002:python/object:os.system'")),
+        ("!!python/name:os.system", ("line 1, column 1: unsupported tag "
+         "'tag:yaml.org,2002:python/name:os.system'")),
+        ("a: !mine x", "line 1, column 4: unsupported tag '!mine'"),
+        ("a: !!binary aGk=", "line 1, column 4: unsupported tag 'tag:yaml.org,2002:binary'"),
+        ("a: !!set {b, c}", "line 1, column 4: unsupported tag 'tag:yaml.org,2002:set'"),
+        ("a: !!timestamp 2024-01-01", ("line 1, column 4: unsupported tag "
+         "'tag:yaml.org,2002:timestamp'")),
+        ("a: !!bool maybe", "not YAML: a value does not fit its tag"),
+        ("a: !!int ''", "not YAML: a value does not fit its tag"),
+        ("a: !!int x", "not YAML: invalid literal for int() with base 10: 'x'"),
+        ("? [a]\n: b", "line 1, column 3: a key must be a plain string"),
+        ("{a: 1, a: 2}", 'line 1, column 8: key "a" stands twice in one mapping'),
+        ("a: &x [*x]", "line 1, column 4: an alias refers to itself"),
+        ("a\0b", ("not YAML: unacceptable character #x0000: control characters are not allowed in "
+         '"<unicode string>", position 1')),
+        ("a: \ud800", "not YAML: holds half of a surrogate pair"),
+    ],
+)  # fmt: skip
+def test_text_that_is_no_manifest_gets_one_line(text: str, expected: str) -> None:
+    assert refusal(text) == expected
+
+
+TOO_MANY = "more than 500000 values with every alias written out"
+TOO_DEEP = "nested deeper than 100 levels"
+ABSURD = {
+    "aliases": (BOMB, TOO_MANY),
+    "merges": (MERGE_BOMB, TOO_MANY),
+    "chained aliases": (CHAIN, TOO_DEEP),
+    "brackets": ("[" * 1_000_000, TOO_DEEP),
+    "balanced brackets": ("[" * 101 + "]" * 101, TOO_DEEP),
+    "braces": ("{a: " * 1_000_000, TOO_DEEP),
+    "dashes": ("- " * 1_000_000, TOO_DEEP),
+    "question marks": ("? " * 1_000_000, TOO_DEEP),
+    "values": ("[" + "a," * 8_000_000 + "]", TOO_MANY),
+    "lines": ("- a\n" * 4_000_000, TOO_MANY),
+    "keys": ("".join(f"k{n}:\n" for n in range(600_000)), TOO_MANY),
+    "characters": ("x" * (16 * 1024 * 1024 + 1), "larger than 16 MiB"),
+    "second document": (TEXT + "---\n" + "[" * 1_000_000, TOO_DEEP),
+}  # fmt: skip
+MEGABYTES = 300
+
+
+def test_absurd_texts_are_refused_in_bounded_time_and_memory() -> None:
+    # In a process of its own: a text that is too deep ends the process that composes it.
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, __file__],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    peak = said.pop("megabytes")
+    assert said.pop("endless file") == "/dev/zero: larger than 16 MiB"
+    assert said == {name: expected for name, (_, expected) in ABSURD.items()}
+    assert peak < MEGABYTES
+    assert time.perf_counter() - start < 30
+
+
+def _peak() -> int:
+    """Megabytes that this process ever held; `ru_maxrss` starts with what its parent held."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(peak) // 1024
+
+
+def _main() -> None:
+    limit = 4 * MEGABYTES * 1024 * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    said: dict[str, Any] = {name: refusal(text) for name, (text, _) in ABSURD.items()}
+    with pytest.raises(InvalidServiceError) as caught:
+        load("/dev/zero")
+    said["endless file"] = str(caught.value)
+    said["megabytes"] = _peak()
+    sys.stdout.write(json.dumps(said))
+
+
+def test_an_alias_bomb_inside_of_a_template_is_refused_before_anything_walks_it() -> None:
+    start = time.perf_counter()
+    assert "every alias written out" in refusal(TEXT + BOMB.replace("a0:", "x:", 1))
+    assert time.perf_counter() - start < 2
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "image.yaml"
+    path.write_bytes(b"\xff\xfe\x00binary")
+    with pytest.raises(InvalidServiceError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: not YAML: not UTF-8 text"
+
+
+@pytest.mark.parametrize("path", ["missing.yaml", "a\0b", "apiVersion: v1\nkind: Pod", "a" * 5_000])
+def test_a_path_that_does_not_exist_is_an_error_and_never_text(path: str) -> None:
+    with pytest.raises(OSError, match=r"No such file|File name too long"):
+        load(path)
+
+
+def test_a_folder_without_manifests_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidServiceError, match=r"no manifest .* in this directory"):
+        load(tmp_path)
+
+
+def test_problems_of_a_file_name_the_file_and_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(f"{TEXT}---\nkind: Pod\n")
+    read = read_text(path.read_text(), "two.yaml")
+    assert [each.label for each in read] == ["two.yaml", "two.yaml#2"]
+    with pytest.raises(InvalidServiceError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}#2: apiVersion: is required")
+
+
+def test_documents_before_a_syntax_error_are_still_checked() -> None:
+    text = TEXT.replace("worker", "trainer") + "---\n["
+    lines = refusal(text).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["roles[0].componentType", "not YAML"]
+
+
+def test_a_file_may_hold_several_services_and_empty_documents(tmp_path: Path) -> None:
+    path = tmp_path / "services.yaml"
+    path.write_text(f"---\n{TEXT}---\n---\n# nothing\n---\n{TEXT.replace('svc', 'other')}...\n")
+    assert [args.name for args in load(path)] == ["svc", "other"]
+    assert [args.name for args in load(str(path))] == ["svc", "other"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TEXT, "\ufeff" + TEXT, TEXT.replace("\n", "\r\n"), json.dumps(yaml.safe_load(TEXT), indent=2)],
+    ids=["yaml", "byte-order-mark", "windows", "json"],
+)
+def test_the_usual_forms_of_a_text_mean_the_same(text: str) -> None:
+    assert loads(text) == load(yaml.safe_load(TEXT))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12:30", "12:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("2024-01-01T10:00:00Z", "2024-01-01T10:00:00Z"),
+        ("0x10", 16),
+        ("010", 8),
+        ("0o10", 8),
+        ("1_000", 1000),
+        ("-5", -5),
+        ("09", "09"),
+        ("1.5", 1.5),
+        ("yes", True),
+        ("~", None),
+        ('"5"', "5"),
+        ("5", 5),
+    ],
+)
+def test_scalars_are_read_as_kubernetes_reads_them(text: str, value: Any) -> None:
+    (read,) = documents(f"a: {text}")
+    assert read == {"a": value}
+    assert type(read["a"]) is type(value)
+
+
+def test_anchors_and_merge_keys_are_plain_data_once_read() -> None:
+    text = TEXT.replace("spec:\n  roles", "spec: &s\n  roles")
+    text = text.replace("[{name: vllm,", "[{<<: {name: vllm},")
+    assert loads(text) == loads(TEXT)
+
+
+def test_ten_thousand_replicas_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_text(yaml.safe_dump(service(role(replicas=10_000))))
+    assert load(path)[0].roles[0].replicas == 10_000
+
+
+def test_a_thousand_roles_are_read_in_time() -> None:
+    manifest = service(*(role(f"r{index}") for index in range(1_000)))
+    start = time.perf_counter()
+    assert len(loads(yaml.safe_dump(manifest))[0].roles) == 1_000
+    assert time.perf_counter() - start < 10
+
+
+def test_a_python_structure_may_not_be_deeper_than_a_text() -> None:
+    deep: list[Any] = []
+    for _ in range(150):
+        deep = [deep]
+    with pytest.raises(InvalidServiceError, match="nested deeper than 100 levels"):
+        load(service(role(template=template(affinity=deep))))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,215 @@
+"""Autoscalers: of one set of all replicas, within a gang that does not grow with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import only
+from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
+
+from fusioninfer_pulumi.component.prerequisites.check import needs
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.rollout.order import rollout_plan
+
+Manifest = dict[str, Any]
+WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
+QUERY = {"query": "sum(vllm:num_requests_waiting)", "target": "5"}
+
+
+def scaled(given: Manifest | None = None, spec: Manifest | None = None, **more: Any) -> Manifest:
+    """A service of one role that is scaled between 1 and 4."""
+    autoscaling = {"maxReplicas": 4, "metrics": [WAITING], **(given or {})}
+    autoscaling = {key: value for key, value in autoscaling.items() if value is not None}
+    return service(role(autoscaling=autoscaling, **more), **{"layout": "PerRole", **(spec or {})})
+
+
+def keda(**more: Any) -> Manifest:
+    return {"engine": "KEDA", "prometheus": "http://p:9090", "metrics": [QUERY], **more}
+
+
+def test_a_role_is_scaled_by_its_set() -> None:
+    metrics = [WAITING, {"name": "queue", "source": "External", "selector": {"q": "a"},
+                         "target": "1500m"}]  # fmt: skip
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 600}}
+    manifest = scaled({"metrics": metrics, "behavior": behavior, "minReplicas": 2}, replicas=3)
+    assert problems(manifest) == []
+    found = only(manifest, "HorizontalPodAutoscaler")
+    assert found["apiVersion"] == "autoscaling/v2"
+    assert found["metadata"]["name"] == "svc-inference"
+    assert found["spec"] == {
+        "scaleTargetRef": {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "name": only(manifest, "LeaderWorkerSet")["metadata"]["name"],
+        },
+        "minReplicas": 2,
+        "maxReplicas": 4,
+        "behavior": behavior,
+        "metrics": [
+            {
+                "type": "Pods",
+                "pods": {
+                    "metric": {"name": "vllm_num_requests_waiting"},
+                    "target": {"type": "AverageValue", "averageValue": "5"},
+                },
+            },
+            {
+                "type": "External",
+                "external": {
+                    "metric": {"name": "queue", "selector": {"matchLabels": {"q": "a"}}},
+                    "target": {"type": "AverageValue", "averageValue": "1500m"},
+                },
+            },
+        ],
+    }
+    assert only(manifest, "LeaderWorkerSet")["spec"]["replicas"] == 3
+
+
+def test_each_serving_group_is_scaled_by_itself() -> None:
+    manifest = scaled(spec={"groups": 2})
+    assert problems(manifest) == []
+    found = [each for each in rendered(manifest) if each["kind"] == "HorizontalPodAutoscaler"]
+    targets = [each["spec"]["scaleTargetRef"]["name"] for each in found]
+    assert targets == [each["metadata"]["name"] for each in found]
+    sets = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
+    assert targets == [each["metadata"]["name"] for each in sets]
+    assert len(targets) == 2
+    (problem,) = problems(scaled(keda(), {"groups": 2}))
+    assert "metrics[0]: is one number for all serving groups" in problem
+
+
+def test_keda_scales_by_queries() -> None:
+    manifest = scaled(keda(minReplicas=0))
+    assert problems(manifest) == []
+    found = only(manifest, "ScaledObject")
+    assert found["apiVersion"] == "keda.sh/v1alpha1"
+    assert found["spec"]["minReplicaCount"] == 0
+    assert found["spec"]["maxReplicaCount"] == 4
+    assert found["spec"]["triggers"] == [
+        {
+            "type": "prometheus",
+            "metricType": "AverageValue",
+            "metadata": {
+                "serverAddress": "http://p:9090",
+                "query": "sum(vllm:num_requests_waiting)",
+                "threshold": "5",
+            },
+        }
+    ]
+    assert not any(each["kind"] == "HorizontalPodAutoscaler" for each in rendered(manifest))
+
+
+def test_nothing_scales_by_default() -> None:
+    kinds = {each["kind"] for each in rendered(service(role(), layout="PerRole"))}
+    assert kinds == {"LeaderWorkerSet", "Service"}
+
+
+def test_the_engine_leaves_the_replicas_alone() -> None:
+    for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
+        (args,) = load(manifest)
+        (step,) = rollout_plan(plan_service(args)).steps
+        assert step.scaled_elsewhere == expected
+
+
+def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
+    gang = {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}}
+    manifest = scaled({"minReplicas": 2}, gang, replicas=3, multinode=nodes(2))
+    assert problems(manifest) == []
+    assert only(manifest, "PodGroup")["spec"]["minMember"] == 4
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (scaled(spec={"layout": "PerReplica"}), "roles[0].autoscaling: needs layout: PerRole"),
+        (scaled({"minReplicas": 0}), "roles[0].autoscaling.minReplicas: must be at least 1 with"),
+        (scaled({"minReplicas": 5}), "minReplicas (5) is above maxReplicas (4)"),
+        (scaled(replicas=5), "roles[0].replicas: is what the role starts with, and must be within"),
+        (scaled(replicas=0), "roles[0].autoscaling: a parked role (replicas: 0) has nothing to"),
+        (
+            scaled(multinode=nodes(2)),
+            "roles[0].autoscaling: needs schedulingStrategy.gangPolicy.minRoleReplicas.inference",
+        ),
+        (
+            scaled(
+                spec={"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}},
+                replicas=2,
+                multinode=nodes(2),
+            ),
+            "minRoleReplicas.inference: must be at most autoscaling's minReplicas (1), got 2",
+        ),
+        (scaled({"metrics": [QUERY]}), "roles[0].autoscaling.metrics[0].name: is required with"),
+        (scaled({"metrics": [QUERY]}), "metrics[0].query: belongs to engine KEDA; remove it"),
+        (scaled({"prometheus": "http://p"}), "autoscaling.prometheus: belongs to engine KEDA"),
+        (scaled(keda(prometheus=None)), "autoscaling.prometheus: is required with engine KEDA"),
+        (scaled(keda(metrics=[WAITING])), "metrics[0].query: is required with engine KEDA"),
+        (scaled(keda(metrics=[WAITING])), "metrics[0].name: belongs to engine HPA; remove it"),
+        (scaled({"behavior": {"up": {}}}), "autoscaling.behavior.up: must be scaleUp or scaleDown"),
+        (scaled({"metrics": []}), "roles[0].autoscaling.metrics:"),
+        (
+            scaled(disruptionBudget={"minAvailable": 1}),
+            "roles[0].disruptionBudget.minAvailable: the replicas of inference are scaled: give",
+        ),
+        (
+            scaled(disruptionBudget={"maxUnavailable": "50%"}),
+            "roles[0].disruptionBudget.maxUnavailable: the replicas of inference are scaled: give",
+        ),
+        (
+            scaled({"maxReplicas": 1000}, name="x" * 45, multinode=nodes(2)),
+            "the LeaderWorkerSet name",
+        ),
+    ],
+)
+def test_what_cannot_be_scaled_is_refused(manifest: Manifest, problem: str) -> None:
+    assert any(problem in each for each in problems(manifest)), problems(manifest)
+
+
+def test_the_budget_of_a_scaled_role_counts_what_is_missing() -> None:
+    found = only(scaled(disruptionBudget={}), "PodDisruptionBudget")["spec"]
+    assert found["maxUnavailable"] == 1
+    assert "minAvailable" not in found
+
+
+def test_what_the_cluster_has_to_serve_is_said() -> None:
+    assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
+    (args,) = load(scaled(keda()))
+    assert "scaledobjects.keda.sh" in {row.definition for row in needs([plan_service(args)])}
+
+
+def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: float) -> Manifest:
+    scaled_too = {"autoscaling": more} if more else {}
+    return prefill_decode(
+        {"replicas": prefill},
+        {"replicas": decode, **scaled_too},
+        prefillDecodeRatio=bounds,
+        layout="PerRole",
+        schedulingStrategy={"gangPolicy": {"mode": "Off"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (ratio(1, 2, min=0.5, max=0.5), None),
+        (ratio(2, 1, max=2), None),
+        (ratio(0, 2, max=1), None),  # parked: nothing to compare
+        (ratio(1, 0, min=1), None),
+        (ratio(3, 1, max=2), "must be at most 2, got 3 (prefill 3, decode 1)"),
+        (ratio(1, 4, min=0.5), "must be at least 0.5, got 0.25 (prefill 1, decode 4)"),
+        (ratio(1, 1, min=2, max=1), "min (2) is above max (1)"),
+        (ratio(1, 1), "needs min, max or both"),
+        (service(role(), prefillDecodeRatio={"max": 1}), "needs roles of prefiller and decoder"),
+    ],
+)
+def test_the_ratio_of_prefill_to_decode_is_kept(manifest: Manifest, problem: str | None) -> None:
+    found = [each for each in problems(manifest) if "prefillDecodeRatio" in each]
+    assert [problem is not None and problem in each for each in found] == [True] * bool(problem)
+
+
+def test_autoscalers_that_may_leave_the_ratio_are_a_warning() -> None:
+    given = {"maxReplicas": 4, "metrics": [WAITING]}
+    (found,) = [each for each in warnings(ratio(1, 2, given, min=0.5)) if "Ratio" in each]
+    assert "autoscaling may bring it to 0.25 (prefill 1, decode 4)" in found
+    assert [each for each in warnings(ratio(1, 2, given, max=1)) if "Ratio" in each] == []

@@ -1,0 +1,260 @@
+"""Monitors: leaders on a port that they declare, and the picker where it serves metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import V1_5, objects, only, pair, routed
+from samples import container, nodes, problems, rendered, role, said, service, template, warnings
+
+from fusioninfer_pulumi.component.prerequisites.check import check, needs
+from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, definition
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_service, plan_services
+
+Manifest = dict[str, Any]
+PORT = {"name": "http", "containerPort": 8000}
+
+
+def monitored(*roles: Manifest, monitoring: Manifest | None = None, **fields: Any) -> Manifest:
+    """A service with a router that is monitored."""
+    manifest = routed(*roles, **fields)
+    manifest["spec"]["monitoring"] = monitoring or {}
+    return manifest
+
+
+def serving(*ports: Manifest, **more: Any) -> Manifest:
+    """A role whose container declares these ports."""
+    return role(**{"template": template(container(ports=list(ports))), **more})
+
+
+def test_nothing_is_monitored_by_default() -> None:
+    found = rendered(service(serving(PORT)))
+    assert {each["kind"] for each in found} == {"LeaderWorkerSet", "Service"}
+
+
+def test_leaders_are_scraped_on_their_serving_port() -> None:
+    made = serving(PORT, replicas=2, multinode=nodes(2, launcher="none"))
+    monitoring = {
+        "labels": {"release": "prometheus"}, "interval": "15s", "scrapeTimeout": "10s",
+        "path": "/stats",
+    }  # fmt: skip
+    found = only(service(made, monitoring=monitoring), "PodMonitor")
+    own = {
+        "fusioninfer.io/service": "svc",
+        "fusioninfer.io/component-type": "worker",
+        "fusioninfer.io/role-name": "inference",
+    }
+    assert found == {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {
+            "name": "svc-inference",
+            "namespace": "default",
+            "labels": {"release": "prometheus", **own},
+        },
+        "spec": {
+            "selector": {"matchLabels": {**own, "leaderworkerset.sigs.k8s.io/worker-index": "0"}},
+            "podTargetLabels": [*own, "fusioninfer.io/replica-index"],
+            "podMetricsEndpoints": [
+                {"port": "http", "path": "/stats", "interval": "15s", "scrapeTimeout": "10s"}
+            ],
+        },
+    }
+
+
+def test_replicas_of_one_set_are_told_apart_by_its_groups() -> None:
+    found = only(service(serving(PORT), monitoring={}, layout="PerRole"), "PodMonitor")
+    assert found["spec"]["podTargetLabels"][-1] == "leaderworkerset.sigs.k8s.io/group-index"
+
+
+def test_a_port_without_a_name_is_found_by_its_number() -> None:
+    found = only(service(serving({"containerPort": 8000}), monitoring={}), "PodMonitor")
+    assert found["spec"]["podMetricsEndpoints"] == [{"portNumber": 8000, "path": "/metrics"}]
+
+
+def test_an_engine_with_tls_is_scraped_by_it() -> None:
+    args = ["--model", "m", "--ssl-certfile", "a", "--ssl-keyfile", "b"]
+    manifest = service(role(template=template(container(args=args, ports=[PORT]))), monitoring={})
+    (endpoint,) = only(manifest, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
+    assert any("certificate of inference is not checked" in each for each in said(manifest))
+
+
+def test_decode_pods_are_scraped_through_their_sidecar() -> None:
+    manifest = pair()
+    manifest["spec"]["monitoring"] = {}
+    for each in manifest["spec"]["roles"][1:]:
+        each["template"]["spec"]["containers"][0]["ports"] = [PORT]
+    found = {
+        each["metadata"]["name"]: each["spec"]["podMetricsEndpoints"][0]["port"]
+        for each in objects(manifest, "PodMonitor")
+    }
+    assert found == {"svc-prefill": "http", "svc-decode": "sidecar"}
+    (decode,) = [
+        each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+        for each in objects(manifest, "LeaderWorkerSet")
+        if "decode" in each["metadata"]["name"]
+    ]
+    ports = [port for made in decode["initContainers"] for port in made["ports"]]
+    assert ports == [{"name": "sidecar", "containerPort": 8000}]
+
+
+def test_a_parked_role_is_not_monitored() -> None:
+    manifest = service(serving(PORT), role("parked", replicas=0), monitoring={})
+    assert [each["metadata"]["name"] for each in objects(manifest, "PodMonitor")] == [
+        "svc-inference"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "monitoring", "expected"),
+    [
+        ("Off", {}, None),
+        ("Unauthenticated", {}, {}),
+        ("Unauthenticated", {"picker": False}, None),
+        ("Authenticated", {},
+         {"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"}),
+        ("Authenticated", {"pickerToken": {"name": "reader"}},
+         {"authorization": {"type": "Bearer", "credentials": {"name": "reader", "key": "token"}}}),
+    ],
+)  # fmt: skip
+def test_the_picker_is_scraped_where_it_serves_metrics(
+    metrics: str, monitoring: Manifest, expected: Manifest | None
+) -> None:
+    manifest = monitored(
+        serving(PORT), monitoring=monitoring, endpointPicker={"metrics": metrics, "image": V1_5}
+    )
+    found = objects(manifest, "ServiceMonitor")
+    if expected is None:
+        assert found == []
+        return
+    (monitor,) = found
+    assert monitor["metadata"]["name"] == "svc-epp"
+    assert monitor["spec"]["endpoints"] == [
+        {"port": "http-metrics", "path": "/metrics", **expected}
+    ]
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    # The picker's Service, and no other, and it has that port.
+    (only_one,) = [
+        each
+        for each in objects(manifest, "Service")
+        if wanted.items() <= each["metadata"]["labels"].items()
+    ]
+    assert "http-metrics" in [port["name"] for port in only_one["spec"]["ports"]]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (
+            service(role(), monitoring={}),
+            (
+                "roles[0].template: monitoring finds pods by the ports that containers declare, "
+                "and 8000, on which inference serves, is not declared; add it to the "
+                "container's ports "
+                "({name: http, containerPort: 8000}), or set monitoring.engines to false"
+            ),
+        ),
+        (
+            service(serving(PORT), monitoring={"picker": True}),
+            "monitoring.picker: the service has no router; remove it",
+        ),
+        (
+            monitored(serving(PORT), monitoring={"picker": True}),
+            (
+                "monitoring.picker: the picker serves no metrics; set endpointPicker.metrics of "
+                "the router to Authenticated"
+            ),
+        ),
+        (
+            service(serving(PORT), monitoring={"interval": "1.5m"}),
+            'monitoring.interval: must be a duration such as 15s or 1m30s, got "1.5m"',
+        ),
+        (
+            service(serving(PORT), monitoring={"labels": {"fusioninfer.io/service": "x"}}),
+            "monitoring.labels[fusioninfer.io/service]: is set by fusioninfer-pulumi; remove it",
+        ),
+    ],
+)
+def test_what_would_find_nothing_is_refused(manifest: Manifest, problem: str) -> None:
+    assert problem in problems(manifest)
+
+
+@pytest.mark.parametrize(
+    ("silent", "speaking", "word"),
+    [
+        (["python3", "-m", "sglang.launch_server"],
+         ["python3", "-m", "sglang.launch_server", "--enable-metrics"], "--enable-metrics"),
+        (["vllm", "serve", "m", "--disable-log-stats"], ["vllm", "serve", "m"], "counts"),
+    ],
+)  # fmt: skip
+def test_an_engine_that_keeps_its_numbers_to_itself_is_a_warning(
+    silent: list[str], speaking: list[str], word: str
+) -> None:
+    def about(command: list[str]) -> list[str]:
+        own = container(image="registry.example.com/e:1", command=command, args=[], ports=[PORT])
+        manifest = service(role(template=template(own), port=8000), monitoring={})
+        return [each for each in warnings(manifest) if "monitoring" in each]
+
+    assert [word in each for each in about(silent)] == [True]
+    assert about(speaking) == []
+
+
+def test_monitoring_nothing_is_a_warning() -> None:
+    manifest = service(serving(PORT), monitoring={"engines": False})
+    assert warnings(manifest) == [
+        "warning: monitoring: scrapes nothing: neither engines nor a picker"
+    ]
+
+
+def test_a_parked_service_is_monitored_once_it_runs() -> None:
+    assert warnings(service(serving(PORT), groups=0, monitoring={})) == []
+    assert warnings(service(serving(PORT, replicas=0), monitoring={})) == []
+
+
+def test_a_token_that_nobody_asks_for_is_a_warning() -> None:
+    manifest = service(serving(PORT), monitoring={"pickerToken": {"name": "a"}})
+    assert any("pickerToken: has no effect" in each for each in warnings(manifest))
+
+
+def test_prerequisites_refuse_a_cluster_without_the_operator() -> None:
+    (args,) = load(
+        monitored(serving({"containerPort": 8000}), endpointPicker={"metrics": "Unauthenticated"})
+    )
+    plan = plan_service(args)
+    rows = {row.definition: row for row in needs([plan])}
+    monitor = "podmonitors.monitoring.coreos.com"
+    assert {monitor, "servicemonitors.monitoring.coreos.com"} <= set(rows)
+    absent = check([plan], ClusterFacts({monitor: None}))
+    assert [each.severity for each in absent] == [Severity.ERROR]
+    assert "podmonitors.monitoring.coreos.com is not installed" in absent[0].message
+
+    def stored(*fields: str) -> ClusterFacts:
+        items = {"properties": {name: {"type": "string"} for name in fields}}
+        spec = {"properties": {"podMetricsEndpoints": {"items": items}}}
+        schema = {"openAPIV3Schema": {"properties": {"spec": spec}}}
+        made = {
+            "metadata": {"annotations": {"operator.prometheus.io/version": "0.76.0"}},
+            "spec": {"versions": [{"name": "v1", "served": True, "schema": schema}]},
+        }
+        return ClusterFacts({monitor: definition(made)})
+
+    assert check([plan], stored("port", "portNumber")) == []
+    (old,) = check([plan], stored("port"))
+    assert "has no field spec.podMetricsEndpoints.portNumber" in old.message
+
+
+@pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])
+def test_the_objects_of_two_services_do_not_meet(field: str) -> None:
+    def made(name: str, role_name: str) -> Manifest:
+        return service(serving(PORT, name=role_name, replicas=1), name=name, **{field: {}})
+
+    parked = made("a", "b-c")
+    other = made("a-b", "c")
+    kind = {"disruptionBudget": "PodDisruptionBudget", "monitoring": "PodMonitor"}[field]
+    plans = plan_services([*load(parked), *load(other)])
+    assert any(f'{kind} "a-b-c" would also belong' in each.message for each in plans[1].findings)

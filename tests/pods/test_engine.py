@@ -1,0 +1,279 @@
+"""The engine of a decode pod makes room for the sidecar; all engines get what NIXL needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pd import NIXL, NIXL_ARGS, engine, leader, pair, serving, sidecar, words, worker
+from samples import nodes, problems, said, warnings
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.kube import labels
+
+MOVED = ["--port", "8001"]
+
+
+def command(*given: str) -> dict[str, Any]:
+    return engine(command=list(given), args=None)
+
+
+# What the decode container runs, and what it runs beside the sidecar.
+FORMS: list[tuple[dict[str, Any], list[str]]] = [
+    (engine("--model=m", *NIXL_ARGS), ["--model=m", *NIXL_ARGS, *MOVED]),
+    (engine("--model=m", *NIXL_ARGS, "--port=8000"), ["--model=m", *NIXL_ARGS, "--port=8001"]),
+    (engine("--port", "8000", "-tp", "1", *NIXL_ARGS), ["--port", "8001", "-tp", "1", *NIXL_ARGS]),
+    (engine("--port 8000", *NIXL_ARGS), [*MOVED, *NIXL_ARGS]),
+    (engine(*NIXL_ARGS, "--port=$(PORT)"), [*NIXL_ARGS, "--port=8001"]),
+    (
+        engine("m", f"--kv-transfer-config '{NIXL}'"),
+        ["m", "--kv-transfer-config", NIXL, *MOVED],
+    ),
+    (
+        command("vllm", "serve", "m", *NIXL_ARGS),
+        ["vllm", "serve", "m", *NIXL_ARGS, *MOVED],
+    ),
+    (
+        engine("m", *NIXL_ARGS, command=["vllm", "serve"]),
+        ["vllm", "serve", "m", *NIXL_ARGS, *MOVED],
+    ),
+    (
+        engine("vllm", "serve", "m", "--port", "8000", *NIXL_ARGS),
+        ["vllm", "serve", "m", "--port", "8001", *NIXL_ARGS],
+    ),
+    (
+        command("sh", "-c", f"exec vllm serve m --port=8000 --kv-transfer-config '{NIXL}'"),
+        ["sh", "-c", f"exec vllm serve m --port=8001 --kv-transfer-config '{NIXL}'"],
+    ),
+    (
+        command("sh", "-c", f"vllm serve m --port $PORT --kv-transfer-config '{NIXL}' >log 2>&1"),
+        ["sh", "-c", f"vllm serve m --port 8001 --kv-transfer-config '{NIXL}' >log 2>&1"],
+    ),
+    (
+        command("sh", "-c", f"set -e\nvllm serve m --kv-transfer-config '{NIXL}' && echo done"),
+        [
+            "sh",
+            "-c",
+            f"set -e\nvllm serve m --kv-transfer-config '{NIXL}' --port 8001 && echo done",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), FORMS)
+def test_the_engine_moves_in_every_form(given: dict[str, Any], wanted: list[str]) -> None:
+    decode = {key: value for key, value in given.items() if value is not None}
+    manifest = pair(decode=decode)
+    assert problems(manifest) == []
+    assert words(leader(manifest)) == wanted
+    found = sidecar(leader(manifest))
+    assert found is not None
+    assert found["args"][:2] == ["--port=8000", "--model-server-port=8001"]
+    assert serving(leader(manifest))["readinessProbe"]["httpGet"]["port"] == 8001
+
+
+def test_the_engine_moves_before_ray_is_put_around_it() -> None:
+    decode = engine("--model=m", "--port=8000", f"--kv-transfer-config '{NIXL}'")
+    manifest = pair(decode=decode, decode_role={"multinode": nodes(2)})
+    assert words(leader(manifest)) == [
+        "/bin/sh",
+        "-c",
+        (
+            "ray start --head --port=6379 && exec vllm serve m --port=8001 --kv-transfer-config "
+            f"'{NIXL}' --distributed-executor-backend ray"
+        ),
+    ]
+    ports = {each["name"]: each["containerPort"] for each in serving(leader(manifest))["ports"]}
+    assert ports == {"nixl": 5600, "ray-head": 6379}
+
+
+def test_every_node_hands_its_cache_over_where_every_node_runs_the_engine() -> None:
+    image = "vllm/vllm-openai:v0.12.0"
+    own = engine("m", image=image, command=["vllm", "serve"])
+    manifest = pair(
+        own,
+        own,
+        prefill_role={"kvTransfer": {}},
+        decode_role={"kvTransfer": {}, "multinode": nodes(2, launcher="multiprocessing")},
+    )
+    assert words(leader(manifest))[3:7] == [*NIXL_ARGS, *MOVED]
+    assert words(worker(manifest))[3:5] == NIXL_ARGS
+    assert "8001" not in words(worker(manifest))
+    names = {each["name"] for each in serving(worker(manifest))["env"]}
+    assert {"VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT"} <= names
+
+
+def test_the_prefill_engine_stays() -> None:
+    container = serving(leader(pair(), "prefill"))
+    assert container["args"] == ["--model=m", *NIXL_ARGS]
+    assert container["readinessProbe"]["httpGet"]["port"] == 8000
+
+
+def test_ports_probes_and_hooks_follow_the_engine() -> None:
+    http = {"httpGet": {"path": "/health", "port": 8000}}
+    decode = engine(
+        "--model=m",
+        *NIXL_ARGS,
+        ports=[{"name": "http", "containerPort": 8000}, {"name": "other", "containerPort": 9}],
+        readinessProbe={**http, "failureThreshold": 30},
+        livenessProbe={"tcpSocket": {"port": 8000}},
+        startupProbe={"httpGet": {"path": "/health", "port": "http"}},
+        lifecycle={"preStop": {"httpGet": {"path": "/drain", "port": 8000}}},
+    )
+    container = serving(leader(pair(decode=decode)))
+    assert container["ports"] == [
+        {"name": "http", "containerPort": 8001},
+        {"name": "other", "containerPort": 9},
+        {"name": "nixl", "containerPort": 5600},
+    ]
+    moved = {"httpGet": {"path": "/health", "port": 8001}}
+    assert container["readinessProbe"] == {**moved, "failureThreshold": 30}
+    assert container["livenessProbe"] == {"tcpSocket": {"port": 8001}}
+    assert container["startupProbe"] == {"httpGet": {"path": "/health", "port": "http"}}
+    assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8001}}}
+
+
+def test_ports_of_a_node_move_together() -> None:
+    ports = [{"containerPort": 8000, "hostPort": 8000}]
+    decode = engine("--model=m", *NIXL_ARGS, ports=ports)
+    found = serving(leader(pair(decode=decode, pod={"hostNetwork": True})))["ports"]
+    assert found[0] == {"containerPort": 8001, "hostPort": 8001}
+
+
+def test_a_port_of_ones_own_is_kept() -> None:
+    decode = engine("--model=m", *NIXL_ARGS, "--port=8200", ports=[{"containerPort": 8200}])
+    manifest = pair(decode=decode)
+    assert words(leader(manifest)) == decode["args"]
+    found = sidecar(leader(manifest))
+    assert found is not None
+    assert found["args"][:2] == ["--port=8000", "--model-server-port=8200"]
+    assert (
+        "info: roles[2].template.spec.containers[0].args: the engine keeps its port 8200; the "
+        "sidecar listens on 8000"
+    ) in said(manifest, Severity.INFO)
+
+
+def test_a_stated_port_wins_and_a_taken_one_is_passed_over() -> None:
+    stated = pair(decode_role={"kvTransfer": {"enginePort": 9000}})
+    assert words(leader(stated))[-2:] == ["--port", "9000"]
+    decode = engine("--model=m", *NIXL_ARGS, ports=[{"containerPort": 8000}])
+    beside = {"name": "metrics", "image": "x:1", "ports": [{"containerPort": 8001}]}
+    spec = {"template": {"spec": {"containers": [decode, beside]}}}
+    assert words(leader(pair(decode_role=spec)))[-2:] == ["--port", "8002"]
+
+
+def test_the_pools_port_is_that_of_the_prefill_pods() -> None:
+    prefill = engine("--model=m", *NIXL_ARGS, "--port=9000")
+    manifest = pair(prefill=prefill)
+    assert problems(manifest) == []
+    found = sidecar(leader(manifest))
+    assert found is not None
+    # The decode engine listens on 8000, which is free for it.
+    assert found["args"][:2] == ["--port=9000", "--model-server-port=8000"]
+
+
+OTHER = {"name": "main", "image": "mine:1", "command": ["/serve"]}
+
+
+def test_an_engine_that_is_not_known_cannot_be_moved() -> None:
+    assert problems(pair(decode=OTHER)) == [
+        (
+            "roles[2].template.spec.containers[0].command: the engine cannot be moved off port "
+            "8000, where the sidecar listens: the container's program is neither vLLM nor SGLang; "
+            "make it listen on another port, and say which in kvTransfer.enginePort"
+        )
+    ]
+
+
+def test_an_engine_that_is_not_known_can_say_its_port() -> None:
+    ports = [{"name": "http", "containerPort": 9001}]
+    manifest = pair(decode={**OTHER, "ports": ports})
+    assert problems(manifest) == []
+    found = sidecar(leader(manifest))
+    assert found is not None
+    assert found["args"][1] == "--model-server-port=9001"
+
+
+def test_scripts_that_cannot_be_read_are_refused() -> None:
+    decode = engine(command=["sh", "-c", "cat <<E\nx\nE\nvllm serve m"])
+    del decode["args"]
+    assert problems(pair(decode=decode)) == [
+        (
+            "roles[2].template.spec.containers[0].command: the engine cannot be moved off port "
+            "8000, where the sidecar listens: no start of either can be read in the container's "
+            "shell script; make it listen on another port, and say which in kvTransfer.enginePort"
+        )
+    ]
+
+
+def test_leaders_say_what_they_are_to_llm_ds_filters() -> None:
+    manifest = pair(decode_role={"multinode": nodes(2)})
+    assert leader(manifest)["metadata"]["labels"][labels.LLM_D_ROLE] == "decode"
+    assert leader(manifest, "prefill")["metadata"]["labels"][labels.LLM_D_ROLE] == "prefill"
+    assert labels.LLM_D_ROLE not in worker(manifest)["metadata"]["labels"]
+
+
+def test_a_label_of_ones_own_is_kept() -> None:
+    whole = engine("--model=m", *NIXL_ARGS)
+    metadata = {"labels": {labels.LLM_D_ROLE: "prefill-decode"}}
+    own = {"template": {"metadata": metadata, "spec": {"containers": [whole]}}}
+    found = leader(pair(decode_role=own))["metadata"]["labels"]
+    assert found[labels.LLM_D_ROLE] == "prefill-decode"
+
+
+@pytest.mark.parametrize("name", ["prefill", "decode"])
+def test_nixl_gets_an_address_a_port_and_memory(name: str) -> None:
+    template = leader(pair(), name)
+    container = serving(template)
+    assert container["env"] == [
+        {
+            "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
+            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+        },
+        {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5600"},
+    ]
+    assert {"name": "nixl", "containerPort": 5600} in container["ports"]
+    assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in template["spec"]["volumes"]
+
+
+def test_what_the_template_has_already_is_kept() -> None:
+    own = engine(
+        "--model=m",
+        *NIXL_ARGS,
+        env=[{"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "7000"}],
+        ports=[{"name": "nixl", "containerPort": 7000}],
+        volumeMounts=[{"name": "memory", "mountPath": "/dev/shm/"}],
+    )
+    volumes = [{"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]
+    template = leader(pair(decode=own, pod={"volumes": volumes}))
+    container = serving(template)
+    assert [each["name"] for each in container["env"]] == [
+        "VLLM_NIXL_SIDE_CHANNEL_PORT",
+        "VLLM_NIXL_SIDE_CHANNEL_HOST",
+    ]
+    assert container["ports"] == own["ports"]
+    assert container["volumeMounts"] == own["volumeMounts"]
+    assert [each["name"] for each in template["spec"]["volumes"]] == ["memory", "no-token"]
+
+
+def test_the_nodes_shared_memory_is_not_covered() -> None:
+    template = leader(pair(pod={"hostIPC": True}))
+    assert "volumeMounts" not in serving(template)
+
+
+def test_volume_names_do_not_meet_the_templates() -> None:
+    taken = ["shm", "shm-2", "kv-shm", "pd-shm", "no-token"]
+    template = leader(pair(pod={"volumes": [{"name": name, "emptyDir": {}} for name in taken]}))
+    names = [each["name"] for each in template["spec"]["volumes"]]
+    assert names == [*taken, "shm-3", "no-token-2"]
+    assert serving(template)["volumeMounts"][0]["name"] == "shm-3"
+
+
+def test_no_other_connector_gets_nixls_address() -> None:
+    own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"SharedStorageConnector"}')
+    assert "env" not in serving(leader(pair(own, own)))
+
+
+def test_nothing_is_warned_of_in_a_whole_service() -> None:
+    assert warnings(pair()) == []

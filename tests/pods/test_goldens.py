@@ -1,0 +1,21 @@
+"""Whole workloads of a prefill/decode service over several nodes.
+
+Those of the router document, on single nodes, are held by tests/manifests/test_goldens.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import workloads
+from fusioninfer_pulumi.planning import plan_service
+
+HERE = Path(__file__).parent
+
+
+def test_the_workloads_over_several_nodes_are_exactly_these(golden: Callable[..., Any]) -> None:
+    (args,) = load(HERE / "multinode.yaml")
+    golden(f"../../{HERE.name}/multinode-expected", list(workloads(plan_service(args))))

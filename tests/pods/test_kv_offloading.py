@@ -1,0 +1,281 @@
+"""A role's `kvCacheOffloading`: arguments, volumes, memory, and engines that cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import workloads
+from fusioninfer_pulumi.planning import plan_service
+from tests.samples import (
+    Manifest,
+    nodes,
+    pod_templates,
+    prefill_decode,
+    problems,
+    role,
+    said,
+    service,
+    template,
+    warnings,
+)
+
+HERE = Path(__file__).parent
+GIB = 2**30
+FIELD = "roles[0].kvCacheOffloading"
+DISK = {"fileSystem": {"emptyDir": {"size": "200Gi"}}}
+SHARED = {"fileSystem": {"pvc": {"ref": {"name": "shared", "path": "kv/a"}}}}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+OWN = {"fileSystem": {"pvc": {"spec": CLAIM}}}
+
+
+def engine(version: str = "v0.22.0", memory: Any = "100Gi", **more: Any) -> Manifest:
+    limits = {"nvidia.com/gpu": 1, **({} if memory is None else {"memory": memory})}
+    return {"name": "vllm", "image": f"vllm/vllm-openai:{version}", "args": ["--model", "m"],
+            "resources": {"limits": limits}, **more}  # fmt: skip
+
+
+def sglang(*args: str, version: str = "v0.5.3") -> Manifest:
+    command = ["python3", "-m", "sglang.launch_server", "--model-path", "m", *args]
+    return {"name": "sglang", "image": f"lmsysorg/sglang:{version}", "command": command,
+            "resources": {"limits": {"nvidia.com/gpu": 4, "memory": "1Ti"}}}  # fmt: skip
+
+
+def offloading(
+    given: Any = None, container: Manifest | None = None, pod: Any = None, **more: Any
+) -> Manifest:
+    tiers = {"cpu": "64Gi", **(given or {})}
+    pods = template(container or engine(), **(pod or {}))
+    return service(role(template=pods, kvCacheOffloading=tiers, **more))
+
+
+def settings(pod: Manifest) -> Any:
+    args = pod["spec"]["containers"][0]["args"]
+    return json.loads(args[args.index("--kv-transfer-config") + 1])
+
+
+def refused(manifest: Manifest) -> str:
+    found = problems(manifest)
+    assert len([each for each in found if "kvCacheOffloading" in each]) == 1, found
+    return found[0]
+
+
+def test_host_memory_alone_needs_no_tiers() -> None:
+    (pod,) = pod_templates(offloading())
+    assert settings(pod) == {
+        "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+        "kv_connector_extra_config": {"cpu_bytes_to_use": 64 * GIB},
+    }  # fmt: skip
+    serving = pod["spec"]["containers"][0]
+    assert serving["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    assert pod["spec"]["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    assert "env" not in serving
+
+
+def test_each_tier_has_its_volume() -> None:
+    given = {"evictionPolicy": "arc", "secondary": [DISK, SHARED, OWN]}
+    (pod,) = pod_templates(offloading(given))
+    assert settings(pod)["kv_connector_extra_config"] == {
+        "spec_name": "TieringOffloadingSpec", "cpu_bytes_to_use": 64 * GIB,
+        "eviction_policy": "arc",
+        "secondary_tiers": [{"type": "fs", "root_dir": f"/mnt/kv-cache-{n}"} for n in range(3)],
+    }  # fmt: skip
+    serving = pod["spec"]["containers"][0]
+    assert serving["volumeMounts"][:3] == [
+        {"name": "kv-cache-secondary-0", "mountPath": "/mnt/kv-cache-0"},
+        {"name": "kv-cache-secondary-1", "mountPath": "/mnt/kv-cache-1", "subPath": "kv/a"},
+        {"name": "kv-cache-secondary-2", "mountPath": "/mnt/kv-cache-2"},
+    ]
+    assert pod["spec"]["volumes"][:3] == [
+        {"name": "kv-cache-secondary-0", "emptyDir": {"sizeLimit": "200Gi"}},
+        {"name": "kv-cache-secondary-1", "persistentVolumeClaim": {"claimName": "shared"}},
+        {"name": "kv-cache-secondary-2",
+         "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}},
+    ]  # fmt: skip
+    assert serving["resources"]["requests"] == {"ephemeral-storage": "200Gi"}
+    # Blocks of another process are found only where the seed of their hashes is the same.
+    assert serving["env"] == [{"name": "PYTHONHASHSEED", "value": "0"}]
+
+
+def test_resources_may_be_left_empty() -> None:
+    own = {**engine(), "resources": None}
+    (pod,) = pod_templates(offloading({"secondary": [DISK]}, container=own))
+    assert pod["spec"]["containers"][0]["resources"] == {"requests": {"ephemeral-storage": "200Gi"}}
+
+
+def test_the_plan_says_where_the_cache_goes() -> None:
+    manifest = offloading({"secondary": [DISK, SHARED, OWN]}, replicas=2)
+    found = [each for each in said(manifest) if "kvCacheOffloading" in each]
+    assert found == [
+        (
+            f"info: {FIELD}.secondary[1]: every pod mounts the claim shared: it has to be "
+            "ReadWriteMany unless they share a node"
+        ),
+        (
+            f"info: {FIELD}: KV cache goes on to 64Gi of host memory in each pod, then 200Gi of "
+            "its node's disk, then the claim shared, then a claim of its own"
+        ),
+    ]
+
+
+def test_every_pod_of_a_replica_offloads() -> None:
+    split = engine(args=["--model", "m", "--tensor-parallel-size", "2"])
+    several = nodes(2, launcher="multiprocessing")
+    leader, worker = pod_templates(offloading(None, split, multinode=several))
+    for pod in (leader, worker):
+        assert '"cpu_bytes_to_use":68719476736' in str(pod["spec"]["containers"][0])
+        assert pod["spec"]["volumes"][-1]["name"] == "shm"
+
+
+def test_nixl_and_offloading_share_one_connector() -> None:
+    both = {"kvTransfer": {}, "template": template(engine())}
+    manifest = prefill_decode({**both, "kvCacheOffloading": {"cpu": "8Gi"}}, both)
+    assert problems(manifest) == []
+    prefill, decode, _ = pod_templates(manifest)
+    assert settings(prefill) == {
+        "kv_connector": "MultiConnector", "kv_role": "kv_both",
+        "kv_connector_extra_config": {"connectors": [
+            settings(decode),
+            {"kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+             "kv_connector_extra_config": {"cpu_bytes_to_use": 8 * GIB}},
+        ]},
+    }  # fmt: skip
+    named = [each["name"] for each in prefill["spec"]["containers"][0]["env"]]
+    assert named == ["VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT"]
+    assert [each["name"] for each in prefill["spec"]["volumes"]] == ["shm"]
+
+
+def test_sglang_is_told_gigabytes_of_each_rank() -> None:
+    split = sglang("--tp-size", "4")
+    (pod,) = pod_templates(offloading({"cpu": "100G", "secondary": [DISK]}, split))
+    serving = pod["spec"]["containers"][0]
+    assert serving["command"][-5:] == [
+        "--enable-hierarchical-cache", "--hicache-size", "25", "--hicache-storage-backend", "file",
+    ]  # fmt: skip
+    folder = {"name": "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", "value": "/mnt/kv-cache-0"}
+    assert serving["env"] == [folder]
+    assert [each["name"] for each in pod["spec"]["volumes"]] == ["kv-cache-secondary-0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "container", "at", "text"),
+    [
+        ({"cpu": "100Gi"}, engine(), ".cpu",
+         ("takes 100Gi of host memory in each pod, but roles[0].template.spec.containers[0] may "
+          "use 100Gi in all")),
+        ({}, engine(args=["--model", "m", "-dp", "2"]), ".cpu",
+         "takes 128Gi of host memory in each pod"),
+        ({}, engine("v0.13.0"), "", "needs vLLM v0.14.0: the connector of v0.13.0"),
+        ({"secondary": [DISK]}, engine("v0.21.0"), ".secondary", "needs vLLM v0.22.0; v0.21.0"),
+        ({}, engine(args=["--model", "m", "--kv-offloading-size", "4"]), "",
+         "--kv-offloading-size is what kvCacheOffloading stands for"),
+        ({}, engine(args=["--model", "m", "--kv-transfer-config", '{"kv_connector":"X"}']), "",
+         "the engine's arguments hold --kv-transfer-config (X) already"),
+        ({}, {"name": "main", "image": "own:1", "command": ["serve"]}, "",
+         "sets arguments of vLLM or SGLang, but the container's program is neither"),
+        ({"evictionPolicy": "arc"}, sglang(), ".evictionPolicy", "arc is vLLM's; SGLang has lru"),
+        ({"secondary": [DISK, OWN]}, sglang(), ".secondary", "SGLang has one tier"),
+        ({"secondary": [DISK]}, sglang(version="v0.4.6"), ".secondary", "needs SGLang v0.5.3"),
+        ({"cpu": "3G"}, sglang("--tp-size", "4"), ".cpu", "is less than SGLang's smallest amount"),
+        ({}, sglang("--tp-size", "$TP"), ".cpu", "SGLang is told the memory of each rank, but how"),
+        ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio is what kvCacheOffloading"),
+    ],
+)  # fmt: skip
+def test_what_an_engine_cannot_do_is_refused(
+    given: Any, container: Manifest, at: str, text: str
+) -> None:
+    said_of = refused(offloading(given, container))
+    assert said_of.startswith(f"roles[0].kvCacheOffloading{at}: {text}")
+
+
+def test_sglang_decoders_have_no_hierarchical_cache() -> None:
+    part = {"template": template(sglang())}
+    manifest = prefill_decode(part, {**part, "kvCacheOffloading": {"cpu": "8Gi"}})
+    assert refused(manifest).startswith("roles[1].kvCacheOffloading: SGLang has no hierarchical")
+
+
+@pytest.mark.parametrize(
+    ("transfer", "version", "text"),
+    [
+        ({"connector": "MooncakeConnector"}, "v0.22.0",
+         "roles[0].kvTransfer.connector: MooncakeConnector together with kvCacheOffloading"),
+        ({}, "v0.18.0", "roles[0].kvTransfer: together with kvCacheOffloading needs vLLM v0.21.0"),
+        ({"sharedMemory": "1Gi"}, "v0.22.0",
+         "roles[0].kvCacheOffloading.cpu: takes 8Gi of /dev/shm, but kvTransfer.sharedMemory is "),
+    ],
+)  # fmt: skip
+def test_not_every_transfer_goes_with_it(transfer: Any, version: str, text: str) -> None:
+    both = {"kvTransfer": transfer, "template": template(engine(version))}
+    found = problems(prefill_decode({**both, "kvCacheOffloading": {"cpu": "8Gi"}}, both))
+    assert [each.startswith(text) for each in found] == [True], found
+
+
+def test_shared_memory_of_the_templates_own_has_to_hold_it() -> None:
+    mounts = {"volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm/"}]}
+
+    def with_volume(limit: str) -> Manifest:
+        volume = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": limit}}
+        return offloading(None, engine(**mounts), {"volumes": [volume]})
+
+    assert refused(with_volume("1Gi")) == (
+        "roles[0].kvCacheOffloading.cpu: takes 64Gi of /dev/shm, but the volume dshm of "
+        "roles[0].template holds 1Gi; raise its sizeLimit, or remove it"
+    )
+    (pod,) = pod_templates(with_volume("64Gi"))
+    assert [each["name"] for each in pod["spec"]["volumes"]] == ["dshm"]
+
+
+def test_what_stands_in_the_template_is_not_covered() -> None:
+    taken = engine(volumeMounts=[{"name": "x", "mountPath": "/mnt/kv-cache-0"}])
+    manifest = offloading({"secondary": [DISK]}, taken, {"volumes": [{"name": "x"}]})
+    assert refused(manifest).startswith("roles[0].template.spec.containers[0].volumeMounts: /mnt/")
+    small = engine()
+    small["resources"]["limits"]["ephemeral-storage"] = "150Gi"
+    text = "roles[0].template.spec.containers[0].resources.limits.ephemeral-storage: 150Gi has no"
+    assert refused(offloading({"secondary": [DISK]}, small)).startswith(text)
+
+
+@pytest.mark.parametrize(("asked", "has"), [(None, "none"), ("10Gi", "10Gi")])
+def test_memory_that_nobody_asks_for_is_a_warning(asked: Any, has: str) -> None:
+    free = engine(memory=None)
+    free["resources"]["requests"] = {} if asked is None else {"memory": asked}
+    (found,) = warnings(offloading(None, free))
+    assert f"containers[0] asks for {has}: nodes are chosen" in found
+
+
+@pytest.mark.parametrize(
+    ("given", "at", "text"),
+    [
+        ({"cpu": "much"}, "cpu", 'must be an amount of bytes such as 80Gi, got "much"'),
+        ({"cpu": "0"}, "cpu", "must be an amount of bytes"),
+        ({"evictionPolicy": "fifo"}, "evictionPolicy", "must be"),
+        ({"secondary": [{"fileSystem": {}}]}, "secondary[0].fileSystem", "needs either emptyDir"),
+        ({"secondary": [{"fileSystem": {"emptyDir": {"size": "-1"}}}]},
+         "secondary[0].fileSystem.emptyDir.size", "must be an amount of bytes"),
+        ({"secondary": [{"fileSystem": {"pvc": {}}}]}, "secondary[0].fileSystem.pvc",
+         "needs either spec"),
+        ({"secondary": [{"fileSystem": {"pvc": {"spec": {}}}}]},
+         "secondary[0].fileSystem.pvc.spec.accessModes", "is required"),
+        ({"secondary": [{"fileSystem": {"pvc": {"ref": {"name": "a", "path": "../b"}}}}]},
+         "secondary[0].fileSystem.pvc.ref.path", "must not hold .."),
+        ({"memory": "1Gi"}, "memory", "unknown key"),
+    ],
+)  # fmt: skip
+def test_fields_are_checked(given: Any, at: str, text: str) -> None:
+    found = problems(offloading(given))
+    assert any(each.startswith(f"roles[0].kvCacheOffloading.{at}: {text}") for each in found), found
+
+
+def test_a_router_has_no_cache() -> None:
+    router = role("router", "router", template=None, kvCacheOffloading={"cpu": "1Gi"})
+    assert any("a router runs no model" in each for each in problems(service(role(), router)))
+
+
+def test_the_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
+    (args,) = load(HERE / "kv-offloading.yaml")
+    golden(f"../../{HERE.name}/kv-offloading-expected", list(workloads(plan_service(args))))

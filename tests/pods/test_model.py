@@ -1,0 +1,208 @@
+"""The service's `model`: where its files lie in each pod, and what its engine is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pods.models import main, pod, serving
+
+from fusioninfer_pulumi.api.model import ModelSource, read_source
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.flags import flag_value
+from fusioninfer_pulumi.engines.model_arguments import model_argument, served_names
+from tests.samples import (
+    container,
+    kinds,
+    nodes,
+    plan_of,
+    pod_templates,
+    prefill_decode,
+    problems,
+    role,
+    said,
+    service,
+    template,
+)
+
+HF = "hf://Qwen/Qwen3-8B"
+TOKEN = {
+    "name": "HF_TOKEN",
+    "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}},
+}
+SGLANG = {"image": "lmsysorg/sglang:v0.5.3"}
+
+
+SOURCES: list[tuple[str, ModelSource | None]] = [
+    (HF, ModelSource("hf", "Qwen/Qwen3-8B")),
+    (f"{HF}@main", ModelSource("hf", "Qwen/Qwen3-8B", revision="main")),
+    (f"{HF}:9c925d6", ModelSource("hf", "Qwen/Qwen3-8B", revision="9c925d6")),
+    ("pvc://models", ModelSource("pvc", "models")),
+    ("pvc://models/llama/8b/", ModelSource("pvc", "models", "llama/8b")),
+    ("s3://bucket/a/b", ModelSource("s3", "bucket/a/b")),
+    ("oci://r.example.com:5000/m:1", ModelSource("oci", "r.example.com:5000/m:1")),
+    ("hf://Qwen", None),
+    ("hf://a/b/c", None),
+    ("pvc://UP", None),
+    ("pvc://models/../x", None),
+    ("s3://bucket", None),
+    ("oci://", None),
+    ("gs://bucket/x", None),
+    ("Qwen/Qwen3-8B", None),
+    ("hf://a/b c", None),
+]
+
+
+@pytest.mark.parametrize(("uri", "source"), SOURCES)
+def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
+    assert read_source(uri) == source
+    refused = [
+        (
+            "model.uri: must be hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or "
+            f'oci://IMAGE, got "{uri}"'
+        )
+    ]
+    assert problems(serving({"uri": uri})) == ([] if source else refused)
+
+
+def test_the_engine_fetches_from_the_hub() -> None:
+    made = main(serving({"uri": f"{HF}@v1", "tokenSecret": {"name": "hub", "key": "token"}}))
+    assert made["args"] == ["--model", "Qwen/Qwen3-8B", "--revision", "v1"]
+    assert made["env"] == [TOKEN]
+    assert "volumeMounts" not in made
+
+
+def test_a_claim_is_mounted_read_only() -> None:
+    made = pod(serving({"uri": "pvc://models/llama", "name": "llama"}, command=["vllm", "serve"]))
+    serves = made["containers"][0]
+    # `vllm serve` takes the model as its first argument.
+    assert serves["args"] == ["/mnt/models", "--served-model-name", "llama"]
+    assert serves["volumeMounts"] == [
+        {"name": "model", "mountPath": "/mnt/models", "readOnly": True, "subPath": "llama"}
+    ]
+    assert made["volumes"] == [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]
+
+
+def test_an_image_is_mounted_and_its_kubernetes_named() -> None:
+    manifest = serving({"uri": "oci://r/m:1", "path": "models", "imagePullSecrets": ["pull"]})
+    made = pod(manifest)
+    assert made["volumes"] == [{"name": "model", "image": {"reference": "r/m:1"}}]
+    assert made["imagePullSecrets"] == [{"name": "pull"}]
+    assert main(manifest)["args"][:2] == ["--model", "/mnt/models/models"]
+    assert any("ImageVolume" in each for each in said(manifest))
+
+
+def test_an_init_container_fetches_from_a_bucket() -> None:
+    given = {"uri": "s3://b/k", "s3": {"secretName": "keys", "endpoint": "http://minio:9000"}}
+    made = pod(serving(given))
+    (fetch,) = made["initContainers"]
+    assert fetch["image"] == "kserve/storage-initializer:v0.20.0"
+    assert fetch["args"] == ["s3://b/k", "/mnt/models"]
+    secret = {"name": "keys", "key": "AWS_SECRET_ACCESS_KEY"}
+    assert fetch["env"][1] == {
+        "name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": secret},
+    }  # fmt: skip
+    assert fetch["env"][2] == {"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"}
+    assert fetch["volumeMounts"] == [{"name": "model", "mountPath": "/mnt/models"}]
+    assert made["containers"][0]["volumeMounts"][0]["readOnly"] is True
+    # Credentials of the bucket are none of the engine's business.
+    assert "env" not in made["containers"][0]
+
+
+def test_an_init_container_fetches_from_the_hub_where_it_shall() -> None:
+    given = {"uri": f"{HF}@v1", "fetch": "InitContainer", "tokenSecret": {"name": "hub"},
+             "fetcher": {"image": "mirror/fetch:1", "command": ["/fetch", "--quiet"]}}  # fmt: skip
+    manifest = serving(given)
+    (fetch,) = pod(manifest)["initContainers"]
+    assert (fetch["image"], fetch["command"]) == ("mirror/fetch:1", ["/fetch", "--quiet"])
+    # The words of KServe's storage-initializer.
+    assert fetch["args"] == ["hf://Qwen/Qwen3-8B:v1", "/mnt/models"]
+    assert main(manifest)["args"] == [
+        "--model", "/mnt/models", "--served-model-name", "Qwen/Qwen3-8B",
+    ]  # fmt: skip
+
+
+def test_all_pods_of_a_replica_and_all_roles_have_the_files() -> None:
+    model = {"uri": "pvc://models"}
+    assert len(pod_templates(serving(model, multinode=nodes(2)))) == 2
+    pair = prefill_decode(
+        {"template": template(container(args=None)), "multinode": nodes(2)},
+        {"template": template(container(args=None))},
+        model=model,
+    )
+    for manifest in (serving(model, multinode=nodes(2)), pair):
+        for each in pod_templates(manifest):
+            assert each["spec"]["containers"][0]["volumeMounts"][0]["name"] == "model"
+            assert each["spec"]["volumes"][0]["name"] == "model"
+
+
+def test_sglang_and_adapters() -> None:
+    adapters = [{"name": "a", "uri": "hf://x/y"}, {"name": "b", "uri": "pvc://more/b"}]
+    given = {"uri": HF, "name": "q", "lora": {"adapters": adapters, "maxRank": 8,
+             "maxAdapters": 2, "maxCpuAdapters": 4}}  # fmt: skip
+    common = ["--served-model-name", "q", "--enable-lora"]
+    modules = ["a=x/y", "b=/mnt/models-adapters/b", "--max-lora-rank", "8"]
+    assert main(serving(given))["args"] == [
+        "--model", "Qwen/Qwen3-8B", *common, "--lora-modules", *modules,
+        "--max-loras", "2", "--max-cpu-loras", "4",
+    ]  # fmt: skip
+    assert main(serving(given, **SGLANG))["args"] == [
+        "--model-path", "Qwen/Qwen3-8B", *common, "--lora-paths", *modules,
+        "--max-loras-per-batch", "2", "--max-loaded-loras", "4",
+    ]  # fmt: skip
+    fetched = {"uri": HF, "lora": {"adapters": [{"name": "c", "uri": "s3://b/c"}]}}
+    (fetch,) = pod(serving(fetched))["initContainers"]
+    assert fetch["args"] == ["s3://b/c", "/mnt/models-adapters/c"]
+
+
+def test_names_of_the_template_are_left_alone() -> None:
+    own = template(
+        container(args=None),
+        volumes=[{"name": "model", "emptyDir": {}}],
+        initContainers=[{"name": "fetch-model-0", "image": "x"}],
+    )
+    made = pod(service(role(template=own), model={"uri": "s3://b/k"}))
+    assert [each["name"] for each in made["volumes"]] == ["model", "model-2"]
+    assert [each["name"] for each in made["initContainers"]] == ["fetch-model-0", "fetch-model-0-2"]
+    assert made["containers"][0]["volumeMounts"][0]["name"] == "model-2"
+
+
+def test_an_argument_that_says_the_same_stays() -> None:
+    made = main(serving({"uri": HF, "name": "q"}, command=["vllm", "serve", "Qwen/Qwen3-8B"],
+                        args=["--served-model-name", "q"]))  # fmt: skip
+    assert made["command"] == ["vllm", "serve", "Qwen/Qwen3-8B"]
+    assert made["args"] == ["--served-model-name", "q"]
+
+
+def test_without_a_model_nothing_changes() -> None:
+    assert kinds(service()) == ["LeaderWorkerSet/svc-inference-0", "Service/svc"]
+    assert plan_of(service()).model is None
+
+
+@given(
+    uri=st.sampled_from((HF, f"{HF}@v1", "pvc://m/p", "s3://b/k", "oci://r/i:1")),
+    name=st.none() | st.sampled_from(("served", "it's")),
+    form=st.sampled_from(("args", "command", "script", "module", "sglang")),
+    pods=st.sampled_from((1, 2)),
+)
+def test_what_is_set_is_read_back(uri: str, name: str | None, form: str, pods: int) -> None:
+    forms: dict[str, dict[str, Any]] = {
+        "args": {},
+        "command": {"command": ["vllm", "serve"]},
+        "script": {"command": ["sh", "-c", "exec vllm serve --port 8000"]},
+        "module": {"command": ["python3", "-m", "vllm.entrypoints.openai.api_server"]},
+        "sglang": SGLANG,
+    }
+    words = forms[form]
+    model = {"uri": uri, **({"name": name} if name else {})}
+    multinode = nodes(pods, launcher="none") if pods > 1 else None
+    for each in pod_templates(serving(model, multinode=multinode, **words)):
+        command = read_command(each["spec"]["containers"][0])
+        path = "Qwen/Qwen3-8B" if uri.startswith(HF) else "/mnt/models"
+        assert model_argument(command) == path
+        if uri == f"{HF}@v1":
+            assert flag_value(command.arguments, "--revision") == "v1"
+        wanted = name or ("Qwen/Qwen3-8B" if HF in uri else "svc")
+        assert served_names(command) == (wanted,)

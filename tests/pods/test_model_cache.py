@@ -1,0 +1,273 @@
+"""The cache of a model: its claim, the Job that fills it, and what pods read of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pods.test_model import HF, main, pod, serving
+from tests.samples import (
+    container,
+    kinds,
+    nodes,
+    problems,
+    rendered,
+    role,
+    service,
+    template,
+    warnings,
+)
+
+WARM = {"storage": {"size": "100Gi"}, "warmUp": True}
+
+
+def made(manifest: Any, kind: str) -> Any:
+    (found,) = [each for each in rendered(manifest) if each["kind"] == kind]
+    return found
+
+
+def cached(cache: dict[str, Any], uri: str = HF, **model: Any) -> Any:
+    return serving({"uri": uri, "cache": cache, **model})
+
+
+def test_a_job_fills_the_claim_before_the_sets() -> None:
+    manifest = cached(WARM, tokenSecret={"name": "hub"})
+    assert [each.partition("/")[0] for each in kinds(manifest)] == [
+        "PersistentVolumeClaim", "Job", "LeaderWorkerSet", "Service",
+    ]  # fmt: skip
+    claim, job = made(manifest, "PersistentVolumeClaim"), made(manifest, "Job")
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "100Gi"}},
+    }  # fmt: skip
+    spec = job["spec"]["template"]["spec"]
+    name = claim["metadata"]["name"]
+    assert spec["volumes"][0]["persistentVolumeClaim"] == {"claimName": name}
+    assert spec["restartPolicy"] == "Never"
+    source, folder = spec["containers"][0]["args"]
+    assert source == HF
+    # The pods read what the Job wrote, and cannot write.
+    assert main(manifest)["args"][:2] == ["--model", folder]
+    assert pod(manifest)["volumes"][0]["persistentVolumeClaim"] == {"claimName": name}
+    assert main(manifest)["volumeMounts"][0]["readOnly"] is True
+    assert "env" not in main(manifest)
+    assert "initContainers" not in pod(manifest)
+
+
+def test_another_content_is_another_job_and_another_folder() -> None:
+    def parts(**model: Any) -> tuple[str, str, str]:
+        manifest = cached(WARM, **{"uri": HF, **model})
+        job = made(manifest, "Job")
+        (container_made,) = job["spec"]["template"]["spec"]["containers"]
+        claim = made(manifest, "PersistentVolumeClaim")["metadata"]["name"]
+        return job["metadata"]["name"], container_made["args"][1], claim
+
+    first, other = parts(), parts(uri=f"{HF}@v2")
+    assert first[0] != other[0]
+    assert first[1] != other[1]
+    assert first[2] == other[2]
+    # What is served under another name is the same content.
+    assert parts(name="other") == first
+
+
+def test_a_claim_that_would_have_to_change_is_another_claim() -> None:
+    def name(**storage: Any) -> str:
+        manifest = cached({"storage": {"size": "1Gi", **storage}, "warmUp": True})
+        return str(made(manifest, "PersistentVolumeClaim")["metadata"]["name"])
+
+    assert name() == name(size="2Gi")  # it can grow
+    assert len({name(), name(storageClassName="fast"), name(accessModes=["ReadWriteOnce"])}) == 3
+
+
+def test_engines_download_into_a_cache_that_no_job_fills() -> None:
+    manifest = cached({"claimName": "shared"})
+    assert kinds(manifest) == ["LeaderWorkerSet/svc-inference-0", "Service/svc"]
+    assert main(manifest)["env"] == [{"name": "HF_HOME", "value": "/mnt/model-cache"}]
+    assert "readOnly" not in main(manifest)["volumeMounts"][0]
+    assert main(manifest)["args"] == ["--model", "Qwen/Qwen3-8B"]
+
+
+def test_adapters_are_warmed_as_well() -> None:
+    lora = {"adapters": [{"name": "a", "uri": "hf://x/y@v1"}]}
+    manifest = cached(WARM, lora=lora)
+    args = made(manifest, "Job")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[::2] == [HF, "hf://x/y:v1"]
+    assert f"a={args[3]}" in main(manifest)["args"]
+
+
+def test_the_jobs_own_fields() -> None:
+    job = {
+        "timeout": "30m", "backoffLimit": 1, "ttlSecondsAfterFinished": 60,
+        "nodeSelector": {"disk": "fast"}, "tolerations": [{"operator": "Exists"}],
+        "serviceAccountName": "reader",
+    }  # fmt: skip
+    spec = made(cached({**WARM, "job": job}, imagePullSecrets=["p"]), "Job")["spec"]
+    given = {key: spec[key] for key in ("activeDeadlineSeconds", "backoffLimit")}
+    assert given == {"activeDeadlineSeconds": 1800, "backoffLimit": 1}
+    assert spec["ttlSecondsAfterFinished"] == 60
+    built = spec["template"]["spec"]
+    assert built["nodeSelector"] == {"disk": "fast"}
+    assert built["tolerations"] == [{"operator": "Exists"}]
+    assert built["serviceAccountName"] == "reader"
+    assert built["imagePullSecrets"] == [{"name": "p"}]
+
+
+def test_the_models_folder_may_be_mounted_where_a_command_names_it() -> None:
+    own = template(container(args=["--model=/mnt/models"]))
+    lora = {"adapters": [{"name": "a", "uri": "hf://x/y"}]}
+    model = {"uri": HF, "cache": {**WARM, "mountModel": True}, "lora": lora}
+    manifest = service(role(template=own), model=model)
+    (job,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]
+    folders = [each.removeprefix("/mnt/model-cache/") for each in job["args"][1::2]]
+    assert main(manifest)["volumeMounts"] == [
+        {"name": "model-cache", "mountPath": path, "subPath": folder, "readOnly": True}
+        for path, folder in zip(("/mnt/models", "/mnt/models-adapters/a"), folders, strict=True)
+    ]
+    assert main(manifest)["args"][0] == "--model=/mnt/models"
+    assert "a=/mnt/models-adapters/a" in main(manifest)["args"]
+    # Folders of the other kind are filled in another way.
+    (other,) = made(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
+    assert other["args"][1] not in job["args"]
+
+
+@pytest.mark.parametrize("more", [{}, {"mountModel": True}])
+def test_engines_may_write_beside_the_models_files(more: Any) -> None:
+    (mount,) = main(cached({**WARM, **more, "readOnly": False}))["volumeMounts"]
+    assert "readOnly" not in mount
+
+
+REFUSED: list[tuple[Any, list[str]]] = [
+    (
+        cached({}),
+        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+    ),
+    (
+        cached({**WARM, "claimName": "x"}),
+        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+    ),
+    (
+        cached({"claimName": "x"}, "pvc://m"),
+        ["model.cache: has nothing to keep: pvc:// is mounted as it is; remove it"],
+    ),
+    (
+        cached({"claimName": "x"}, "s3://b/k"),
+        [("model.cache.warmUp: must be true: init containers of several pods would write the same "
+         "files at once")],
+    ),
+    (
+        cached(WARM, fetch="Engine"),
+        ["model.fetch: has no effect: the warm-up fetches the model; remove it"],
+    ),
+    (
+        cached({**WARM, "job": {"timeout": "soon"}}),
+        ['model.cache.job.timeout: must be a duration such as 30m or 2h, got "soon"'],
+    ),
+    (
+        cached({"claimName": "x", "job": {"backoffLimit": 1}}),
+        ["model.cache.job: has no effect without warmUp; remove it"],
+    ),
+    (
+        cached({"claimName": "x", "mountModel": True, "readOnly": False}),
+        ["model.cache.mountModel: has no effect without warmUp; remove it",
+         "model.cache.readOnly: has no effect without warmUp; remove it"],
+    ),
+    (
+        cached({"storage": {"size": "1Gi", "accessModes": ["ReadOnlyMany"]}, "warmUp": True}),
+        ["model.cache.storage.accessModes: must hold a mode that somebody can write with"],
+    ),
+    (
+        cached({"storage": {"size": "0"}, "warmUp": True}),
+        ['model.cache.storage.size: must be an amount of bytes such as 80Gi, got "0"'],
+    ),
+    (
+        cached({**WARM, "mountPath": "/mnt/models/cache"}),
+        ["model.cache.mountPath: must not overlap model.mountPath /mnt/models"],
+    ),
+    (
+        service(
+            role(multinode=nodes(2), template=template(container(args=None))),
+            model={"uri": HF, "cache": {"storage": {"size": "1Gi",
+                   "accessModes": ["ReadWriteOnce"]}, "warmUp": True}},
+        ),
+        [("model.cache.storage.accessModes: ReadWriteOnce is for one node, and replicas span "
+         "several; use ReadWriteMany")],
+    ),
+    (
+        service(
+            role("a", replicas=1, template=template(container(args=None))), name="s" * 49,
+            model={"uri": HF, "cache": WARM},
+        ),
+        [("model.cache.warmUp: the Job's name would have 64 characters, at most 63 are allowed; "
+         f"shorten the name of service {'s' * 49} by 1")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("manifest", "expected"), REFUSED)
+def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None:
+    assert [each for each in problems(manifest) if each.startswith("model")] == expected
+
+
+def test_pods_that_have_to_share_a_node_are_warned_of() -> None:
+    storage = {"size": "1Gi", "accessModes": ["ReadWriteOnce"]}
+    model = {"uri": HF, "cache": {"storage": storage, "warmUp": True}}
+    two = service(role(replicas=2, template=template(container(args=None))), model=model)
+    (one,) = warnings(two)
+    assert one.startswith("warning: model.cache.storage.accessModes: ReadWriteOnce is for one node")
+
+
+def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:
+    """Runs the Job's script in a real shell, its folders below `root`."""
+    (made_container,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]
+    program = root / "fetch"
+    program.write_text(f"#!/bin/sh\n{fetch}\n")
+    program.chmod(0o755)
+    shell, flag, script, name = made_container["command"]
+    entry = "/storage-initializer/scripts/initializer-entrypoint"
+    assert entry in script
+    script = script.replace(entry, str(program))
+    args = [each.replace("/mnt/model-cache", str(root)) for each in made_container["args"]]
+    return subprocess.run(
+        [shell, flag, script, name, *args], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+FETCH = 'mkdir -p "$2" && printf %s "$1" > "$2/files" && echo "$1" >> "$0.log"'
+
+
+def test_the_script_fetches_each_source_once(tmp_path: Path) -> None:
+    manifest = cached(WARM, lora={"adapters": [{"name": "a", "uri": "s3://b/k"}]})
+    assert run(manifest, tmp_path, FETCH).returncode == 0
+    folders = sorted(each.name for each in tmp_path.iterdir() if each.is_dir())
+    assert len(folders) == 2
+    assert not [each for each in folders if each.endswith(".part")]
+    assert (tmp_path / folders[0] / "files").read_text() == HF
+    again = run(manifest, tmp_path, FETCH)
+    assert again.stdout.count("is there already") == 2
+    assert (tmp_path / "fetch.log").read_text().splitlines() == [HF, "s3://b/k"]
+
+
+def test_half_a_model_is_never_found(tmp_path: Path) -> None:
+    failing = 'mkdir -p "$2" && touch "$2/half" && exit 3'
+    assert run(cached(WARM), tmp_path, failing).returncode == 3
+    (left,) = [each.name for each in tmp_path.iterdir() if each.is_dir()]
+    assert left.endswith(".part")
+    assert run(cached(WARM), tmp_path, FETCH).returncode == 0
+    (whole,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+    assert sorted(each.name for each in whole.iterdir()) == ["files"]
+
+
+def test_a_folder_that_is_mounted_by_itself_is_filled_in_place(tmp_path: Path) -> None:
+    """The kubelet may have made it, empty, for a pod that came first."""
+    manifest = cached({**WARM, "mountModel": True})
+    failing = 'touch "$2/half" && exit 3'
+    assert run(manifest, tmp_path, failing).returncode == 3
+    (folder,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+    before = folder.stat().st_ino
+    assert run(manifest, tmp_path, FETCH).returncode == 0
+    assert (folder / "files").read_text() == HF
+    assert folder.stat().st_ino == before  # what pods have mounted
+    assert "is complete already" in run(manifest, tmp_path, FETCH).stdout
+    assert (tmp_path / "fetch.log").read_text().splitlines() == [HF]

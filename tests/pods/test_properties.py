@@ -1,0 +1,110 @@
+"""What holds for any service: who is wired, and that nothing of the user's is lost."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import services
+
+from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import workloads
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+Manifest = dict[str, Any]
+ROUTE = {"parentRefs": [{"name": "gateway"}]}
+
+
+def planned(manifest: Manifest) -> ServicePlan:
+    (args,) = load(manifest)
+    return plan_service(args)
+
+
+def text(plan: ServicePlan) -> str:
+    return json.dumps(list(workloads(plan)), ensure_ascii=False)
+
+
+def with_router(manifest: Manifest, **more: Any) -> Manifest:
+    changed = copy.deepcopy(manifest)
+    router = {"name": "router", "componentType": "router", "httproute": ROUTE, **more}
+    changed["spec"]["roles"].append(router)
+    return changed
+
+
+@settings(max_examples=25)
+@given(
+    services(),
+    st.sampled_from(("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")),
+)
+def test_no_other_router_changes_a_byte_of_the_workloads(manifest: Manifest, strategy: str) -> None:
+    assert text(planned(with_router(manifest, strategy=strategy))) == text(planned(manifest))
+
+
+@settings(max_examples=25)
+@given(
+    st.one_of(services(max_roles=1), services(max_roles=2)),
+    st.sampled_from((True, True, True, False)),
+)
+def test_a_pair_is_wired_whole_or_refused(manifest: Manifest, generate: bool) -> None:
+    roles = manifest["spec"]["roles"]
+    if len(roles) == 1:  # one engine for both, so that they agree
+        roles.append({**roles[0], "name": f"{roles[0]['name']}-too"})
+    # What is drawn for a gang may not suit a pair, and the other way round.
+    manifest["spec"].pop("schedulingStrategy", None)
+    for role, component_type in zip(roles, ("prefiller", "decoder"), strict=True):
+        role.pop("startupPolicy", None)
+        role["componentType"] = component_type
+        if generate:
+            role["kvTransfer"] = {}
+    plan = planned(with_router(manifest, strategy="pd-disaggregation"))
+    if errors(plan.findings):
+        return
+    for each in workloads(plan):
+        if each["kind"] != "LeaderWorkerSet":
+            continue
+        body = each["spec"]["leaderWorkerTemplate"]
+        role = next(
+            role
+            for role in roles
+            if role["name"] == each["metadata"]["labels"]["fusioninfer.io/role-name"]
+        )
+        for key in ("leaderTemplate", "workerTemplate"):
+            if key in body:
+                own = role.get(key) or role["template"]
+                is_consistent(body[key]["spec"], own["spec"])
+        lead = body.get("leaderTemplate") or body["workerTemplate"]
+        sidecars = [c for c in lead["spec"].get("initContainers", ()) if c["name"] == "pd-sidecar"]
+        assert len(sidecars) == (role["componentType"] == "decoder")
+        if "leaderTemplate" in body:
+            inits = body["workerTemplate"]["spec"].get("initContainers", ())
+            assert all(each["name"] != "pd-sidecar" for each in inits)
+
+
+def is_consistent(made: Manifest, given: Manifest) -> None:
+    containers = [*made["containers"], *made.get("initContainers", ())]
+    names = [each["name"] for each in containers]
+    assert len(set(names)) == len(names)
+    volumes = [each["name"] for each in made.get("volumes", ())]
+    assert len(set(volumes)) == len(volumes)
+    assert [each for each in made.get("volumes", ()) if each in given.get("volumes", ())] == list(
+        given.get("volumes", ())
+    )
+    for each in containers:
+        ports = [(port["containerPort"], port.get("protocol")) for port in each.get("ports", ())]
+        assert len(set(ports)) == len(ports)
+        mounts = [mount["mountPath"] for mount in each.get("volumeMounts", ())]
+        assert len(set(mounts)) == len(mounts)
+        assert {mount["name"] for mount in each.get("volumeMounts", ())} <= set(volumes)
+        env = [variable["name"] for variable in each.get("env", ())]
+        assert len(set(env)) == len(env)
+    for before in given["containers"]:
+        after = next(each for each in made["containers"] if each["name"] == before["name"])
+        assert after["image"] == before["image"]
+        assert list(after.get("env", ()))[: len(before.get("env", ()))] == list(
+            before.get("env", ())
+        )

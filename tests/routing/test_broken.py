@@ -1,0 +1,141 @@
+"""Whatever is broken of a router is refused or can be written: nothing fails half-way."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from routed import pair, routed
+from samples import Manifest, assert_told, can_be_written, problems
+
+from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+
+JUNK: tuple[Any, ...] = (
+    None, True, 0, -1, 3, 1.5, "", "x", "svc-pool", "*.x", [], {}, [None], [3], ["x"], {"x": 3},
+    {"name": 3}, [{}], [{"name": "a"}], "Service", "0s", {"name": "svc-pool"},
+)  # fmt: skip
+
+FULL: dict[str, Any] = {
+    "strategy": "prefix-cache",
+    "scorers": {"prefix-cache": 2, "queue": 1},
+    "httproute": {
+        "hostnames": ["a.example.com", "*.example.com"],
+        "rules": [
+            {
+                "name": "one",
+                "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+                "filters": [
+                    {"type": "RequestMirror", "requestMirror": {
+                        "backendRef": {"name": "m", "namespace": "other", "port": 80}}}
+                ],
+                "backendRefs": [
+                    {"name": "svc-pool", "port": 8000, "weight": 1},
+                    {"kind": "InferencePool", "name": "svc-pool"},
+                    {"name": "x", "namespace": "other", "port": 1},
+                ],
+                "timeouts": {"backendRequest": "1s"},
+            },
+            {},
+        ],
+    },
+    "gateway": {
+        "implementation": "istio",
+        "gatewayClassName": "istio",
+        "listeners": [
+            {"name": "https", "port": 443, "protocol": "HTTPS", "hostname": "*.example.com",
+             "tls": {"certificateRefs": [{"name": "t", "namespace": "certs"}]},
+             "allowedRoutes": {"namespaces": {"from": "Same"}, "kinds": [{"kind": "HTTPRoute"}]}}
+        ],
+        "annotations": {"a": "b"},
+    },
+    "endpointPicker": {
+        "image": "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
+        "family": "gaie-1.5",
+        "replicas": 2,
+        "resources": {"requests": {"cpu": "1"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+            "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}]}},
+        "args": ["--health-checking=true"],
+        "metrics": "Authenticated",
+        "tls": {"secretName": "s"},
+    },
+    "pool": {"protect": True},
+    "networkPolicy": {"gateway": [{"podSelector": {}}]},
+    "referenceGrants": True,
+}  # fmt: skip
+REFERENCED = {
+    **FULL,
+    "gateway": {"refs": [{"name": "g", "namespace": "infra", "sectionName": "https", "port": 443,
+                          "listeners": [{**FULL["gateway"]["listeners"][0],
+                                         "allowedRoutes": {"namespaces": {"from": "All"}}}]}]},
+}  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from places(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from places(item, (*path, index))
+
+
+def with_junk(router: Manifest, path: tuple[Any, ...], junk: Any) -> Manifest:
+    broken = copy.deepcopy(router)
+    holder: Any = broken
+    for part in path[:-1]:
+        holder = holder[part]
+    holder[path[-1]] = copy.deepcopy(junk)
+    return broken
+
+
+def judged(manifest: Manifest) -> bool:
+    """Whether it was accepted; what is accepted can be written."""
+    try:
+        (args,) = load(manifest)
+        plan = plan_service(args)
+        objects = render(plan)
+    except InvalidServiceError as refused:
+        assert_told(refused.findings)
+        # What refuses a document never breaks on what remains of it either.
+        assert problems(manifest)
+        return False
+    assert plan.router is not None
+    router_endpoint(plan.router, plan.namespace)
+    assert objects
+    assert all(can_be_written(each) for each in objects)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("router", "where"),
+    # The other fields are the same in both.
+    [(FULL, [*places(FULL)]), (REFERENCED, [*places(REFERENCED["gateway"], ("gateway",))])],
+    ids=["managed", "referenced"],
+)
+def test_junk_anywhere_is_refused_or_can_be_written(
+    router: Manifest, where: list[tuple[Any, ...]]
+) -> None:
+    assert judged(routed(**router))
+    accepted = [judged(routed(**with_junk(router, path, junk))) for path in where for junk in JUNK]
+    assert 0 < sum(accepted) < len(accepted)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_several_pieces_of_junk_are_refused_or_can_be_written(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(20):
+        broken = chance.choice((FULL, REFERENCED))
+        for _ in range(chance.randint(2, 6)):
+            path = chance.choice(list(places(broken)))
+            broken = with_junk(broken, path, chance.choice(JUNK))
+        judged(chance.choice((routed, pair))(**broken))

@@ -1,0 +1,73 @@
+"""The URL that follows from host names and listeners."""
+
+from __future__ import annotations
+
+import pytest
+from gateways import HTTP, HTTPS, managed, open_to, referenced
+from routed import ROUTE, routed
+from samples import Manifest, plan_of
+
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+
+
+def endpoint(manifest: Manifest) -> str | None:
+    plan = plan_of(manifest)
+    assert plan.router is not None
+    found = router_endpoint(plan.router, plan.namespace)
+    return None if found is None else found.url("<address>" if found.host is None else found.host)
+
+
+ENDPOINTS: dict[str, tuple[Manifest, str | None]] = {
+    "a host name": (managed(), "http://svc.example.com"),
+    "TLS": (managed(HTTPS), "https://svc.example.com"),
+    "TLS before plain": (managed(HTTP, HTTPS), "https://svc.example.com"),
+    "an unusual port": (managed({**HTTP, "port": 8080}), "http://svc.example.com:8080"),
+    "TLS on an unusual port": (managed({**HTTPS, "port": 8443}), "https://svc.example.com:8443"),
+    "TLS of another host": (
+        managed(HTTP, {**HTTPS, "hostname": "b.example.com"}), "http://svc.example.com",
+    ),
+    "TLS of all hosts": (
+        managed(HTTP, {**HTTPS, "hostname": "*.example.com"}), "https://svc.example.com",
+    ),
+    "the first name that is a host": (
+        managed(httproute={"hostnames": ["*.example.com", "a.example.com", "b.example.com"]}),
+        "http://a.example.com",
+    ),
+    "the name of a listener": (
+        managed(HTTP, {**HTTPS, "hostname": "l.example.com"}, httproute=None),
+        "https://l.example.com",
+    ),
+    "an address": (managed(HTTPS, httproute=None), "https://<address>"),
+    "an address, for a wildcard": (
+        managed(httproute={"hostnames": ["*.example.com"]}), "http://<address>",
+    ),
+    "a known listener elsewhere": (referenced(open_to("All", **HTTPS)), "https://svc.example.com"),
+    "unknown listeners": (routed(), "http://svc.example.com"),
+    "unknown listeners, the port of TLS": (
+        routed(httproute={**ROUTE, "parentRefs": [{"name": "g", "port": 443}]}),
+        "https://svc.example.com",
+    ),
+    "unknown listeners, another port": (
+        routed(httproute={**ROUTE, "parentRefs": [{"name": "g", "port": 8080}]}),
+        "http://svc.example.com:8080",
+    ),
+    "nothing that tells": (routed(httproute={"parentRefs": [{"name": "g"}]}), None),
+    "no route": (routed(httproute=None), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDPOINTS)
+def test_the_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
+    manifest, url = ENDPOINTS[case]
+    assert endpoint(manifest) == url
+
+
+def test_an_address_of_a_gateway_is_read_from_its_status() -> None:
+    plan = plan_of(managed(httproute=None))
+    assert plan.router is not None
+    found = router_endpoint(plan.router, plan.namespace)
+    assert found is not None
+    assert found.url_of_gateway(None) == ""
+    assert found.url_of_gateway({"addresses": []}) == ""
+    assert found.url_of_gateway({"addresses": [{"value": "192.0.2.1"}]}) == "http://192.0.2.1"
+    assert found.url_of_gateway({"addresses": [{"value": "2001:db8::1"}]}) == "http://[2001:db8::1]"

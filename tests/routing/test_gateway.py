@@ -1,0 +1,239 @@
+"""Gateways: a service's own, referenced ones, whether they take the route, and the endpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gateways import HOSTS, HTTP, HTTPS, managed, open_to, referenced
+from routed import ROUTE, objects, only, routed
+from samples import Manifest, problems, said, warnings
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+CLASSES = {
+    None: "eg",
+    "envoy-ai-gateway": "envoy-ai-gateway",
+    "agentgateway": "agentgateway",
+    "istio": "istio",
+    "nginx-gateway-fabric": "nginx",
+    "gke": "gke-l7-regional-external-managed",
+    "something": "eg",
+}
+
+
+@pytest.mark.parametrize("implementation", CLASSES)
+def test_an_empty_gateway_is_one_with_defaults(implementation: str | None) -> None:
+    given = {} if implementation is None else {"implementation": implementation}
+    manifest = routed(httproute=None, gateway=given)
+    assert only(manifest, "Gateway")["metadata"]["name"] == "svc-gateway"
+    assert only(manifest, "Gateway")["spec"] == {
+        "gatewayClassName": CLASSES[implementation],
+        "listeners": [HTTP],
+    }
+    assert only(manifest, "HTTPRoute")["spec"]["parentRefs"] == [{"name": "svc-gateway"}]
+    assert not problems(manifest)
+
+
+def test_a_gateways_spec_is_kept_whole(output: Any) -> None:
+    host, note = output("svc.example.com"), output("letsencrypt")
+    spec = {
+        "gatewayClassName": "mine",
+        "listeners": [{**HTTPS, "hostname": host, "tls": {"certificateRefs": [{"name": "tls"}]}}],
+        "addresses": [{"type": "Hostname", "value": "lb.example.com"}],
+        "infrastructure": {"labels": {"a": "b"}, "annotations": {"c": note}},
+        "allowedListeners": {"namespaces": {"from": "Same"}},
+        "tls": {"backend": {}},
+        "defaultScope": "All",
+    }
+    manifest = routed(
+        httproute=HOSTS,
+        gateway={**spec, "annotations": {"cert-manager.io/issuer": note}},
+        metadata={"annotations": {"owner": "a"}},
+    )
+    made = only(manifest, "Gateway")
+    assert made["spec"] == spec
+    assert made["metadata"]["annotations"] == {"owner": "a", "cert-manager.io/issuer": note}
+
+
+def test_references_become_parent_refs() -> None:
+    refs = [
+        {"name": "a"},
+        {"name": "b", "namespace": "infra", "sectionName": "https", "port": 443,
+         "listeners": [open_to("All", **HTTPS)]},
+    ]  # fmt: skip
+    manifest = routed(httproute=HOSTS, gateway={"refs": refs})
+    assert not objects(manifest, "Gateway")
+    assert only(manifest, "HTTPRoute")["spec"]["parentRefs"] == [
+        {"name": "a"},
+        {"name": "b", "namespace": "infra", "sectionName": "https", "port": 443},
+    ]
+
+
+def test_an_implementation_beside_parent_refs_makes_no_gateway() -> None:
+    manifest = routed(gateway={"implementation": "istio"})
+    assert not objects(manifest, "Gateway")
+    assert objects(manifest, "DestinationRule")
+
+
+def test_a_gateway_that_nothing_attaches_to_is_told() -> None:
+    (told,) = warnings(routed(gateway={"listeners": [HTTP]}))
+    assert told.startswith(
+        "warning: roles[0].httproute.parentRefs: do not name the service's own Gateway svc-gateway"
+    )
+    named = {**ROUTE, "parentRefs": [{"name": "svc-gateway", "sectionName": "http"}]}
+    assert not warnings(routed(httproute=named, gateway={"listeners": [HTTP]}))
+
+
+@pytest.mark.parametrize(
+    ("gateway", "words"),
+    [
+        (None, "is not given: nothing is generated beside the route; name the gateway software"),
+        ({"implementation": "kgateway"}, 'nothing is known of "kgateway", and nothing is generat'),
+        ({"implementation": "envoy-gateway"}, 'nothing is known of "envoy-gateway"'),
+        ({"implementation": "eks"}, 'nothing is known of "eks"'),
+    ],
+)
+def test_an_unknown_gateway_is_told_and_no_error(gateway: Any, words: str) -> None:
+    manifest = routed(gateway=gateway)
+    (told,) = [line for line in said(manifest) if ".gateway.implementation" in line]
+    assert told.startswith(f"info: roles[0].gateway.implementation: {words}")
+    assert not problems(manifest)
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ("Istio", "istio"),
+        ("isito", "istio"),
+        ("GKE", "gke"),
+        ("gkee", "gke"),
+        ("agent-gateway", "agentgateway"),
+        ("nginx_gateway_fabric", "nginx-gateway-fabric"),
+        ("envoy-ai-gatway", "envoy-ai-gateway"),
+    ],
+)
+def test_a_misspelt_gateway_is_probably_wrong(named: str, meant: str) -> None:
+    (told,) = warnings(routed(gateway={"implementation": named}))
+    assert told.endswith(f"did you mean {meant}?")
+
+
+TLS_OFF = {
+    "envoy-ai-gateway": "roles[0].endpointPicker.tls.enabled: envoy-ai-gateway speaks TLS to the "
+    "picker; remove it",
+    "agentgateway": "roles[0].endpointPicker.tls.enabled: agentgateway speaks TLS to the picker; "
+    "remove it",
+    "nginx-gateway-fabric": "warning: roles[0].endpointPicker.tls.enabled: nginx-gateway-fabric "
+    "speaks TLS to the picker, unless it is configured otherwise",
+    "gke": "warning: roles[0].endpointPicker.tls.enabled: gke speaks TLS to the picker, unless it "
+    "is configured otherwise",
+    "istio": None,
+    "something": None,
+}
+
+
+@pytest.mark.parametrize("implementation", TLS_OFF)
+def test_tls_to_the_picker_is_as_the_gateway_expects_it(implementation: str) -> None:
+    gateway = {"implementation": implementation}
+    manifest = routed(gateway=gateway, endpointPicker={"tls": {"enabled": False}})
+    told = [line for line in said(manifest) if ".tls" in line]
+    expected = TLS_OFF[implementation]
+    assert told == ([] if expected is None else [expected])
+    assert bool(objects(routed(gateway=gateway), "DestinationRule")) == (implementation == "istio")
+    if implementation == "istio":
+        assert not objects(manifest, "DestinationRule")
+
+
+ATTACHED: dict[str, tuple[Manifest, str | None]] = {
+    "own": (managed(), None),
+    "own, whatever it allows": (managed(open_to("Selector")), None),
+    "own, that allows none": (
+        managed(open_to("None")), "http: allowedRoutes.namespaces.from is None",
+    ),
+    "own, for other routes": (
+        managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "GRPCRoute"}]}}),
+        "http: allowedRoutes.kinds has no HTTPRoute",
+    ),
+    "own, for HTTP routes": (
+        managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "HTTPRoute"}]}}), None,
+    ),
+    "own, of another protocol": (
+        managed({"name": "tcp", "port": 1, "protocol": "TCP"}),
+        "tcp: protocol TCP takes no HTTPRoute",
+    ),
+    "own, of another host": (
+        managed({**HTTP, "hostname": "*.example.org"}),
+        "http: its hostname *.example.org matches none of the route's",
+    ),
+    "own, of a wildcard": (managed({**HTTP, "hostname": "*.example.com"}), None),
+    "own, one of two": (managed({**HTTP, "hostname": "a.example.org"}, HTTPS), None),
+    "same namespace": (referenced(HTTP, namespace="default"), None),
+    "another namespace": (
+        referenced(HTTP),
+        ("http: it allows routes of its own namespace infra only, and the route is in default "
+        "(allowedRoutes.namespaces.from)"),
+    ),
+    "another namespace, open": (referenced(open_to("All")), None),
+    "another namespace, selected": (referenced(open_to("Selector")), None),
+    "another namespace, one open": (referenced(HTTPS, open_to("All")), None),
+    "another namespace, the closed one meant": (
+        referenced(HTTPS, open_to("All"), sectionName="https"),
+        "https: it allows routes of its own namespace infra only",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ATTACHED)
+def test_a_route_is_checked_against_listeners_that_are_known(case: str) -> None:
+    manifest, why = ATTACHED[case]
+    found = problems(manifest)
+    assert [why in line for line in found] == ([] if why is None else [True])
+    if why is not None:
+        assert "takes the route" in found[0]
+
+
+def test_a_listener_that_is_not_there_is_refused() -> None:
+    assert problems(referenced(HTTP, namespace="default", sectionName="https", port=443)) == [
+        (
+            "roles[0].gateway.refs[0]: Gateway shared has no listener of sectionName https and "
+            "port 443; it has http 80"
+        )
+    ]
+
+
+def test_what_is_not_known_of_another_namespaces_gateway_is_told(output: Any) -> None:
+    def told(manifest: Manifest) -> list[str]:
+        return [line for line in said(manifest, Severity.INFO) if "must allow routes" in line]
+
+    refs = [{"name": "shared", "namespace": "infra"}]
+    assert len(told(routed(httproute=HOSTS, gateway={"refs": refs}))) == 1
+    assert len(told(routed())) == 1
+    assert not told(routed(httproute=HOSTS, gateway={"refs": [{"name": "shared"}]}))
+    assert not told(routed(metadata={"namespace": "gateway-system"}))
+    assert not told(routed(metadata={"namespace": output("a")}))
+
+
+def test_the_gateway_of_another_service_of_the_input_is_known() -> None:
+    def plans(*listeners: Any) -> list[ServicePlan]:
+        owner = managed(*listeners)
+        owner["metadata"] = {"name": "entry", "namespace": "infra"}
+        parent = {"name": "entry-gateway", "namespace": "infra"}
+        guest = routed(httproute={**ROUTE, "parentRefs": [parent]})
+        return plan_services([*load(guest), *load(owner)])
+
+    def told(plan: ServicePlan) -> list[str]:
+        return [str(each) for each in plan.findings if each.severity is Severity.ERROR]
+
+    guest, owner = plans(HTTP)
+    assert not told(owner)
+    assert told(guest) == [
+        (
+            "roles[0].httproute.parentRefs[0]: no listener of Gateway entry-gateway takes the "
+            "route: http: it allows routes of its own namespace infra only, and the route is in "
+            "default (allowedRoutes.namespaces.from)"
+        )
+    ]
+    assert not told(plans(open_to("All"))[0])

@@ -1,0 +1,106 @@
+"""References into other namespaces, and names that have to fit or that two services would share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gateways import HTTPS, managed
+from routed import ROUTE, objects, only, routed
+from samples import Manifest, problems, role, said, service, warnings
+
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_services
+
+FOREIGN = {"name": "other", "namespace": "elsewhere", "port": 80}
+MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": FOREIGN}}
+SECRET = {"name": "tls", "namespace": "certificates"}
+GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
+    "a backend": (
+        routed(httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}, {"filters": [MIRROR]}]}),
+        "HTTPRoute",
+        [{"group": "", "kind": "Service", "name": "other"}],
+        "elsewhere",
+    ),
+    "a pool": (
+        routed(httproute={**ROUTE, "rules": [{"backendRefs": [
+            {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "p",
+             "namespace": "elsewhere"}, FOREIGN]}]}),
+        "HTTPRoute",
+        [
+            {"group": "", "kind": "Service", "name": "other"},
+            {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "p"},
+        ],
+        "elsewhere",
+    ),
+    "a certificate": (
+        managed({**HTTPS, "tls": {"certificateRefs": [SECRET, {"name": "own"}]}}),
+        "Gateway",
+        [{"group": "", "kind": "Secret", "name": "tls"}],
+        "certificates",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GRANTED)
+def test_what_other_namespaces_have_to_allow_is_asked_for_or_created(case: str) -> None:
+    manifest, kind, targets, namespace = GRANTED[case]
+    asked = [line for line in warnings(manifest) if "ReferenceGrant" in line]
+    assert asked
+    assert all(line.endswith("referenceGrants: true creates it") for line in asked)
+    assert not objects(manifest, "ReferenceGrant")
+    manifest["spec"]["roles"][0]["referenceGrants"] = True
+    assert not [line for line in said(manifest) if "ReferenceGrant" in line]
+    grant = only(manifest, "ReferenceGrant")
+    owner = "svc-httproute" if kind == "HTTPRoute" else "svc-gateway"
+    assert (grant["metadata"]["namespace"], grant["metadata"]["name"]) == (
+        namespace,
+        f"default.{owner}",
+    )
+    group = "gateway.networking.k8s.io"
+    assert grant["spec"] == {
+        "from": [{"group": group, "kind": kind, "namespace": "default"}],
+        "to": targets,
+    }
+
+
+def test_a_grant_needs_a_plain_namespace(output: Any) -> None:
+    manifest = routed(
+        httproute={**ROUTE, "rules": [{"backendRefs": [FOREIGN]}]},
+        metadata={"namespace": output("a")},
+        referenceGrants=True,
+    )
+    (told,) = problems(manifest)
+    assert told.startswith("roles[0].httproute.rules[0].backendRefs[0]: the ReferenceGrant's name")
+
+
+def test_names_that_become_label_values_are_not_too_long() -> None:
+    def told(length: int, **fields: Any) -> list[str]:
+        manifest = routed(role(replicas=0), **fields)
+        manifest["metadata"]["name"] = "s" * length
+        return problems(manifest)
+
+    assert not told(59)
+    (line,) = told(60)
+    assert line.startswith("metadata.name: the name of the endpoint picker ")
+    assert line.endswith("has 64 characters, of at most 63; shorten the service's by 1")
+    assert not told(55, gateway={}, httproute=None)
+    assert "the name of the Gateway" in told(56, gateway={}, httproute=None)[0]
+
+
+def test_policies_of_two_services_do_not_collide() -> None:
+    guarded = {"networkPolicy": {"gateway": [{"podSelector": {}}]}}
+    one, two = routed(role("b-c"), **guarded), routed(role("c"), **guarded)
+    one["metadata"]["name"], two["metadata"]["name"] = "a", "a-b"
+    plans = plan_services([*load(one), *load(two)])
+    told = [str(each) for each in plans[1].findings if "NetworkPolicy" in str(each)]
+    assert told == [
+        (
+            'roles[1].name: NetworkPolicy "a-b-c" would also belong to role b-c of service a; '
+            "rename one of them"
+        )
+    ]
+    free = plan_services(
+        [*load(service(role("x"))), *load(routed(role("x"), metadata={"name": "o"}))]
+    )
+    assert not [each for plan in free for each in plan.findings if "Policy" in str(each)]

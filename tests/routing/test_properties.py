@@ -1,0 +1,182 @@
+"""The pool's selector, held against every pod that a plan brings about and its neighbours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from routed import ROUTE
+from samples import Manifest
+from strategies import services
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity",
+              "pd-disaggregation", None)  # fmt: skip
+
+ENGINES = (("entrypoint", "serve", "script"), ("sglang",))
+"""The forms of each engine that hands its KV cache over; a pair needs two of the same."""
+
+Labels = Mapping[str, str]
+
+
+def matches(selector: Mapping[str, Any], pod: Labels) -> bool:
+    return bool(selector["matchLabels"].items() <= pod.items())
+
+
+def lws_labels(name: str, group: int, worker: int) -> dict[str, str]:
+    """What LeaderWorkerSet's webhook puts on a pod."""
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    return {
+        f"{prefix}name": name,
+        f"{prefix}group-index": str(group),
+        f"{prefix}group-key": "0123456789",
+        f"{prefix}template-revision-hash": "abc",
+        f"{prefix}worker-index": str(worker),
+    }
+
+
+def pods_of(plan: ServicePlan) -> Iterator[tuple[str, bool, Labels]]:
+    """Component type, whether it serves, and labels of every pod of a service."""
+    for each in render(plan):
+        if each["kind"] == "Deployment":
+            yield "router", False, each["spec"]["template"]["metadata"]["labels"]
+        if each["kind"] != "LeaderWorkerSet":
+            continue
+        name, group = each["metadata"]["name"], each["spec"]["leaderWorkerTemplate"]
+        kind = each["metadata"]["labels"]["fusioninfer.io/component-type"]
+        for worker in range(group["size"]):
+            key = (
+                "leaderTemplate" if worker == 0 and "leaderTemplate" in group else "workerTemplate"
+            )
+            own = group[key]["metadata"]["labels"]
+            yield kind, worker == 0, {**own, **lws_labels(name, 0, worker)}
+
+
+PAIRS = pytest.mark.parametrize("pairs", [False, True])
+"""Both kinds in every property: how many of a kind are drawn by chance varies with the Python."""
+
+
+@st.composite
+def routed_services(draw: st.DrawFn, pairs: bool = False) -> Manifest:
+    """A service behind a router; `pairs` makes its first roles a prefiller and a decoder."""
+    own = {"min_roles": 2, "forms": draw(st.sampled_from(ENGINES))} if pairs else {}
+    manifest = draw(services(namespaces=("default",), ports=(8000,), **own))
+    strategy = draw(st.sampled_from(STRATEGIES))
+    router: Manifest = {"name": "router", "componentType": "router", "httproute": ROUTE}
+    if strategy is not None:
+        router["strategy"] = strategy
+    template = draw(st.sampled_from((None, {"metadata": {"labels": {"role": "x", "team": "y"}}})))
+    if template is not None:
+        router["endpointPicker"] = {"template": template}
+    if pairs:
+        for role, kind in zip(manifest["spec"]["roles"], ("prefiller", "decoder"), strict=False):
+            role["componentType"] = kind
+        for role in manifest["spec"]["roles"]:
+            role.pop("startupPolicy", None)  # a gang has no choice
+    types = {role["componentType"] for role in manifest["spec"]["roles"]}
+    for role in manifest["spec"]["roles"]:
+        role["port"] = 8000
+        if {"prefiller", "decoder"} <= types and role["componentType"] != "worker":
+            role.setdefault("kvTransfer", {})
+    at = draw(st.integers(0, len(manifest["spec"]["roles"])))
+    manifest["spec"]["roles"].insert(at, router)
+    return manifest
+
+
+def accepted(manifest: Manifest) -> ServicePlan | None:
+    (args,) = load(manifest)
+    plan = plan_service(args)
+    return None if any(each.severity is Severity.ERROR for each in plan.findings) else plan
+
+
+def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
+    """The rule in other words: who answers a request that the picker sends."""
+    types = {role.component_type.value for role in plan.roles}
+    assert plan.router is not None
+    pairs = plan.router.args.strategy is not None and (
+        plan.router.args.strategy.value == "pd-disaggregation"
+    )
+    pairs = pairs or (plan.router.args.strategy is None and {"prefiller", "decoder"} <= types)
+    if not serves or kind == "router":
+        return False
+    if pairs or "prefiller" not in types or types == {"prefiller"}:
+        return True
+    return kind == ("decoder" if "decoder" in types else "worker")
+
+
+@PAIRS
+@settings(max_examples=25)
+@given(st.data())
+def test_the_pool_holds_exactly_the_pods_that_serve(pairs: bool, data: st.DataObject) -> None:
+    plan = accepted(data.draw(routed_services(pairs)))
+    if plan is None:
+        return
+    (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
+    selector = pool["spec"]["selector"]
+    pods = list(pods_of(plan))
+    for kind, serves, labels in pods:
+        assert matches(selector, labels) == wanted(plan, kind, serves=serves), labels
+    assert sum(kind == "router" for kind, _, _ in pods) == 1
+
+
+@PAIRS
+@settings(max_examples=20)
+@given(st.data())
+def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObject) -> None:
+    one, other = data.draw(routed_services(pairs)), data.draw(routed_services())
+    other["metadata"]["name"] = one["metadata"]["name"] + "-x"
+    plans = [plan for plan in map(accepted, (one, other)) if plan is not None]
+    for mine, theirs in itertools.permutations(plans, 2):
+        for each in render(mine):
+            selected = {
+                "InferencePool": lambda spec: spec["selector"],
+                "Service": lambda spec: {"matchLabels": spec["selector"]},
+                "Deployment": lambda spec: spec["selector"],
+            }.get(each["kind"])
+            if selected is not None:
+                selector = selected(each["spec"])
+                assert not any(matches(selector, labels) for _, _, labels in pods_of(theirs))
+
+
+@PAIRS
+@settings(max_examples=20)
+@given(st.data())
+def test_the_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
+    plan = accepted(data.draw(routed_services(pairs)))
+    if plan is None:
+        return
+    (service,) = [each for each in render(plan) if each["kind"] == "Service"]
+    selector = {"matchLabels": service["spec"]["selector"]}
+    for kind, _, labels in pods_of(plan):
+        assert matches(selector, labels) == (kind == "router")
+
+
+@PAIRS
+def test_the_properties_see_services_of_every_kind(pairs: bool) -> None:
+    """They would be empty if most services were refused."""
+    seen = {"accepted": 0, "several nodes": 0, "pair": 0}
+
+    @settings(derandomize=True, database=None)
+    @given(routed_services(pairs))
+    def look(manifest: Manifest) -> None:
+        plan = accepted(manifest)
+        if plan is not None:
+            types = {role.component_type.value for role in plan.roles}
+            seen["accepted"] += 1
+            seen["several nodes"] += any(role.nodes > 1 for role in plan.roles)
+            seen["pair"] += {"prefiller", "decoder"} <= types
+
+    look()
+    assert seen["accepted"] >= 10, seen
+    assert seen["several nodes"] >= 3, seen
+    if pairs:
+        assert seen["pair"] == seen["accepted"]
