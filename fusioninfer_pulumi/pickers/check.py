@@ -74,7 +74,7 @@ def check_config(text: str, family: PickerFamily, *, own_image: bool = False) ->
     found = [*_check_header(config, family), *_check_sections(config, family)]
     found += _check_gates(config, family)
     if more:
-        message = "the picker reads nothing after the first YAML document"
+        message = "the endpoint picker reads nothing after the first YAML document"
         found.append(warning("config-documents-ignored", (), message))
     plugins = declared_plugins(config.get("plugins"), family)
     found += check_plugins(config.get("plugins"), plugins, family, own_image=own_image)
@@ -169,7 +169,7 @@ def _check_profiles(
         if family.weight_trap and kinds >= {PluginKind.SCORER, PluginKind.PICKER}:
             message = (
                 f"is required: without it {family.name} lists the plugins in any order and crashes "
-                "on a scorer that comes after the picker"
+                "on a scorer that comes after the picker plugin"
             )
             yield error("profiles-required", (_PROFILES,), message)
         return
@@ -219,7 +219,7 @@ def _check_references(
             yield warning("plugin-without-place", where, message)
         if kind is PluginKind.PICKER:
             if picker is not None:
-                message = f"a profile has one picker, and {shown(picker)} is one already"
+                message = f"a profile has one picker plugin, and {shown(picker)} is one already"
                 yield error("second-picker", where, message)
             picker = str(name)
         yield from _check_weight(
@@ -258,7 +258,7 @@ def _check_weight(
         if family.weight_trap and after_picker and kind is PluginKind.SCORER:
             message = (
                 f"{family.name} crashes on a scorer without a weight that stands after the "
-                "picker: write one"
+                "picker plugin: write one"
             )
             yield error("weight-required", at, message)
         return
@@ -282,7 +282,8 @@ def _check_handlers(
     profiles = _profile_names(config)
     handlers = [plugin for plugin in plugins if plugin.kind is PluginKind.HANDLER]
     for extra in handlers[1:]:
-        message = f"a picker has one profile handler, and {shown(handlers[0].name)} is one already"
+        there = f"{shown(handlers[0].name)} is one already"
+        message = f"an endpoint picker has one profile handler, and {there}"
         yield error("second-profile-handler", ("plugins", extra.index), message)
     # A plugin of which nothing is known may be a handler.
     if not handlers and len(profiles) > 1 and all(plugin.known for plugin in plugins):

@@ -1,8 +1,8 @@
 """Writes the EndpointPickerConfig for a request, and says whether an endpoint picker can do it.
 
 The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
-always written, because v1.2.1 crashes on a scorer without one that stands after the picker, and
-feature gates never are, because each release knows other ones.
+always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin,
+and feature gates never are, because each release knows other ones.
 """
 
 from __future__ import annotations

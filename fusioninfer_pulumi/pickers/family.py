@@ -90,8 +90,8 @@ class PickerFamily:
         feature_gates: Gates that it registers; any other stops it.
         gate_values: Whether a gate may be written `name=false`.
         integer_weights: Whether a scorer's weight must be a whole number.
-        weight_trap: Whether a scorer without weight that stands after a picker crashes it
-            (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the picker, and
+        weight_trap: Whether a scorer without weight that stands after a picker plugin crashes it
+            (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the plugin, and
             `configloader.go` dereferences the weight).
         prefix_keys: How it reads the block size.
         prefix_block_refused: Whether `blockSize` alone stops it (v1.4.0 `scorer/prefix`).
