@@ -65,17 +65,17 @@ def check_config(text: str, family: PickerFamily, *, own_image: bool = False) ->
     try:
         config, more = read_config(text)
     except UnreadableError as problem:
-        return [error("config-unreadable", (), str(problem))]
+        return [error("picker-config-unreadable", (), str(problem))]
     if config is None:
         message = "is empty; leave endpointPickerConfig out to use a strategy"
-        return [error("config-empty", (), message)]
+        return [error("picker-config-empty", (), message)]
     if not isinstance(config, dict):
         return [not_a_mapping((), config)]
     found = [*_check_header(config, family), *_check_sections(config, family)]
     found += _check_gates(config, family)
     if more:
         message = "the endpoint picker reads nothing after the first YAML document"
-        found.append(warning("config-documents-ignored", (), message))
+        found.append(warning("picker-config-documents-ignored", (), message))
     plugins = declared_plugins(config.get("plugins"), family)
     found += check_plugins(config.get("plugins"), plugins, family, own_image=own_image)
     found += _check_profiles(config.get(_PROFILES), plugins, family)
@@ -87,16 +87,16 @@ def _check_header(config: Mapping[str, Any], family: PickerFamily) -> Iterator[F
     # Without either of them every endpoint picker takes the text for what it expects (measured).
     kind, api = config.get("kind"), config.get("apiVersion")
     if kind not in (None, "", KIND):
-        yield error("wrong-kind", ("kind",), f"must be {KIND}, got {shown(kind)}")
+        yield error("picker-config-wrong-kind", ("kind",), f"must be {KIND}, got {shown(kind)}")
     if api in (None, "", family.api_versions[0]):
         return
     if api in family.api_versions:
         message = f"{api} is deprecated in {family.name}; write {family.api_versions[0]}"
-        yield info("api-version-deprecated", ("apiVersion",), message)
+        yield info("picker-config-version-deprecated", ("apiVersion",), message)
     else:
         allowed = " or ".join(family.api_versions)
         message = f"must be {allowed} for {family.name}, got {shown(api)}"
-        yield error("wrong-api-version", ("apiVersion",), message)
+        yield error("picker-config-wrong-version", ("apiVersion",), message)
 
 
 def _check_sections(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _check_sections(config: Mapping[str, Any], family: PickerFamily) -> Iterator
                 "the configuration is a file, not an object of the cluster: it has no metadata, "
                 "and what would be its spec stands at the top"
             )
-            yield error("config-is-no-object", (key,), message)
+            yield error("picker-config-is-no-object", (key,), message)
         elif key not in family.sections:
             message = f"no such field; {family.name} has {', '.join(family.sections)}"
             yield error("unknown-field", (key,), message)
@@ -137,7 +137,7 @@ def _check_gates(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Fi
             name = gate
         elif equals and value.strip().lower() not in _GO_BOOLEANS:
             message = f"must be {name}=true or {name}=false, got {gate}"
-            yield error("feature-gate-value", at, message)
+            yield error("feature-gate-not-boolean", at, message)
             continue
         if name not in family.feature_gates:
             known = ", ".join(sorted(family.feature_gates))
@@ -154,10 +154,10 @@ def _check_gates(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Fi
         empty = data is None or (isinstance(data, dict) and data.get("sources") is None)
         if data is None or (empty and not first):
             message = f"{family.name} stops at the gate {_DATA_LAYER} without data.sources"
-            yield error("data-sources-missing", ("data",), message)
+            yield error("data-layer-sources-missing", ("data",), message)
     elif data is not None and first:
         message = f"{family.name} stops at it without featureGates: [{_DATA_LAYER}]"
-        yield error("data-without-feature-gate", ("data",), message)
+        yield error("data-layer-without-gate", ("data",), message)
 
 
 def _check_profiles(
@@ -171,7 +171,7 @@ def _check_profiles(
                 f"is required: without it {family.name} lists the plugins in any order and crashes "
                 "on a scorer that comes after the picker plugin"
             )
-            yield error("profiles-required", (_PROFILES,), message)
+            yield error("scheduling-profiles-required", (_PROFILES,), message)
         return
     if not isinstance(profiles, list):
         yield not_a_list((_PROFILES,), profiles)
@@ -216,11 +216,11 @@ def _check_references(
                 kind = PluginKind.PICKER
         elif kind is not None and kind not in IN_PROFILE:
             message = f"{shown(name)} is a {kind.value}: a profile has no place for it"
-            yield warning("plugin-without-place", where, message)
+            yield warning("plugin-without-profile-place", where, message)
         if kind is PluginKind.PICKER:
             if picker is not None:
                 message = f"a profile has one picker plugin, and {shown(picker)} is one already"
-                yield error("second-picker", where, message)
+                yield error("second-picker-plugin", where, message)
             picker = str(name)
         yield from _check_weight(
             (*entry, "weight"),
@@ -244,7 +244,7 @@ def _check_undeclared(
         return
     if name == _SINGLE:
         message = f"{name} is a handler: a profile has no place for it"
-        yield warning("plugin-without-place", at, message)
+        yield warning("plugin-without-profile-place", at, message)
         return
     declared = ", ".join(shown(plugin.name) for plugin in plugins) or "none"
     message = f"no plugin is named {shown(name)}; declared: {declared}"
@@ -260,16 +260,16 @@ def _check_weight(
                 f"{family.name} crashes on a scorer without a weight that stands after the "
                 "picker plugin: write one"
             )
-            yield error("weight-required", at, message)
+            yield error("scorer-weight-required", at, message)
         return
     number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
     if not number or not math.isfinite(weight):
         yield error("not-a-number", at, f"must be a number, got {shown(weight)}")
     elif family.integer_weights and not (is_whole(weight) and abs(weight) <= _GO_INT):
         message = f"must be a whole number for {family.name}, got {shown(weight)}"
-        yield error("weight-not-whole", at, message)
+        yield error("scorer-weight-not-whole", at, message)
     elif kind is PluginKind.SCORER and weight <= 0:
-        yield warning("weight-not-positive", at, f"should be above 0, got {shown(weight)}")
+        yield warning("scorer-weight-not-positive", at, f"should be above 0, got {shown(weight)}")
     elif kind is not None and kind is not PluginKind.SCORER:
         message = f"only scorers have a weight, and this is a {kind.value}"
         yield warning("weight-without-scorer", at, message)
@@ -292,7 +292,7 @@ def _check_handlers(
     for handler in handlers:
         if handler.type == _SINGLE and len(profiles) > 1:
             message = f"{_SINGLE} runs one profile, and there are {len(profiles)}"
-            yield error("too-many-profiles", ("plugins", handler.index, "type"), message)
+            yield error("too-many-scheduling-profiles", ("plugins", handler.index, "type"), message)
         if handler.type in (_DISAGG, _PD):
             gates = config.get("featureGates")
             gated = isinstance(gates, list) and "prepareDataPlugins" in gates
@@ -318,7 +318,7 @@ def _check_disaggregation(
     flat, nested = [[key for key in keys if key in given] for keys in (_FLAT, _NESTED)]
     if handler.type == _DISAGG and flat and nested:
         message = f"{flat[0]} and {nested[0]} are two forms of the same parameters: use one"
-        yield error("parameter-forms-mixed", at, message)
+        yield error("plugin-parameter-forms-mixed", at, message)
         return
     decider = _decider(handler)
     yield from _check_decider(at, handler, decider, plugins, family)

@@ -192,10 +192,10 @@ def _check_names(
             continue
         if plugin.strict:
             message = f"{family.name} stops at a parameter that {plugin.name} does not know; {has}"
-            yield error("parameter-unknown", (*at, name), message)
+            yield error("plugin-parameter-unknown", (*at, name), message)
         else:
             message = f"{plugin.name} of {family.name} ignores it; {has}"
-            yield warning("parameter-ignored", (*at, name), message)
+            yield warning("plugin-parameter-ignored", (*at, name), message)
 
 
 def _check_values(
@@ -223,13 +223,13 @@ def _check_block_size(
     if is_whole(size) and size > 0 and family.prefix_keys is PrefixKeys.TOKENS:
         if in_tokens <= 0:
             message = f"{family.name} refuses it: write blockSizeTokens, in tokens instead"
-            yield error("block-size-in-characters", where, message)
+            yield error("prefix-block-size-in-characters", where, message)
         else:
             message = f"{plugin.name} of {family.name} ignores it: write blockSizeTokens"
-            yield warning("block-size-in-characters", where, message)
+            yield warning("prefix-block-size-in-characters", where, message)
     elif not tuned and in_tokens <= 0 and "blockSizeTokens" in (plugin.parameters or ()):
         message = f"must be at least 1 without autoTune, got {shown(tokens)}"
-        yield error("block-size-too-small", (*at, "blockSizeTokens"), message)
+        yield error("prefix-block-size-too-small", (*at, "blockSizeTokens"), message)
 
 
 def _check_decider(at: Location, tokens: Any) -> Iterator[Finding]:

@@ -310,10 +310,10 @@ def _check_scorers(family: PickerFamily, request: PickerRequest) -> Iterator[Fin
                 message += " (queue reads the same metric, the requests that wait)"
             yield error("scorer-unsupported", at, message)
         elif not (math.isfinite(weight) and weight > 0):
-            yield error("weight-not-positive", at, f"must be a number above 0, got {weight}")
+            yield error("scorer-weight-not-positive", at, f"must be a number above 0, got {weight}")
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
-            yield error("weight-not-whole", at, message)
+            yield error("scorer-weight-not-whole", at, message)
     own = _STRATEGIES[request.strategy].scorer
     if own not in request.scorers:
         message = (
@@ -351,4 +351,6 @@ def _check_prefill_decode(family: PickerFamily, request: PickerRequest) -> Itera
             f"must be 0 for {family.name}, got {request.threshold}: it can only disaggregate every "
             f"prompt; images that can decide by length: {images(lambda each: each.pd_threshold)}"
         )
-        yield error("threshold-unsupported", ("endpointPicker", "threshold"), message)
+        yield error(
+            "disaggregation-threshold-unsupported", ("endpointPicker", "threshold"), message
+        )

@@ -23,7 +23,7 @@ def messages(text: str, family: str) -> str:
     return "\n".join(finding.message for finding in check_config(text, FAMILIES[family]))
 
 
-DEPRECATED_API = ("info", "api-version-deprecated", "apiVersion")
+DEPRECATED_API = ("info", "picker-config-version-deprecated", "apiVersion")
 
 
 def about(rule: str, severity: str, at: str, *names: str) -> list[Found]:
@@ -31,9 +31,9 @@ def about(rule: str, severity: str, at: str, *names: str) -> list[Found]:
 
 
 SIZE = "plugins[0].parameters.blockSize"
-IN_CHARACTERS = "block-size-in-characters"
+IN_CHARACTERS = "prefix-block-size-in-characters"
 STRICT = about(
-    "parameter-unknown",
+    "plugin-parameter-unknown",
     "error",
     "plugins[0].parameters",
     "blockSize",
@@ -72,7 +72,7 @@ def test_document_disaggregation_has_no_plugins_in_the_inference_extension(famil
     text = document("pd-disaggregation")
     for own_image, severity in ((False, "error"), (True, "warning")):
         types = [(severity, "plugin-not-registered", f"plugins[{at}].type") for at in range(4)]
-        ignored = ("warning", "parameter-ignored", "plugins[4].parameters.hashBlockSize")
+        ignored = ("warning", "plugin-parameter-ignored", "plugins[4].parameters.hashBlockSize")
         assert said(text, family, own_image=own_image) == [*types, ignored]
     assert "registered by llm-d-0.7, llm-d-0.8, llm-d-0.9, llm-d-0.10" in messages(text, family)
 
@@ -83,7 +83,7 @@ DATA_PARALLEL = ("warning", "data-parallel-without-pod-ip", "plugins[0].paramete
 
 @pytest.mark.parametrize("family", ["llm-d-0.7", "llm-d-0.8"])
 def test_document_disaggregation_lacks_a_decider(family: str) -> None:
-    ignored = ("parameter-ignored", "warning")
+    ignored = ("plugin-parameter-ignored", "warning")
     assert said(document("pd-disaggregation"), family) == [
         *about(*ignored, "plugins[0].parameters", "threshold", "hashBlockSize"),
         DATA_PARALLEL,
@@ -95,7 +95,7 @@ def test_document_disaggregation_lacks_a_decider(family: str) -> None:
 @pytest.mark.parametrize("family", ROUTER)
 def test_document_disaggregation_on_the_router(family: str) -> None:
     text = document("pd-disaggregation")
-    unknown = ("parameter-unknown", "error")
+    unknown = ("plugin-parameter-unknown", "error")
     removed = ("plugin-removal-announced", "info")
     limits = ("hashBlockSize", "maxPrefixBlocksToMatch", "lruCapacityPerServer")
     assert said(text, family) == [
@@ -116,8 +116,8 @@ def test_document_example_3_is_written_as_an_object(family: str) -> None:
     header = {key: flat.pop(key) for key in ("apiVersion", "kind")}
     text = yaml.safe_dump({**header, "metadata": {"name": "x"}, "spec": flat})
     assert [each for each in said(text, family) if each[0] == "error"][:2] == [
-        ("error", "config-is-no-object", "metadata"),
-        ("error", "config-is-no-object", "spec"),
+        ("error", "picker-config-is-no-object", "metadata"),
+        ("error", "picker-config-is-no-object", "spec"),
     ]
 
 
@@ -138,9 +138,9 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
     [
         ({}, []),
         ({"apiVersion": "absent", "kind": "absent"}, []),
-        ({"kind": "ConfigMap"}, [("error", "wrong-kind", "kind")]),
-        ({"apiVersion": LLM_D}, [("error", "wrong-api-version", "apiVersion")]),
-        ({"apiVersion": "v1"}, [("error", "wrong-api-version", "apiVersion")]),
+        ({"kind": "ConfigMap"}, [("error", "picker-config-wrong-kind", "kind")]),
+        ({"apiVersion": LLM_D}, [("error", "picker-config-wrong-version", "apiVersion")]),
+        ({"apiVersion": "v1"}, [("error", "picker-config-wrong-version", "apiVersion")]),
         ({"foo": 1}, [("error", "unknown-field", "foo")]),
         ({"dataLayer": {}}, [("error", "unknown-field", "dataLayer")]),
         ({"saturationDetector": {"queueDepthThreshold": 5}}, []),
@@ -209,7 +209,7 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ),
         (
             {"plugins": plugins({"type": "random-picker", "parameters": {"most": 2}})},
-            [("warning", "parameter-ignored", "plugins[2].parameters.most")],
+            [("warning", "plugin-parameter-ignored", "plugins[2].parameters.most")],
         ),
         (
             {"plugins": plugins({"type": "prefix-cache-scorer", "parameters": {"blockSize": 5.5}})},
@@ -229,7 +229,7 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
             },
             [("error", "second-profile-handler", "plugins[3]")],
         ),
-        ({TOP: "absent"}, [("error", "profiles-required", TOP)]),
+        ({TOP: "absent"}, [("error", "scheduling-profiles-required", TOP)]),
         ({TOP: {}}, [("error", "not-a-list", TOP)]),
         ({TOP: ["default"]}, [("error", "not-a-mapping", f"{TOP}[0]")]),
         ({TOP: [{"plugins": [WEIGHED]}]}, [("error", "field-required", f"{TOP}[0].name")]),
@@ -259,7 +259,7 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
                 TOP: [profile(WEIGHED), profile(WEIGHED, name="b")],
                 "plugins": plugins({"type": "single-profile-handler"}),
             },
-            [("error", "too-many-profiles", "plugins[2].type")],
+            [("error", "too-many-scheduling-profiles", "plugins[2].type")],
         ),
         # A type that nobody knows may be a handler.
         (
@@ -275,7 +275,7 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ),
         (
             {TOP: [profile({"pluginRef": "single-profile-handler"})]},
-            [("warning", "plugin-without-place", f"{REF}.pluginRef")],
+            [("warning", "plugin-without-profile-place", f"{REF}.pluginRef")],
         ),
         (
             {TOP: [profile({"pluginRef": "utilization-detector"})]},
@@ -287,11 +287,11 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ({TOP: [profile("queue-scorer")]}, [("error", "not-a-mapping", REF)]),
         (
             {TOP: [profile(MAX, WEIGHED, MAX)]},
-            [("error", "second-picker", f"{TOP}[0].plugins[2].pluginRef")],
+            [("error", "second-picker-plugin", f"{TOP}[0].plugins[2].pluginRef")],
         ),
         (
             {"plugins": plugins({"type": "random-picker"}), TOP: [profile(WEIGHED, MAX, RANDOM)]},
-            [("error", "second-picker", f"{TOP}[0].plugins[2].pluginRef")],
+            [("error", "second-picker-plugin", f"{TOP}[0].plugins[2].pluginRef")],
         ),
         # The picker adds max-score-picker itself, but only where there is no other one.
         ({"plugins": [{"type": "queue-scorer"}]}, []),
@@ -304,22 +304,22 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
                 "plugins": plugins({"type": "single-profile-handler"}),
                 TOP: [profile(WEIGHED, {"pluginRef": "single-profile-handler"})],
             },
-            [("warning", "plugin-without-place", f"{TOP}[0].plugins[1].pluginRef")],
+            [("warning", "plugin-without-profile-place", f"{TOP}[0].plugins[1].pluginRef")],
         ),
         ({TOP: [profile(QUEUE, MAX)]}, []),
         # v1.2.1 dereferences nil here.
         (
             {TOP: [profile(MAX, QUEUE)]},
-            [("error", "weight-required", f"{TOP}[0].plugins[1].weight")],
+            [("error", "scorer-weight-required", f"{TOP}[0].plugins[1].weight")],
         ),
         (
             {TOP: [profile({**QUEUE, "weight": 0.5})]},
-            [("error", "weight-not-whole", f"{REF}.weight")],
+            [("error", "scorer-weight-not-whole", f"{REF}.weight")],
         ),
         ({TOP: [profile({**QUEUE, "weight": 2.0})]}, []),
         (
             {TOP: [profile({**QUEUE, "weight": 10**20})]},
-            [("error", "weight-not-whole", f"{REF}.weight")],
+            [("error", "scorer-weight-not-whole", f"{REF}.weight")],
         ),
         ({TOP: [profile({**QUEUE, "weight": "1"})]}, [("error", "not-a-number", f"{REF}.weight")]),
         ({TOP: [profile({**QUEUE, "weight": True})]}, [("error", "not-a-number", f"{REF}.weight")]),
@@ -329,7 +329,7 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ),
         (
             {TOP: [profile({**QUEUE, "weight": 0})]},
-            [("warning", "weight-not-positive", f"{REF}.weight")],
+            [("warning", "scorer-weight-not-positive", f"{REF}.weight")],
         ),
         (
             {TOP: [profile({**MAX, "weight": 1})]},
@@ -349,9 +349,9 @@ def test_one_deviation_on_the_pinned_picker(changes: dict[str, Any], want: list[
         (
             "gaie-1.3",
             {TOP: [profile({**QUEUE, "weight": 0.5})]},
-            [("error", "weight-not-whole", f"{REF}.weight")],
+            [("error", "scorer-weight-not-whole", f"{REF}.weight")],
         ),
-        ("gaie-1.3", {"data": {"sources": []}}, [("error", "data-without-feature-gate", "data")]),
+        ("gaie-1.3", {"data": {"sources": []}}, [("error", "data-layer-without-gate", "data")]),
         (
             "gaie-1.3",
             {"featureGates": ["dataLayer"], "data": {}},
@@ -363,7 +363,7 @@ def test_one_deviation_on_the_pinned_picker(changes: dict[str, Any], want: list[
             {"featureGates": ["dataLayer"], "data": {}},
             [
                 ("info", "feature-gate-experimental", "featureGates[0]"),
-                ("error", "data-sources-missing", "data"),
+                ("error", "data-layer-sources-missing", "data"),
             ],
         ),
         ("gaie-1.4", {TOP: [profile({**QUEUE, "weight": 0.5})]}, []),
@@ -385,13 +385,13 @@ def test_one_deviation_on_the_pinned_picker(changes: dict[str, Any], want: list[
             [("error", "unknown-field", "saturationDetector.queueDepthThreshold")],
         ),
         ("llm-d-0.10", {"apiVersion": LLM_D}, []),
-        ("llm-d-0.10", {}, [("info", "api-version-deprecated", "apiVersion")]),
+        ("llm-d-0.10", {}, [("info", "picker-config-version-deprecated", "apiVersion")]),
         (
             "llm-d-0.10",
             {"apiVersion": LLM_D, "featureGates": ["flowControl=False", "flowControl=x"]},
             [
                 ("info", "feature-gate-experimental", "featureGates[0]"),
-                ("error", "feature-gate-value", "featureGates[1]"),
+                ("error", "feature-gate-not-boolean", "featureGates[1]"),
             ],
         ),
         (
@@ -421,47 +421,52 @@ def test_one_deviation_elsewhere(
             "gaie-1.4",
             "prefix-cache-scorer",
             {"blockSize": 5, "blockSizeTokens": 16},
-            ["warning block-size-in-characters"],
+            ["warning prefix-block-size-in-characters"],
         ),
         ("gaie-1.4", "prefix-cache-scorer", {"autoTune": False}, []),
         (
             "gaie-1.5",
             "prefix-cache-scorer",
             {"blockSize": 5, "blockSizeTokens": 0},
-            ["error block-size-in-characters"],
+            ["error prefix-block-size-in-characters"],
         ),
         (
             "gaie-1.5",
             "prefix-cache-scorer",
             {"autoTune": False, "blockSizeTokens": 0},
-            ["error block-size-too-small"],
+            ["error prefix-block-size-too-small"],
         ),
         (
             "gaie-1.5",
             "approx-prefix-cache-producer",
             {"blockSize": 5},
-            ["warning block-size-in-characters"],
+            ["warning prefix-block-size-in-characters"],
         ),
         ("gaie-1.5", "predicted-latency-scorer", {"anything": 1}, []),
         ("llm-d-0.10", "approx-prefix-cache-producer", {"blockSize": 5}, []),
-        ("llm-d-0.10", "approx-prefix-cache-producer", {"blocks": 5}, ["error parameter-unknown"]),
+        (
+            "llm-d-0.10",
+            "approx-prefix-cache-producer",
+            {"blocks": 5},
+            ["error plugin-parameter-unknown"],
+        ),
         (
             "llm-d-0.10",
             "approx-prefix-cache-producer",
             {"autoTune": False, "blockSizeTokens": 0},
-            ["error block-size-too-small"],
+            ["error prefix-block-size-too-small"],
         ),
-        ("llm-d-0.10", "queue-scorer", {"anything": 1}, ["warning parameter-ignored"]),
-        ("llm-d-0.10", "max-score-picker", {"anything": 1}, ["error parameter-unknown"]),
+        ("llm-d-0.10", "queue-scorer", {"anything": 1}, ["warning plugin-parameter-ignored"]),
+        ("llm-d-0.10", "max-score-picker", {"anything": 1}, ["error plugin-parameter-unknown"]),
         ("llm-d-0.10", "prefix-cache-scorer", {"matchLengthWeight": 0.5}, []),
         (
             "llm-d-0.9",
             "prefix-cache-scorer",
             {"matchLengthWeight": 0.5},
-            ["error parameter-unknown"],
+            ["error plugin-parameter-unknown"],
         ),
         ("llm-d-0.10", "label-selector-filter", {"matchLabels": {"a": "b"}}, []),
-        ("llm-d-0.10", "label-selector-filter", {"label": "a"}, ["error parameter-unknown"]),
+        ("llm-d-0.10", "label-selector-filter", {"label": "a"}, ["error plugin-parameter-unknown"]),
         ("llm-d-0.10", "topology-affinity-scorer", None, ["warning plugin-is-alpha"]),
         (
             "llm-d-0.10",
@@ -473,7 +478,7 @@ def test_one_deviation_elsewhere(
         ("llm-d-0.8", "by-label", {"label": "a", "allowsNoLabel": True}, []),
         ("llm-d-0.8", "by-label", {"label": "a"}, ["error field-required"]),
         ("llm-d-0.8", "by-label", None, ["error field-required", "error field-required"]),
-        ("llm-d-0.8", "prefill-filter", {"label": "a"}, ["warning parameter-ignored"]),
+        ("llm-d-0.8", "prefill-filter", {"label": "a"}, ["warning plugin-parameter-ignored"]),
         ("llm-d-0.10", "prefix-based-pd-decider", None, ["warning decider-threshold-zero"]),
         (
             "llm-d-0.10",
@@ -568,7 +573,7 @@ def both(*declared: Any, names: tuple[str, ...] = ("prefill", "decode")) -> dict
         (
             "llm-d-0.10",
             both(ALWAYS, handler({**NAMED, "decodeProfile": "decode"})),
-            [("error", "parameter-forms-mixed", WHERE)],
+            [("error", "plugin-parameter-forms-mixed", WHERE)],
         ),
         (
             "llm-d-0.10",

@@ -44,7 +44,7 @@ def test_unreadable_text(written: str, message: str) -> None:
     "more", ["---\nfoo: bar\n", "---\n{{{", "---\n---\nfoo: bar\n", "--- hello\n"]
 )
 def test_only_the_first_document_is_read(more: str) -> None:
-    assert said(base() + more, "gaie-1.2") == [("warning", "config-documents-ignored", "")]
+    assert said(base() + more, "gaie-1.2") == [("warning", "picker-config-documents-ignored", "")]
     assert said(base() + "---\n", "gaie-1.2") == []
 
 
