@@ -1,112 +1,390 @@
-"""Checks an EndpointPickerConfig that a user wrote against the picker that will read it.
+"""Checks an EndpointPickerConfig that a user wrote against the endpoint picker that will read it.
 
-An error is what stops the picker, which then crash-loops; a warning is what it takes without doing
-what the text says. Every verdict was compared with the real pickers of the table.
+An error is what stops the endpoint picker, which then crash-loops; a warning is what it takes
+without doing what the text says. Every verdict was compared with the real ones of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
-from fusioninfer_pulumi.pickers.check_gates import check_gates
-from fusioninfer_pulumi.pickers.check_handlers import check_handlers
-from fusioninfer_pulumi.pickers.check_plugins import check_plugins
-from fusioninfer_pulumi.pickers.check_profiles import check_profiles
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.pickers.check_plugins import (
+    Declared,
+    check_plugins,
+    check_text,
+    declared_plugins,
+    is_whole,
+    not_a_list,
+    not_a_mapping,
+    unknown_fields,
+)
 from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
-from fusioninfer_pulumi.pickers.family import KIND, LLM_D_API, X_K8S_API, PickerFamily
-from fusioninfer_pulumi.pickers.table import FAMILIES
+from fusioninfer_pulumi.pickers.family import IN_PROFILE, KIND, Family, PickerFamily, PluginKind
 
-_HEADER = {"apiVersion", "kind"}
+_GO_BOOLEANS = {"1", "t", "true", "0", "f", "false"}
+_GO_INT = 2**63 - 1
+_DATA_LAYER = "dataLayer"
+_PROFILES = "schedulingProfiles"
+
+# These are added where the configuration does not declare them.
+_DEFAULT_PICKER = "max-score-picker"
+_DEFAULT_DETECTOR = "utilization-detector"
+_SINGLE = "single-profile-handler"
+
+_DISAGG = "disagg-profile-handler"
+_PD = "pd-profile-handler"
+_BY_LENGTH = "prefix-based-pd-decider"
+_HEADERS = ("disagg-headers-handler", "prefill-header-handler")
+#: The two forms of a disaggregation handler's parameters.
+_FLAT = (
+    "decodeProfile",
+    "prefillProfile",
+    "encodeProfile",
+    "prefillDeciderPluginName",
+    "encodeDeciderPluginName",
+    "deciderPluginName",
+)
+_NESTED = ("profiles", "deciders")
 
 
-def check_config(
-    text: str, family: PickerFamily | None, *, own_image: bool = False
-) -> list[Finding]:
-    """What a picker has against a configuration.
+def check_config(text: str, family: PickerFamily, *, own_image: bool = False) -> list[Finding]:
+    """What an endpoint picker has against a configuration.
 
     Args:
         text: The configuration as the user wrote it.
-        family: The picker's family, None when it is not known: then only what every picker
-            demands is checked.
+        family: The endpoint picker.
         own_image: Whether the image may register plugins of its own, so that a type which the
             family does not register is no error.
 
     Returns:
-        Findings with paths inside the configuration (`plugins[2].parameters.blockSize`).
+        Findings located in the configuration (`plugins[2].parameters.blockSize`).
     """
     try:
         config, more = read_config(text)
     except UnreadableError as problem:
-        return [error("", str(problem))]
+        return [error("picker-config-unreadable", (), str(problem))]
     if config is None:
-        return [error("", "is empty; leave endpointPickerConfig out to use a strategy")]
+        message = "is empty; leave endpointPickerConfig out to use a strategy"
+        return [error("picker-config-empty", (), message)]
     if not isinstance(config, dict):
-        return [error("", f"must be a mapping, got {shown(config)}")]
-    findings = _check_header(config, family) + _check_sections(config, family)
-    findings += check_gates(config, family)
+        return [not_a_mapping((), config)]
+    found = [*_check_header(config, family), *_check_sections(config, family)]
+    found += _check_gates(config, family)
     if more:
-        findings.append(warning("", "the picker reads nothing after the first YAML document"))
-    plugins, problems = check_plugins(config.get("plugins"), family, own_image=own_image)
-    findings += problems
-    profiles, problems = check_profiles(config.get("schedulingProfiles"), plugins, family)
-    findings += problems
-    findings += check_handlers(plugins, profiles, config.get("featureGates"), family)
-    return findings
+        message = "the endpoint picker reads nothing after the first YAML document"
+        found.append(warning("picker-config-documents-ignored", (), message))
+    plugins = declared_plugins(config.get("plugins"), family)
+    found += check_plugins(config.get("plugins"), plugins, family, own_image=own_image)
+    found += _check_profiles(config.get(_PROFILES), plugins, family)
+    found += _check_handlers(config, plugins, family)
+    return found
 
 
-def _check_header(config: Mapping[str, Any], family: PickerFamily | None) -> list[Finding]:
-    findings = []
-    # Without either of them every picker takes the text for what it expects (measured).
-    kind = config.get("kind")
+def _check_header(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
+    # Without either of them every endpoint picker takes the text for what it expects (measured).
+    kind, api = config.get("kind"), config.get("apiVersion")
     if kind not in (None, "", KIND):
-        findings.append(error("kind", f"must be {KIND}, got {shown(kind)}"))
-    api = config.get("apiVersion")
-    allowed = (X_K8S_API, LLM_D_API) if family is None else family.api_versions
-    if api in (None, ""):
-        return findings
-    if api not in allowed:
-        name = "a picker" if family is None else family.name
-        message = f"must be {' or '.join(allowed)} for {name}, got {shown(api)}"
-        findings.append(error("apiVersion", message))
-    elif family is not None and api != allowed[0]:
-        message = f"{api} is deprecated in {family.name}; write {allowed[0]}"
-        findings.append(info("apiVersion", message))
-    return findings
+        yield error("picker-config-wrong-kind", ("kind",), f"must be {KIND}, got {shown(kind)}")
+    if api in (None, "", family.api_versions[0]):
+        return
+    if api in family.api_versions:
+        message = f"{api} is deprecated in {family.name}; write {family.api_versions[0]}"
+        yield info("picker-config-version-deprecated", ("apiVersion",), message)
+    else:
+        allowed = " or ".join(family.api_versions)
+        message = f"must be {allowed} for {family.name}, got {shown(api)}"
+        yield error("picker-config-wrong-version", ("apiVersion",), message)
 
 
-def _check_sections(config: Mapping[str, Any], family: PickerFamily | None) -> list[Finding]:
-    findings = []
-    sections = _all_sections() if family is None else family.sections
-    name = "a picker" if family is None else family.name
+def _check_sections(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
     for key, value in config.items():
-        if key in _HEADER:
+        if key in ("apiVersion", "kind"):
             continue
         if key in ("metadata", "spec"):
             message = (
                 "the configuration is a file, not an object of the cluster: it has no metadata, "
                 "and what would be its spec stands at the top"
             )
-            findings.append(error(key, message))
-        elif key not in sections:
-            message = f"no such field; {name} has {', '.join(sections)}"
-            findings.append(error(join(key), message))
-        elif sections[key] is not None and value is not None:
-            findings += _check_section(key, value, sections[key] or frozenset())
-    return findings
+            yield error("picker-config-is-no-object", (key,), message)
+        elif key not in family.sections:
+            message = f"no such field; {family.name} has {', '.join(family.sections)}"
+            yield error("unknown-field", (key,), message)
+        else:
+            allowed = family.sections[key]
+            if allowed is None or value is None:
+                continue
+            if isinstance(value, dict):
+                yield from unknown_fields((key,), value, sorted(allowed))
+            else:
+                yield not_a_mapping((key,), value)
 
 
-def _check_section(key: str, value: Any, allowed: frozenset[str]) -> list[Finding]:
-    if not isinstance(value, dict):
-        return [error(key, f"must be a mapping, got {shown(value)}")]
-    return [
-        error(join(key, inner), f"no such field; allowed: {', '.join(sorted(allowed))}")
-        for inner in value
-        if inner not in allowed
+def _check_gates(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
+    """Checks `featureGates`: each release registers others, and an unknown one stops it."""
+    gates = config.get("featureGates")
+    gates = [] if gates is None else gates
+    if not isinstance(gates, list) or not all(isinstance(gate, str) for gate in gates):
+        message = f"must be a list of names, got {shown(gates)}"
+        yield error("not-a-list-of-names", ("featureGates",), message)
+        return
+    for index, gate in enumerate(gates):
+        at = ("featureGates", index)
+        name, equals, value = gate.partition("=")
+        if not family.gate_values:
+            name = gate
+        elif equals and value.strip().lower() not in _GO_BOOLEANS:
+            message = f"must be {name}=true or {name}=false, got {gate}"
+            yield error("feature-gate-not-boolean", at, message)
+            continue
+        if name not in family.feature_gates:
+            known = ", ".join(sorted(family.feature_gates))
+            message = f"{family.name} knows no feature gate {shown(gate)}; it has {known}"
+            yield error("feature-gate-unknown", at, message)
+        else:
+            message = f"{shown(gate)} is an experiment of {family.name}: other releases refuse it"
+            yield info("feature-gate-experimental", at, message)
+    # The gate and the section of the first data layers belong together (buildDataLayerConfig).
+    if "data" not in family.sections:
+        return
+    data, first = config.get("data"), family.family is Family.GAIE_1_3
+    if _DATA_LAYER in gates:
+        empty = data is None or (isinstance(data, dict) and data.get("sources") is None)
+        if data is None or (empty and not first):
+            message = f"{family.name} stops at the gate {_DATA_LAYER} without data.sources"
+            yield error("data-layer-sources-missing", ("data",), message)
+    elif data is not None and first:
+        message = f"{family.name} stops at it without featureGates: [{_DATA_LAYER}]"
+        yield error("data-layer-without-gate", ("data",), message)
+
+
+def _check_profiles(
+    profiles: Any, plugins: Sequence[Declared], family: PickerFamily
+) -> Iterator[Finding]:
+    """Checks the profiles; without any, an endpoint picker makes one of all plugins."""
+    if profiles is None or profiles == []:
+        kinds = {plugin.kind for plugin in plugins}
+        if family.weight_trap and kinds >= {PluginKind.SCORER, PluginKind.PICKER}:
+            message = (
+                f"is required: without it {family.name} lists the plugins in any order and crashes "
+                "on a scorer that comes after the picker plugin"
+            )
+            yield error("scheduling-profiles-required", (_PROFILES,), message)
+        return
+    if not isinstance(profiles, list):
+        yield not_a_list((_PROFILES,), profiles)
+        return
+    names: set[str] = set()
+    for index, profile in enumerate(profiles):
+        at = (_PROFILES, index)
+        if not isinstance(profile, dict):
+            yield not_a_mapping(at, profile)
+            continue
+        yield from unknown_fields(at, profile, ("name", "plugins"))
+        name = profile.get("name")
+        yield from check_text((*at, "name"), name)
+        if isinstance(name, str) and name and name in names:
+            message = f"{shown(name)} is already a profile's name"
+            yield error("duplicate-profile-name", (*at, "name"), message)
+        names.add(str(name))
+        references = profile.get("plugins")
+        if isinstance(references, list):
+            yield from _check_references((*at, "plugins"), references, plugins, family)
+        elif references is not None:
+            yield not_a_list((*at, "plugins"), references)
+
+
+def _check_references(
+    at: Location, references: Sequence[Any], plugins: Sequence[Declared], family: PickerFamily
+) -> Iterator[Finding]:
+    by_name = {plugin.name: plugin for plugin in plugins}
+    picker: str | None = None
+    for index, reference in enumerate(references):
+        entry, where = (*at, index), (*at, index, "pluginRef")
+        if not isinstance(reference, dict):
+            yield not_a_mapping(entry, reference, " with a pluginRef")
+            continue
+        yield from unknown_fields(entry, reference, ("pluginRef", "weight"))
+        name = reference.get("pluginRef")
+        plugin = by_name.get(name) if isinstance(name, str) else None
+        kind = plugin.kind if plugin is not None else None
+        if plugin is None:
+            yield from _check_undeclared(where, name, plugins, family)
+            if name == _DEFAULT_PICKER:
+                kind = PluginKind.PICKER
+        elif kind is not None and kind not in IN_PROFILE:
+            message = f"{shown(name)} is a {kind.value}: a profile has no place for it"
+            yield warning("plugin-without-profile-place", where, message)
+        if kind is PluginKind.PICKER:
+            if picker is not None:
+                message = f"a profile has one picker plugin, and {shown(picker)} is one already"
+                yield error("second-picker-plugin", where, message)
+            picker = str(name)
+        yield from _check_weight(
+            (*entry, "weight"),
+            reference.get("weight"),
+            kind,
+            family,
+            after_picker=picker is not None,
+        )
+
+
+def _check_undeclared(
+    at: Location, name: Any, plugins: Sequence[Declared], family: PickerFamily
+) -> Iterator[Finding]:
+    if not isinstance(name, str) or name == "":
+        yield from check_text(at, name)
+        return
+    has_picker = any(plugin.kind in (PluginKind.PICKER, None) for plugin in plugins)
+    if name == _DEFAULT_PICKER and not has_picker:
+        return
+    if name == _DEFAULT_DETECTOR and family.registers(name):
+        return
+    if name == _SINGLE:
+        message = f"{name} is a handler: a profile has no place for it"
+        yield warning("plugin-without-profile-place", at, message)
+        return
+    declared = ", ".join(shown(plugin.name) for plugin in plugins) or "none"
+    message = f"no plugin is named {shown(name)}; declared: {declared}"
+    yield error("plugin-not-declared", at, message)
+
+
+def _check_weight(
+    at: Location, weight: Any, kind: PluginKind | None, family: PickerFamily, *, after_picker: bool
+) -> Iterator[Finding]:
+    if weight is None:
+        if family.weight_trap and after_picker and kind is PluginKind.SCORER:
+            message = (
+                f"{family.name} crashes on a scorer without a weight that stands after the "
+                "picker plugin: write one"
+            )
+            yield error("scorer-weight-required", at, message)
+        return
+    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+    if not number or not math.isfinite(weight):
+        yield error("not-a-number", at, f"must be a number, got {shown(weight)}")
+    elif family.integer_weights and not (is_whole(weight) and abs(weight) <= _GO_INT):
+        message = f"must be a whole number for {family.name}, got {shown(weight)}"
+        yield error("scorer-weight-not-whole", at, message)
+    elif kind is PluginKind.SCORER and weight <= 0:
+        yield warning("scorer-weight-not-positive", at, f"should be above 0, got {shown(weight)}")
+    elif kind is not None and kind is not PluginKind.SCORER:
+        message = f"only scorers have a weight, and this is a {kind.value}"
+        yield warning("weight-without-scorer", at, message)
+
+
+def _check_handlers(
+    config: Mapping[str, Any], plugins: Sequence[Declared], family: PickerFamily
+) -> Iterator[Finding]:
+    """Checks what decides which profiles run: profile handlers and their deciders."""
+    profiles = _profile_names(config)
+    handlers = [plugin for plugin in plugins if plugin.kind is PluginKind.HANDLER]
+    for extra in handlers[1:]:
+        there = f"{shown(handlers[0].name)} is one already"
+        message = f"an endpoint picker has one profile handler, and {there}"
+        yield error("second-profile-handler", ("plugins", extra.index), message)
+    # A plugin of which nothing is known may be a handler.
+    if not handlers and len(profiles) > 1 and all(plugin.known for plugin in plugins):
+        message = f"{len(profiles)} profiles need a profile handler among the plugins"
+        yield error("profile-handler-missing", (_PROFILES,), message)
+    for handler in handlers:
+        if handler.type == _SINGLE and len(profiles) > 1:
+            message = f"{_SINGLE} runs one profile, and there are {len(profiles)}"
+            yield error("too-many-scheduling-profiles", ("plugins", handler.index, "type"), message)
+        if handler.type in (_DISAGG, _PD):
+            gates = config.get("featureGates")
+            gated = isinstance(gates, list) and "prepareDataPlugins" in gates
+            yield from _check_disaggregation(handler, plugins, profiles, family, gated=gated)
+
+
+def _profile_names(config: Mapping[str, Any]) -> list[str]:
+    profiles = config.get(_PROFILES)
+    listed = profiles if isinstance(profiles, list) else []
+    return [str(profile.get("name")) for profile in listed if isinstance(profile, dict)]
+
+
+def _check_disaggregation(
+    handler: Declared,
+    plugins: Sequence[Declared],
+    profiles: Sequence[str],
+    family: PickerFamily,
+    *,
+    gated: bool,
+) -> Iterator[Finding]:
+    at = ("plugins", handler.index, "parameters")
+    given = handler.parameters
+    flat, nested = [[key for key in keys if key in given] for keys in (_FLAT, _NESTED)]
+    if handler.type == _DISAGG and flat and nested:
+        message = f"{flat[0]} and {nested[0]} are two forms of the same parameters: use one"
+        yield error("plugin-parameter-forms-mixed", at, message)
+        return
+    decider = _decider(handler)
+    yield from _check_decider(at, handler, decider, plugins, family)
+    for stage in ("decode", "prefill") if decider else ("decode",):
+        yield from _check_stage(at, given, stage, profiles)
+    by_length = any(plugin.name == decider and plugin.type == _BY_LENGTH for plugin in plugins)
+    if by_length and not family.pd_threshold and not gated:
+        message = f"never disaggregates in {family.name} without featureGates: [prepareDataPlugins]"
+        yield warning("decider-without-feature-gate", at, f"{decider} {message}")
+    headers = any(plugin.type in _HEADERS for plugin in plugins)
+    if decider and family.pd_needs_headers_handler and not headers:
+        message = (
+            f"{family.name} tells the sidecar the prefill pod only through {_HEADERS[0]}, which "
+            "is not among the plugins: the decode pods do all the work"
+        )
+        yield warning("headers-handler-missing", ("plugins",), message)
+
+
+def _decider(handler: Declared) -> str:
+    """Name of the plugin that decides about prefill, empty when there is none."""
+    given = handler.parameters
+    nested = given.get("deciders")
+    names = [
+        nested.get("prefill") if isinstance(nested, dict) else None,
+        given.get("prefillDeciderPluginName"),
+        given.get("deciderPluginName"),
+        _BY_LENGTH if handler.type == _PD else None,
     ]
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
-def _all_sections() -> dict[str, frozenset[str] | None]:
-    """Every top-level key of any picker; what is inside depends on the picker."""
-    return {key: None for family in FAMILIES.values() for key in family.sections}
+def _check_decider(
+    at: Location,
+    handler: Declared,
+    decider: str,
+    plugins: Sequence[Declared],
+    family: PickerFamily,
+) -> Iterator[Finding]:
+    field = ("deciders", "prefill") if handler.type == _DISAGG else ("deciderPluginName",)
+    where = (*at, *field)
+    named = next((plugin for plugin in plugins if plugin.name == decider), None)
+    if not decider:
+        message = "without a decider nothing is ever disaggregated"
+        yield warning("decider-missing", where, message)
+    elif named is None:
+        message = f"needs a decider, and no plugin is named {shown(decider)}"
+        yield error("decider-not-declared", where, message)
+    elif named.kind not in (None, PluginKind.DECIDER):
+        message = f"must be a decider, and {shown(decider)} is a {named.type}"
+        yield error("not-a-decider", where, message)
+    elif family.decider_first and named.index > handler.index:
+        message = f"{family.name} wants plugins[{named.index}], the decider, before its handler"
+        yield error("decider-after-handler", where, message)
+
+
+def _check_stage(
+    at: Location, given: Mapping[str, Any], stage: str, profiles: Sequence[str]
+) -> Iterator[Finding]:
+    nested = given.get("profiles")
+    name = nested.get(stage) if isinstance(nested, dict) else None
+    name = name or given.get(f"{stage}Profile") or stage
+    if not isinstance(name, str) or name in profiles:
+        return
+    there = f"no profile is named {shown(name)}; the profiles are {shown(list(profiles))}"
+    # disagg_profile_handler.go, Pick and ProcessResults.
+    if stage == "decode":
+        yield error("decode-profile-missing", at, f"every request fails: {there}")
+    else:
+        yield warning("prefill-profile-missing", at, f"nothing is ever disaggregated: {there}")

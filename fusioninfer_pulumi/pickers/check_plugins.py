@@ -1,17 +1,43 @@
-"""Checks the `plugins` list: types, names and parameters."""
+"""Checks the `plugins` of an EndpointPickerConfig: types, names and parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
-from fusioninfer_pulumi.pickers.check_parameters import check_parameters, field
-from fusioninfer_pulumi.pickers.family import PickerFamily, PluginKind, PluginType
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.pickers.family import PickerFamily, PluginKind, PluginType, PrefixKeys
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
-_KEYS = ("name", "type", "parameters")
+_PREFIX = "prefix-cache-scorer"
+_PRODUCER = "approx-prefix-cache-producer"
+_BY_LENGTH = "prefix-based-pd-decider"
+_BY_LABEL = "by-label"
+
+_WHOLE = {
+    "blockSize",
+    "blockSizeTokens",
+    "maxPrefixBlocksToMatch",
+    "maxPrefixTokensToMatch",
+    "lruCapacityPerServer",
+    "nonCachedTokens",
+    "promptTokens",
+    "primaryPort",
+    "maxNumOfEndpoints",
+}
+_BOOLEAN = {"autoTune", "allowsNoLabel"}
+#: Plugins of which the types of these parameters were compared with the factories.
+_TYPED = {
+    _PREFIX,
+    _PRODUCER,
+    _BY_LENGTH,
+    _BY_LABEL,
+    "pd-profile-handler",
+    "max-score-picker",
+    "random-picker",
+    "weighted-random-picker",
+}
 
 
 @dataclass(frozen=True)
@@ -38,114 +64,222 @@ class Declared:
         return None if self.known is None else self.known.kind
 
 
+def declared_plugins(plugins: Any, family: PickerFamily) -> list[Declared]:
+    """The entries of `plugins` that have a type."""
+    found = []
+    for index, entry in enumerate(plugins if isinstance(plugins, list) else ()):
+        kind = entry.get("type") if isinstance(entry, dict) else None
+        if isinstance(kind, str) and kind:
+            name, parameters = entry.get("name"), entry.get("parameters")
+            found.append(
+                Declared(
+                    index=index,
+                    name=name if isinstance(name, str) and name else kind,
+                    type=kind,
+                    known=family.plugins.get(kind),
+                    parameters=parameters if isinstance(parameters, dict) else {},
+                )
+            )
+    return found
+
+
 def check_plugins(
-    plugins: Any, family: PickerFamily | None, *, own_image: bool
-) -> tuple[list[Declared], list[Finding]]:
-    """Reads the list, and says what a picker has against it.
+    plugins: Any, declared: Sequence[Declared], family: PickerFamily, *, own_image: bool
+) -> Iterator[Finding]:
+    """What an endpoint picker has against the list; it takes a missing one for an empty list.
 
     Args:
-        plugins: The value of `plugins`; a picker takes a missing one for an empty list.
-        family: The picker, None when it is not known.
+        plugins: The value of `plugins`.
+        declared: What could be read of it.
+        family: The endpoint picker.
         own_image: Whether it may register other types than its family does.
-
-    Returns:
-        What could be read, and the findings.
     """
     if plugins is None:
-        return [], []
+        return
     if not isinstance(plugins, list):
-        return [], [error("plugins", f"must be a list, got {shown(plugins)}")]
-    declared: list[Declared] = []
-    findings: list[Finding] = []
+        yield not_a_list(("plugins",), plugins)
+        return
+    readable = {plugin.index: plugin for plugin in declared}
+    first: dict[str, int] = {}
     for index, entry in enumerate(plugins):
-        path = join("plugins", index)
-        problems = _check_entry(entry, path)
-        findings += problems
-        if problems and not (isinstance(entry, dict) and _is_name(entry.get("type"))):
+        at = ("plugins", index)
+        if not isinstance(entry, dict):
+            yield not_a_mapping(at, entry, " with a type")
             continue
-        plugin = _declared(index, entry, family)
-        same = next((other for other in declared if other.name == plugin.name), None)
-        if same is not None:
+        yield from unknown_fields(at, entry, ("name", "type", "parameters"))
+        yield from check_text((*at, "type"), entry.get("type"))
+        yield from check_text((*at, "name"), entry.get("name"), required=False)
+        plugin = readable.get(index)
+        if plugin is None:
+            continue
+        if first.setdefault(plugin.name, index) != index:
             message = (
-                f"{shown(plugin.name)} is already the name of plugins[{same.index}]; a plugin "
-                "without a name is named like its type"
+                f"{shown(plugin.name)} is already the name of plugins[{first[plugin.name]}]; a "
+                "plugin without a name is named like its type"
             )
-            findings.append(error(join("plugins", index, "name"), message))
-        declared.append(plugin)
-        findings += _check_type(plugin, family, path, own_image=own_image)
-        if family is not None and plugin.known is not None:
-            parameters = entry.get("parameters")
-            findings += check_parameters(plugin.known, parameters, family, path)
-    return declared, findings
-
-
-def _check_entry(entry: Any, path: str) -> list[Finding]:
-    if not isinstance(entry, dict):
-        return [error(path, f"must be a mapping with a type, got {shown(entry)}")]
-    findings = [
-        error(field(path, key), f"no such field; allowed: {', '.join(_KEYS)}")
-        for key in entry
-        if key not in _KEYS
-    ]
-    kind = entry.get("type")
-    if kind in (None, ""):
-        findings.append(error(f"{path}.type", "is required"))
-    elif not isinstance(kind, str):
-        findings.append(error(f"{path}.type", f"must be a string, got {shown(kind)}"))
-    name = entry.get("name")
-    if not (name is None or isinstance(name, str)):
-        findings.append(error(f"{path}.name", f"must be a string, got {shown(name)}"))
-    return findings
-
-
-def _declared(index: int, entry: Mapping[str, Any], family: PickerFamily | None) -> Declared:
-    kind = str(entry["type"])
-    name, parameters = entry.get("name"), entry.get("parameters")
-    known = family.plugins.get(kind) if family is not None else _anywhere(kind)
-    return Declared(
-        index=index,
-        name=name if isinstance(name, str) and name else kind,
-        type=kind,
-        known=known,
-        parameters=parameters if isinstance(parameters, dict) else {},
-    )
+            yield error("duplicate-plugin-name", (*at, "name"), message)
+        yield from _check_type((*at, "type"), plugin, family, own_image=own_image)
+        if plugin.known is not None:
+            where = (*at, "parameters")
+            yield from _check_parameters(where, plugin.known, entry.get("parameters"), family)
 
 
 def _check_type(
-    plugin: Declared, family: PickerFamily | None, path: str, *, own_image: bool
-) -> list[Finding]:
-    where = f"{path}.type"
-    others = _families_with(plugin.type)
+    at: Location, plugin: Declared, family: PickerFamily, *, own_image: bool
+) -> Iterator[Finding]:
     if plugin.known is None:
-        if family is None:
-            return [info(where, f"{shown(plugin.type)} is not a plugin of any known picker")]
+        others = [each.name for each in FAMILIES.values() if each.registers(plugin.type)]
         message = f"{family.name} registers no plugin {shown(plugin.type)} and stops at it"
         if others:
             message += f"; registered by {', '.join(others)}"
-        # No picker of upstream has a type that nobody registers: the user's own, or misspelt.
-        certain = bool(others) and not own_image
-        return [error(where, message) if certain else warning(where, message)]
-    if family is None:
-        return []
-    findings = []
+        # No endpoint picker of upstream has a type that nobody registers: the user's own, or
+        # misspelt.
+        say = error if others and not own_image else warning
+        yield say("plugin-not-registered", at, message)
+        return
     if plugin.known.alpha:
         message = f"{plugin.type} is alpha: it needs --allow-experimental-plugins=true"
-        findings.append(warning(where, message))
+        yield warning("plugin-is-alpha", at, message)
     if plugin.known.removal is not None:
-        findings.append(info(where, f"{plugin.type} {plugin.known.removal}"))
-    return findings
+        yield info("plugin-removal-announced", at, f"{plugin.type} {plugin.known.removal}")
 
 
-def _anywhere(kind: str) -> PluginType | None:
-    for family in reversed(FAMILIES.values()):
-        if kind in family.plugins:
-            return family.plugins[kind]
-    return None
+def _check_parameters(
+    at: Location, plugin: PluginType, parameters: Any, family: PickerFamily
+) -> Iterator[Finding]:
+    """What an endpoint picker has against the parameters of one plugin, None for none."""
+    known = plugin.parameters
+    if parameters is not None and not isinstance(parameters, dict):
+        # A factory that reads no parameters does not look at them either.
+        ignored = known is not None and not known
+        yield not_a_mapping(at, parameters, say=warning if ignored else error)
+        return
+    given: Mapping[str, Any] = parameters or {}
+    if known is not None:
+        yield from _check_names(at, plugin, known, given, family)
+    if plugin.name in _TYPED:
+        yield from _check_values(at, known or frozenset(), given)
+    if plugin.name in (_PREFIX, _PRODUCER):
+        yield from _check_block_size(at, plugin, given, family)
+    if plugin.name == _BY_LENGTH:
+        yield from _check_decider((*at, "nonCachedTokens"), given.get("nonCachedTokens"))
+    if plugin.name == _BY_LABEL:
+        if given.get("label") in (None, ""):
+            yield missing((*at, "label"))
+        if not given.get("validValues") and given.get("allowsNoLabel") is not True:
+            yield missing((*at, "validValues"), ", unless allowsNoLabel is true")
+    if "primaryPort" in (known or ()) and given.get("primaryPort") not in (None, 0):
+        # proxy/data_parallel.go of the sidecar, v0.4.0 to v0.10.0; not needed with Istio >= 1.28.
+        message = (
+            "switches to data-parallel mode: the sidecar then answers 400 unless its POD_IP is "
+            "set; leave it out"
+        )
+        yield warning("data-parallel-without-pod-ip", (*at, "primaryPort"), message)
 
 
-def _families_with(kind: str) -> Sequence[str]:
-    return [family.name for family in FAMILIES.values() if family.registers(kind)]
+def _check_names(
+    at: Location,
+    plugin: PluginType,
+    known: frozenset[str],
+    given: Mapping[str, Any],
+    family: PickerFamily,
+) -> Iterator[Finding]:
+    # Go's JSON reader takes the names of fields without regard to case.
+    lower = {name.lower() for name in known}
+    has = f"it reads {', '.join(sorted(known))}" if known else "it reads no parameters"
+    for name in given:
+        if name.lower() in lower:
+            continue
+        if plugin.strict:
+            message = f"{family.name} stops at a parameter that {plugin.name} does not know; {has}"
+            yield error("plugin-parameter-unknown", (*at, name), message)
+        else:
+            message = f"{plugin.name} of {family.name} ignores it; {has}"
+            yield warning("plugin-parameter-ignored", (*at, name), message)
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+def _check_values(
+    at: Location, known: frozenset[str], given: Mapping[str, Any]
+) -> Iterator[Finding]:
+    for name, value in given.items():
+        if name not in known or value is None:
+            continue
+        if name in _WHOLE and not is_whole(value):
+            message = f"must be a whole number, got {shown(value)}"
+            yield error("not-a-whole-number", (*at, name), message)
+        elif name in _BOOLEAN and not isinstance(value, bool):
+            message = f"must be true or false, got {shown(value)}"
+            yield error("not-a-boolean", (*at, name), message)
+
+
+def _check_block_size(
+    at: Location, plugin: PluginType, given: Mapping[str, Any], family: PickerFamily
+) -> Iterator[Finding]:
+    size, tokens = given.get("blockSize"), given.get("blockSizeTokens")
+    unset = 0 if family.prefix_block_refused else 1
+    in_tokens = tokens if is_whole(tokens) else unset
+    where = (*at, "blockSize")
+    tuned = given.get("autoTune") is not False or family.prefix_block_refused
+    if is_whole(size) and size > 0 and family.prefix_keys is PrefixKeys.TOKENS:
+        if in_tokens <= 0:
+            message = f"{family.name} refuses it: write blockSizeTokens, in tokens instead"
+            yield error("prefix-block-size-in-characters", where, message)
+        else:
+            message = f"{plugin.name} of {family.name} ignores it: write blockSizeTokens"
+            yield warning("prefix-block-size-in-characters", where, message)
+    elif not tuned and in_tokens <= 0 and "blockSizeTokens" in (plugin.parameters or ()):
+        message = f"must be at least 1 without autoTune, got {shown(tokens)}"
+        yield error("prefix-block-size-too-small", (*at, "blockSizeTokens"), message)
+
+
+def _check_decider(at: Location, tokens: Any) -> Iterator[Finding]:
+    if tokens in (None, 0):
+        message = (
+            "0, which is the default, never disaggregates; always-disagg-pd-decider always does"
+        )
+        yield warning("decider-threshold-zero", at, message)
+    elif is_whole(tokens) and tokens < 0:
+        yield error("decider-threshold-negative", at, f"must be at least 0, got {shown(tokens)}")
+
+
+def not_a_mapping(
+    at: Location, value: Any, more: str = "", say: Callable[[str, Location, str], Finding] = error
+) -> Finding:
+    """That a value is no mapping."""
+    return say("not-a-mapping", at, f"must be a mapping{more}, got {shown(value)}")
+
+
+def not_a_list(at: Location, value: Any) -> Finding:
+    """That a value is no list."""
+    return error("not-a-list", at, f"must be a list, got {shown(value)}")
+
+
+def missing(at: Location, more: str = "") -> Finding:
+    """That a field has no value."""
+    return error("field-required", at, f"is required{more}")
+
+
+def check_text(at: Location, value: Any, *, required: bool = True) -> Iterator[Finding]:
+    """Asks for a string."""
+    if value in (None, ""):
+        if required:
+            yield missing(at)
+    elif not isinstance(value, str):
+        yield error("not-a-string", at, f"must be a string, got {shown(value)}")
+
+
+def unknown_fields(
+    at: Location, entry: Mapping[str, Any], allowed: Iterable[str]
+) -> Iterator[Finding]:
+    """The keys that an entry must not have."""
+    for key in entry:
+        if key not in allowed:
+            message = f"no such field; allowed: {', '.join(allowed)}"
+            yield error("unknown-field", (*at, key), message)
+
+
+def is_whole(value: Any) -> TypeGuard[float]:
+    """Whether Go reads a YAML value into an int."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())

@@ -1,20 +1,77 @@
-"""Writes the EndpointPickerConfig that a picker understands.
+"""Writes the EndpointPickerConfig for a request, and says whether an endpoint picker can do it.
 
-It is a file format, not an object of the cluster: no metadata, no spec. Weights are always written,
-because v1.2.1 crashes on a scorer without one that stands after the picker, and feature gates never
-are, because each release knows other ones.
+The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
+always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin,
+and feature gates never are, because each release knows other ones.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from fusioninfer_pulumi.api.role import ComponentType, Strategy
+from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.pickers.family import KIND, PickerFamily, PrefixKeys
-from fusioninfer_pulumi.pickers.group_pairing import pairing_plugins, prefill_references
-from fusioninfer_pulumi.pickers.request import PD_DISAGGREGATION, PickerRequest, PrefillDecode
-from fusioninfer_pulumi.pickers.scorers import weights
+from fusioninfer_pulumi.pickers.intent import GroupPairing, PickerRequest
+from fusioninfer_pulumi.pickers.table import FAMILIES
+
+Plugins = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """One scorer that a user may weigh: the plugin that does it, and what it prefers, in words."""
+
+    plugin: str
+    words: str
+
+
+#: In the order in which a configuration lists them. Names and weights are those of KServe's scoring
+#: table (prefix cache 2.0, load-aware 1.0, queue); the plugin types are upstream's.
+SCORERS = {
+    "prefix-cache": Scorer("prefix-cache-scorer", "longest shared prefix"),
+    "kv-cache": Scorer("kv-cache-utilization-scorer", "most free KV cache"),
+    "queue": Scorer("queue-scorer", "fewest waiting requests"),
+    # llm-d's load-aware-scorer: 0.5 for an empty queue, down to 0 at a threshold (128 waiting).
+    "load": Scorer("load-aware-scorer", "least load"),
+    "running": Scorer("running-requests-size-scorer", "fewest running requests"),
+    "lora": Scorer("lora-affinity-scorer", "LoRA adapter loaded"),
+}
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """What a strategy scores by: the router document gives this scorer alone a weight.
+
+    A lone scorer's weight changes nothing, but leaving it out crashes v1.2.1.
+    """
+
+    scorer: str
+    words: str
+    weight: int = 100
+
+
+_STRATEGIES = {
+    Strategy.PREFIX_CACHE: _Alone(
+        "prefix-cache", "requests with the longest shared prefix go to the same pod"
+    ),
+    Strategy.KV_CACHE_UTILIZATION: _Alone(
+        "kv-cache", "each request goes to the pod with the most free KV cache"
+    ),
+    Strategy.QUEUE_SIZE: _Alone(
+        "queue", "each request goes to the pod with the fewest waiting requests"
+    ),
+    Strategy.LORA_AFFINITY: _Alone(
+        "lora", "each request goes to a pod that has its LoRA adapter loaded"
+    ),
+    Strategy.PD_DISAGGREGATION: _Alone("prefix-cache", "the longest shared prefix", weight=50),
+}
 
 _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
@@ -25,6 +82,20 @@ _ALWAYS = "always-disagg-pd-decider"
 _BY_LENGTH = "prefix-based-pd-decider"
 _PREFILL_PODS = "prefill-pods"
 _DECODE_PODS = "decode-pods"
+
+# Two plugins of llm-d's endpoint picker can keep a request in one group (v0.10.0, both alpha). The
+# screener that is made for rollouts of DisaggregatedSets narrows a request down to one value of a
+# label before any profile runs; which label is a parameter
+# (`requestcontrol/screener/disaggregatedsetrollout`). The topology filter runs in the prefill
+# profile and asks for the decode pod's value of the label that is said to be its host's name, and
+# takes any pod where none has it (`scheduling/filter/topologyaffinity`).
+_SCREENER = "disaggregatedset-rollout-screener"
+_EXTRACTOR = "topology-extractor"
+_FILTER = "topology-affinity-filter"
+_FILTER_NAME = "prefill-pods-of-the-group"
+
+#: Plugin types by which a configuration keeps a request in one group.
+PAIRING_PLUGINS = (_SCREENER, _FILTER)
 
 # The document's parameters. Its blockSize of 5 characters only counts until the first pod's metrics
 # are scraped: autoTune, on by default, then takes the engine's own block size (v1.2.1
@@ -43,29 +114,30 @@ def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any
     """The configuration as data, in the order in which it is written.
 
     Args:
-        family: The picker that will read it.
-        request: What the picker shall do, a request that `check_strategy` has nothing against.
+        family: The endpoint picker that will read it.
+        request: What it shall do, a request that `check_strategy` has nothing against.
     """
-    scored = weights(request)
-    scoring = [plugin for scorer in scored for plugin in _scorer(family, scorer, request)]
-    references: list[dict[str, Any]] = [{"pluginRef": _PICKER}]
-    references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in scored.items()]
+    weights = _weights(request)
+    scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
+    references: Plugins = [{"pluginRef": _PICKER}]
+    references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
     header = {"apiVersion": family.api_versions[0], "kind": KIND}
-    if request.strategy != PD_DISAGGREGATION:
+    if request.strategy is not Strategy.PD_DISAGGREGATION:
         return {
             **header,
             "plugins": [*scoring, {"type": _PICKER}],
             "schedulingProfiles": [{"name": "default", "plugins": references}],
         }
+    of_the_group = request.groups is not None and not request.groups.strict
     return {
         **header,
         "plugins": [
-            *_headers(family),
-            *pairing_plugins(request.prefill_decode),
-            *_filters(family, request.prefill_decode),
+            *([{"type": _HEADERS}] if family.pd_needs_headers_handler else []),
+            *_pairing(request.groups),
+            *_filters(family),
             *scoring,
             {"type": _PICKER},
-            *_disaggregation(request.prefill_decode),
+            *_disaggregation(request.threshold),
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
         "schedulingProfiles": [
@@ -73,7 +145,8 @@ def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any
                 "name": "prefill",
                 "plugins": [
                     {"pluginRef": _PREFILL_PODS},
-                    *prefill_references(request.prefill_decode.groups),
+                    # The screener stands outside of profiles.
+                    *([{"pluginRef": _FILTER_NAME}] if of_the_group else []),
                     *references,
                 ],
             },
@@ -82,16 +155,72 @@ def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any
     }
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors for what occurs twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
 def picker_config_text(config: dict[str, Any]) -> str:
     """The configuration as the YAML text that the ConfigMap carries.
 
-    The same data always gives the same text, because the picker's pods restart when it changes.
+    The same data always gives the same text, because the pods restart when it changes.
     """
-    # Copied, so that PyYAML finds no object twice and writes no anchors.
-    return str(yaml.safe_dump(_copy(config), sort_keys=False, width=100))
+    return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
 
 
-def _scorer(family: PickerFamily, scorer: str, request: PickerRequest) -> list[dict[str, Any]]:
+def check_strategy(family: PickerFamily, request: PickerRequest) -> list[Finding]:
+    """What stands against a request on an endpoint picker, whatever roles the service has.
+
+    Returns:
+        Findings located in the router role (`strategy`, `scorers.load`).
+    """
+    found = list(_check_scorers(family, request))
+    if request.strategy is Strategy.PD_DISAGGREGATION:
+        found += _check_prefill_decode(family, request)
+    return found
+
+
+def strategy_in_words(request: PickerRequest) -> str:
+    """One sentence about where requests go, of a request that `check_strategy` accepts."""
+    alone = _STRATEGIES[request.strategy].words
+    total = " + ".join(
+        f"{request.scorers[name]:g} x {scorer.words}"
+        for name, scorer in SCORERS.items()
+        if request.scorers is not None and name in request.scorers
+    )
+    if request.strategy is not Strategy.PD_DISAGGREGATION:
+        return f"each request goes to the pod with the highest score: {total}" if total else alone
+    when = "every prompt is computed by"
+    if request.threshold:
+        when = (
+            f"prompts with at least {request.threshold} characters that are not cached there are "
+            "computed by"
+        )
+    where = ""
+    if request.groups is not None:
+        where = f" of the same group{'' if request.groups.strict else ' if it has one'}"
+    return (
+        f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
+        f"both are chosen by {f'score: {total}' if total else alone}"
+    )
+
+
+def _weights(request: PickerRequest) -> dict[str, int | float]:
+    """Weights by plugin type, in the order of `SCORERS`."""
+    if request.scorers is None:
+        alone = _STRATEGIES[request.strategy]
+        return {SCORERS[alone.scorer].plugin: alone.weight}
+    given = {name: request.scorers[name] for name in SCORERS if name in request.scorers}
+    return {
+        SCORERS[name].plugin: int(weight) if weight == int(weight) else weight
+        for name, weight in given.items()
+    }
+
+
+def _scorer(family: PickerFamily, scorer: str, request: PickerRequest) -> Plugins:
     if scorer != _PREFIX:
         return [{"type": scorer}]
     block = request.block_size
@@ -109,45 +238,119 @@ def _scorer(family: PickerFamily, scorer: str, request: PickerRequest) -> list[d
     return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
 
 
-def _headers(family: PickerFamily) -> list[dict[str, Any]]:
-    return [{"type": _HEADERS}] if family.pd_needs_headers_handler else []
+def _pairing(groups: GroupPairing | None) -> Plugins:
+    if groups is None:
+        return []
+    if not groups.strict:
+        return [
+            {"type": _EXTRACTOR, "parameters": {"hostname": labels.GROUP_INDEX}},
+            {"type": _FILTER, "name": _FILTER_NAME, "parameters": {"minAffinity": "host"}},
+        ]
+    gating = {
+        "mode": "sum",
+        "revisionLabelKey": labels.GROUP_INDEX,
+        "roleLabelKey": labels.COMPONENT_TYPE,
+        "requireRoles": {"values": [ComponentType.PREFILLER.value, ComponentType.DECODER.value]},
+    }
+    selector = ",".join(f"{key}={value}" for key, value in groups.selector.items())
+    parameters = {"scope": {"labelSelector": selector}, "revisionGating": gating}
+    return [{"type": _SCREENER, "parameters": parameters}]
 
 
-def _filters(family: PickerFamily, pods: PrefillDecode) -> list[dict[str, Any]]:
-    roles = ((_PREFILL_PODS, pods.prefill), (_DECODE_PODS, pods.decode))
+def _filters(family: PickerFamily) -> Plugins:
+    """Tells prefill from decode pods by our own label, which every serving pod carries already.
+
+    The built-in `prefill-filter` and `decode-filter` would need a second label (`llm-d.ai/role`),
+    and `decode-filter` also takes pods that do not carry it.
+    """
+    parts = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))
+    label = labels.COMPONENT_TYPE
     if family.registers("label-selector-filter"):
         return [
             {
                 "type": "label-selector-filter",
                 "name": name,
-                "parameters": {"matchLabels": {pods.label: value}},
+                "parameters": {"matchLabels": {label: part.value}},
             }
-            for name, value in roles
+            for name, part in parts
         ]
     return [
         {
             "type": "by-label",
             "name": name,
-            "parameters": {"label": pods.label, "validValues": [value]},
+            "parameters": {"label": label, "validValues": [part.value]},
         }
-        for name, value in roles
+        for name, part in parts
     ]
 
 
-def _disaggregation(pods: PrefillDecode) -> list[dict[str, Any]]:
+def _disaggregation(threshold: int) -> Plugins:
     # A threshold of 0 means always, but nonCachedTokens of 0 means never.
     decider: dict[str, Any] = {"type": _ALWAYS}
-    if pods.threshold:
-        tokens = -(-pods.threshold // _CHARACTERS_PER_TOKEN)
+    if threshold:
+        tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
     # The decider stands first: up to v0.9 the handler looks it up while it is made.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
+def _check_scorers(family: PickerFamily, request: PickerRequest) -> Iterator[Finding]:
+    if request.scorers is None:
+        return
+    able = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
+    for name, weight in request.scorers.items():
+        at = ("scorers", name)
+        if name not in SCORERS:
+            message = f"no such scorer; {family.name} has {', '.join(able)}"
+            yield error("scorer-unknown", at, message)
+        elif name not in able:
+            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
+            if name == "load":
+                message += " (queue reads the same metric, the requests that wait)"
+            yield error("scorer-unsupported", at, message)
+        elif not (math.isfinite(weight) and weight > 0):
+            yield error("scorer-weight-not-positive", at, f"must be a number above 0, got {weight}")
+        elif family.integer_weights and weight != int(weight):
+            message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
+            yield error("scorer-weight-not-whole", at, message)
+    own = _STRATEGIES[request.strategy].scorer
+    if own not in request.scorers:
+        message = (
+            f"strategy {request.strategy.value} scores by {own}, which is not among "
+            f"{shown(list(request.scorers))}: add it, or choose another strategy"
+        )
+        yield error("strategy-scorer-missing", ("scorers",), message)
+
+
+def _check_prefill_decode(family: PickerFamily, request: PickerRequest) -> Iterator[Finding]:
+    def images(able: Callable[[PickerFamily], bool]) -> str:
+        return ", ".join(each.image for each in FAMILIES.values() if able(each))
+
+    def pairs(each: PickerFamily) -> bool:
+        return all(each.registers(plugin["type"]) for plugin in _pairing(request.groups))
+
+    if not family.supports_pd:
+        message = (
+            f"{request.strategy.value} needs plugins that no {family.name} image has; "
+            f"images that have them: {images(lambda each: each.supports_pd)}"
+        )
+        yield error("disaggregation-unsupported", ("strategy",), message)
+        return
+    if not pairs(family):
+        message = (
+            f"{family.name} cannot keep prefill and decode of a request in one group; images that "
+            f"can: {images(pairs)}"
+        )
+        yield error("group-pairing-unsupported", ("endpointPicker", "image"), message)
+    if request.threshold and not family.pd_threshold:
+        # Its decider reads what only the prepareDataPlugins feature gate prepares, and without
+        # the gate never disaggregates (llm-d-inference-scheduler v0.7.1
+        # pkg/plugins/profile/prefix_based_pd_decider.go).
+        message = (
+            f"must be 0 for {family.name}, got {request.threshold}: it can only disaggregate every "
+            f"prompt; images that can decide by length: {images(lambda each: each.pd_threshold)}"
+        )
+        yield error(
+            "disaggregation-threshold-unsupported", ("endpointPicker", "threshold"), message
+        )

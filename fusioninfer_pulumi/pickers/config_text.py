@@ -1,8 +1,8 @@
-"""Reads the text of an EndpointPickerConfig as a picker reads it.
+"""Reads the text of an EndpointPickerConfig as an endpoint picker reads it.
 
 Go's YAML reader knows no dates and no base-60 numbers, takes a repeated key for an error, ignores
-tags that it does not know, and stops after the first document. (The reader of `spec` does nearly
-the same, but it must refuse what would be lost of a manifest, and this room may not import it.)
+tags that it does not know, and stops after the first document. (The loader of manifests does nearly
+the same, but it must refuse what would be lost of a manifest.)
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
 class UnreadableError(ValueError):
-    """A picker cannot read the text; the message says where and why."""
+    """An endpoint picker cannot read the text; the message says where and why."""
 
 
 class _Resolver(yaml.SafeLoader):
-    """Tells the types of plain words as Go's reader does."""
+    """Resolves the types of unquoted scalars as Go's reader does."""
 
 
 _Resolver.yaml_implicit_resolvers = {
@@ -43,11 +43,8 @@ _Resolver.add_implicit_resolver(f"{_TAG}float", _EXPONENT, list("-+0123456789"))
 def read_config(text: str) -> tuple[Any, bool]:
     """The first document of a text as plain values, and whether more documents follow.
 
-    Args:
-        text: Anything.
-
     Raises:
-        UnreadableError: A picker would not get beyond reading it.
+        UnreadableError: An endpoint picker would not get beyond reading it.
     """
     if len(text) > MAX_CHARACTERS:
         raise UnreadableError("larger than 1 MiB, which is what a ConfigMap holds")

@@ -1,4 +1,4 @@
-"""The record of one generation of endpoint pickers: what its images register, read and refuse."""
+"""The record of one family of endpoint pickers, and how this package's tables name families."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Family(str, enum.Enum):
 
 
 class PluginKind(str, enum.Enum):
-    """What a plugin does; the picker finds a plugin's place in a profile by it."""
+    """What a plugin does; the endpoint picker finds a plugin's place in a profile by it."""
 
     FILTER = "filter"
     SCORER = "scorer"
@@ -44,15 +44,15 @@ IN_PROFILE = frozenset({PluginKind.FILTER, PluginKind.SCORER, PluginKind.PICKER}
 
 @dataclass(frozen=True)
 class PluginType:
-    """One plugin type that a picker registers.
+    """One plugin type that an endpoint picker registers.
 
     Attributes:
         name: The type as a configuration names it.
         kind: What it does.
         parameters: Parameter names that its factory reads; empty when it reads none, None when
             they are not known.
-        strict: Whether an unknown parameter stops the picker, instead of being ignored.
-        alpha: Whether the picker refuses it without `--allow-experimental-plugins=true`.
+        strict: Whether an unknown parameter stops the endpoint picker, instead of being ignored.
+        alpha: Whether it needs `--allow-experimental-plugins=true`.
         removal: Release that was announced to remove it, with what replaces it; None when it
             stays.
     """
@@ -60,13 +60,13 @@ class PluginType:
     name: str
     kind: PluginKind
     parameters: frozenset[str] | None
-    strict: bool = False
-    alpha: bool = False
-    removal: str | None = None
+    strict: bool
+    alpha: bool
+    removal: str | None
 
 
 class PrefixKeys(str, enum.Enum):
-    """Where a picker reads the block size of the approximate prefix index, and in which unit."""
+    """Where the block size of the approximate prefix index is configured, and in which unit."""
 
     CHARACTERS = "characters"  #: `blockSize` of prefix-cache-scorer, in characters
     TOKENS = "tokens"  #: `blockSizeTokens` of prefix-cache-scorer
@@ -79,9 +79,10 @@ class PickerFamily:
 
     Attributes:
         family: Its name.
-        image: The family's newest image.
+        repository: Repository of its images.
+        sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
+            None where there is none.
         versions: Range of image versions, both ends included.
-        sidecar_image: The prefill/decode sidecar of the same release, None where there is none.
         api_versions: apiVersions that it registers for its configuration; the first is written.
         sections: Top-level keys of the configuration and, for those that are objects, the keys
             inside (None: not checked).
@@ -89,8 +90,8 @@ class PickerFamily:
         feature_gates: Gates that it registers; any other stops it.
         gate_values: Whether a gate may be written `name=false`.
         integer_weights: Whether a scorer's weight must be a whole number.
-        weight_trap: Whether a scorer without weight that stands after a picker crashes it
-            (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the picker, and
+        weight_trap: Whether a scorer without weight that stands after a picker plugin crashes it
+            (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the plugin, and
             `configloader.go` dereferences the weight).
         prefix_keys: How it reads the block size.
         prefix_block_refused: Whether `blockSize` alone stops it (v1.4.0 `scorer/prefix`).
@@ -99,7 +100,6 @@ class PickerFamily:
         flags: Command line flags that it accepts.
         refused_flags: Flags that it knows but refuses when they are set, with the reason.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
-        supports_pd: Whether it can disaggregate prefill and decode.
         pd_needs_headers_handler: Whether only a separate plugin hands the prefill pod to the
             sidecar.
         pd_threshold: Whether it can decide by the length of the uncached prompt.
@@ -109,9 +109,9 @@ class PickerFamily:
     """
 
     family: Family
-    image: str
+    repository: str
+    sidecar_repository: str | None
     versions: tuple[Version, Version]
-    sidecar_image: str | None
     api_versions: tuple[str, ...]
     sections: Mapping[str, frozenset[str] | None]
     plugins: Mapping[str, PluginType]
@@ -125,17 +125,76 @@ class PickerFamily:
     flags: frozenset[str]
     refused_flags: Mapping[str, str]
     needs_inference_objective_crd: bool
-    supports_pd: bool
     pd_needs_headers_handler: bool
     pd_threshold: bool
     decider_first: bool
-    traces_tls: bool = False
+    traces_tls: bool
 
     @property
     def name(self) -> str:
         """The family's name as a user writes it in `endpointPicker.family`."""
         return self.family.value
 
+    @property
+    def image(self) -> str:
+        """The family's newest image."""
+        return f"{self.repository}:{version_text(self.versions[1])}"
+
+    @property
+    def sidecar_image(self) -> str | None:
+        """The sidecar of the newest image's release, None where there is none."""
+        if self.sidecar_repository is None:
+            return None
+        return f"{self.sidecar_repository}:{version_text(self.versions[1])}"
+
+    @property
+    def supports_pd(self) -> bool:
+        """Whether it can disaggregate prefill and decode."""
+        return self.registers("disagg-profile-handler")
+
     def registers(self, plugin: str) -> bool:
-        """Tells whether the picker registers a plugin type."""
+        """Tells whether it registers a plugin type."""
         return plugin in self.plugins
+
+
+def version_text(version: Version) -> str:
+    """`v1.2.1` for (1, 2, 1)."""
+    return "v" + ".".join(str(part) for part in version)
+
+
+def rows(table: str) -> list[list[str]]:
+    """The words of each row of a table; a line that begins with a space continues the last row."""
+    found: list[list[str]] = []
+    for line in table.strip().splitlines():
+        if line.startswith(" "):
+            found[-1] += line.split()
+        else:
+            found.append(line.split())
+    return found
+
+
+def families(text: str) -> frozenset[Family]:
+    """The families that a table names by their numbers.
+
+    `1.3` is one, `1.3-0.7` a range in the order of `Family`, `0.9-` is open, `1.4,0.7` are two and
+    `all` is every family.
+    """
+    if text == "all":
+        return frozenset(Family)
+    numbers = [family.value.rpartition("-")[2] for family in Family]
+    found: set[Family] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        begin = numbers.index(first)
+        end = numbers.index(last) if last else len(numbers) - 1 if dash else begin
+        found.update(list(Family)[begin : end + 1])
+    return frozenset(found)
+
+
+def names_by_family(table: str) -> dict[Family, frozenset[str]]:
+    """What each family has, of a table whose rows are families and the names that they have."""
+    listed = [(families(where), names) for where, *names in rows(table)]
+    return {
+        family: frozenset(name for where, names in listed if family in where for name in names)
+        for family in Family
+    }

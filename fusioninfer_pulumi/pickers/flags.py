@@ -1,24 +1,64 @@
-"""The picker's command line: what we give it, and what a user adds."""
+"""The endpoint picker's command line: what each release accepts, what we give it, a user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.pickers.family import PickerFamily
+from fusioninfer_pulumi.pickers.family import Family, PickerFamily, families, names_by_family
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
 
+#: Flags that each family accepts. From `--help` of the endpoint pickers,
+#: `cmd/epp/runner/runner.go` of v1.2.1, and `pkg/epp/server/options.go` of the later ones.
+FLAGS = names_by_family("""
+all
+    cert-path config-file config-text enable-pprof endpoint-selector endpoint-target-ports
+    grpc-health-port grpc-port ha-enable-leader-election health-checking metrics-endpoint-auth
+    metrics-port metrics-staleness-threshold pool-group pool-name pool-namespace
+    refresh-metrics-interval refresh-prometheus-metrics-interval secure-serving tracing v
+    zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding
+1.2      kubeconfig
+1.2-1.3
+    cache-info-metric kv-cache-usage-percentage-metric lora-info-metric
+    total-queued-requests-metric
+1.3      total-running-requests-metric
+1.2-0.9
+    model-server-metrics-https-insecure-skip-verify model-server-metrics-path
+    model-server-metrics-port model-server-metrics-scheme
+1.3-     disable-endpoint-subset-filter enable-cert-reload
+0.9-     enable-grpc-stream-metrics grpc-max-recv-msg-size grpc-max-send-msg-size
+0.10
+    allow-experimental-plugins drain-timeout emit-endpoint-scores metrics-cert-dir
+    metrics-client-ca-file tls-cipher-suites tls-min-version
+""")
+
+_ENGINE_CONFIGS = "set engineConfigs of the metrics extractor in the configuration instead"
+_DATA_SOURCE = "it was removed; set it on a metrics-data-source plugin in the configuration instead"
+
+
+def _refused() -> dict[Family, dict[str, str]]:
+    """Flags at which a family stops, because an earlier one had them; with what to do instead."""
+    metrics = FLAGS[Family.GAIE_1_3] - FLAGS[Family.GAIE_1_4]
+    model_server = FLAGS[Family.LLM_D_0_9] - FLAGS[Family.LLM_D_0_10]
+    found: dict[Family, dict[str, str]] = {family: {} for family in Family}
+    for family in families("1.4-"):
+        found[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
+    found[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
+    return found
+
+
+REFUSED = _refused()
+
 # vLLM's name since the metric was renamed; v1.2.1 still asks for vllm:gpu_cache_usage_perc, and
 # without an answer scores every pod 1.0 (pkg/epp/server/runserver.go:81).
 _KV_METRIC = "vllm:kv_cache_usage_perc"
 
-
-# Another value would part the picker from the pool, the probes or the configuration around it.
+# Another value would part the endpoint picker from the pool, the probes or its configuration.
 _OWNED = frozenset(
     {
         "config-file",
@@ -42,13 +82,13 @@ class PickerFlags:
         pool: Name of the InferencePool.
         namespace: Namespace of the InferencePool.
         config_file: Path of the configuration inside the container.
-        replicas: Pods of the picker; several of them elect a leader.
+        replicas: Pods of the endpoint picker; several of them elect a leader.
         verbosity: Log level, klog style.
         metrics_auth: Whether reading metrics needs a token that the API server accepts.
-        secure_serving: Whether the picker serves TLS to the gateway.
-        tracing: Whether the picker sends traces.
+        secure_serving: Whether it serves TLS to the gateway.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
         experimental: Whether its configuration has alpha plugins.
+        tracing: Whether it sends traces.
     """
 
     pool: str
@@ -64,16 +104,12 @@ class PickerFlags:
 
 
 def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
-    """Arguments of the picker's container.
+    """Arguments of the endpoint picker's container.
 
     Every flag but those for the KV-cache metric is accepted from v1.2.1 to v0.10.0. Booleans are
     written out with `=`, which Go's flag packages need; tracing is on by default and would print
     spans, or send them to localhost, for nothing; profiling is on by default and is nobody's
     business.
-
-    Args:
-        family: The picker.
-        wanted: What to say.
     """
     arguments = [
         f"--pool-name={wanted.pool}",
@@ -93,7 +129,7 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
     if wanted.secure_serving and wanted.cert_path is not None:
         arguments.append(f"--cert-path={wanted.cert_path}")
     if family.kv_metric_flag is not None:
-        # Whatever the strategy: the metric also decides which pods count as saturated.
+        # For every strategy: the metric also decides which pods count as saturated.
         arguments.append(f"--{family.kv_metric_flag}={_KV_METRIC}")
     if wanted.experimental:
         arguments.append("--allow-experimental-plugins=true")
@@ -103,31 +139,25 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
     return arguments
 
 
-def check_args(args: Sequence[str], family: PickerFamily) -> list[Finding]:
-    """What a picker has against a user's own arguments.
+def check_args(args: Sequence[str], family: PickerFamily) -> Iterator[Finding]:
+    """What stands against a user's own arguments; values may follow as words of their own.
 
-    Args:
-        args: Arguments as in `endpointPicker.args`; values may follow as words of their own.
-        family: The picker.
-
-    Returns:
-        Findings with paths relative to the list (`[0]`).
+    Yields:
+        Findings located in the list (`(0,)`).
     """
-    findings = []
     for index, argument in enumerate(args):
         if not argument.startswith("-") or argument in {"-", "--"}:
             continue
         name = argument.lstrip("-").partition("=")[0]
-        path = join(index)
         reason = family.refused_flags.get(name)
         if name in _OWNED:
-            findings.append(error(path, f"--{name} is set by the library, leave it out"))
+            message = f"--{name} is set by the library, leave it out"
+            yield error("flag-set-by-library", (index,), message)
         elif reason is not None:
-            findings.append(error(path, f"{family.name} refuses --{name}: {reason}"))
+            yield error("flag-refused", (index,), f"{family.name} refuses --{name}: {reason}")
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
-            findings.append(warning(path, message))
-    return findings
+            yield warning("flag-unknown", (index,), message)
 
 
 def _text(*, value: bool) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pickers.family import Family, PickerFamily
+from fusioninfer_pulumi.pickers.family import PickerFamily, families, names_by_family, rows
 from fusioninfer_pulumi.pickers.images import family_of_sidecar
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
@@ -50,29 +50,36 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-_LOGGING = "zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding"
-_COMMON = f"""
+# Protocols that `--kv-connector` takes, the default first.
+_CONNECTORS = """
+nixlv2          0.7-
+shared-storage  0.7-
+sglang          0.7-
+mooncake        0.9-
+offloading      0.10
+"""
+# `kubeconfig` is controller-runtime's, which the first two bind as well.
+_FLAGS = names_by_family("""
+0.7-
     port vllm-port data-parallel-size kv-connector ec-connector secure-proxy cert-path
     enable-ssrf-protection enable-prefiller-sampling pool-group enable-tls
-    tls-insecure-skip-verify inference-pool {_LOGGING}
-"""
-_UP_TO_0_9 = """
+    tls-insecure-skip-verify inference-pool
+    zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding
+0.7-0.8  inference-pool-namespace inference-pool-name kubeconfig
+0.7-0.9
     connector prefiller-use-tls decoder-use-tls prefiller-tls-insecure-skip-verify
     decoder-tls-insecure-skip-verify
-"""
-# `kubeconfig` is controller-runtime's, which these two bind as well.
-_UP_TO_0_8 = "inference-pool-namespace inference-pool-name kubeconfig"
-_SINCE_0_9 = """
+0.8-     max-idle-conns-per-host
+0.9-
     mooncake-bootstrap-port decode-chunk-size tracing prefill-max-retries prefill-retry-backoff
     configuration configuration-file moriio-write-mode moriio-decode-notify-port
     moriio-local-pod-ip moriio-decode-handshake-port moriio-parallel-dispatch
     moriio-prefill-handshake-port moriio-prefill-notify-port moriio-tp-size moriio-dp-size
     moriio-remote-hosts moriio-dp-size-local moriio-decode-hosts
-"""
-_SINCE_0_10 = """
+0.10
     model-server-port p2p-connector-port enable-p2p-pull metrics-port
     moriio-parallel-decode-wait-timeout
-"""
+""")
 
 # Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
 _OURS = {
@@ -102,26 +109,14 @@ class SidecarRelease:
     flags: frozenset[str]
 
 
-_BASIC = ("nixlv2", "shared-storage", "sglang")
 _RELEASES = {
-    Family.LLM_D_0_7: SidecarRelease(
-        "vllm-port", _BASIC, frozenset(f"{_COMMON} {_UP_TO_0_9} {_UP_TO_0_8}".split())
-    ),
-    Family.LLM_D_0_8: SidecarRelease(
-        "vllm-port",
-        _BASIC,
-        frozenset(f"{_COMMON} {_UP_TO_0_9} {_UP_TO_0_8} max-idle-conns-per-host".split()),
-    ),
-    Family.LLM_D_0_9: SidecarRelease(
-        "vllm-port",
-        (*_BASIC, "mooncake"),
-        frozenset(f"{_COMMON} {_UP_TO_0_9} {_SINCE_0_9} max-idle-conns-per-host".split()),
-    ),
-    Family.LLM_D_0_10: SidecarRelease(
-        "model-server-port",
-        (*_BASIC, "mooncake", "offloading"),
-        frozenset(f"{_COMMON} {_SINCE_0_9} {_SINCE_0_10} max-idle-conns-per-host".split()),
-    ),
+    family: SidecarRelease(
+        port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
+        connectors=tuple(name for name, where in rows(_CONNECTORS) if family in families(where)),
+        flags=flags,
+    )
+    for family, flags in _FLAGS.items()
+    if flags
 }
 
 
@@ -139,19 +134,20 @@ def sidecar_family(image: Any, stated: str | None, picker: PickerFamily) -> Pick
         picker: Family of the endpoint picker.
 
     Returns:
-        The family, or what is wrong, with the field (`family`) as its path.
+        The family, or what is wrong, located in the sidecar's fields (`family`).
     """
-    able = [name for name, row in FAMILIES.items() if row.family in _RELEASES]
     if stated is not None:
+        able = [family.value for family in _RELEASES]
         if stated not in able:
-            return error("family", f"must be one of {', '.join(able)}, got {shown(stated)}")
+            message = f"must be one of {', '.join(able)}, got {shown(stated)}"
+            return error("picker-family-unknown", ("family",), message)
         return FAMILIES[stated]
     known = None if image is None or is_output(image) else family_of_sidecar(image)
     return known or picker
 
 
 def is_unknown(image: Any) -> bool:
-    """Tells whether an image may know flags that its family's releases do not."""
+    """Whether an image may know flags that its family's releases do not."""
     return is_output(image) or family_of_sidecar(image) is None
 
 
@@ -163,7 +159,7 @@ def protocol(names: Sequence[str]) -> str | None:
 def check_sidecar_args(
     args: Sequence[str], family: PickerFamily, *, own_image: bool
 ) -> Iterator[Finding]:
-    """What speaks against a user's own flags.
+    """What stands against a user's own flags.
 
     Args:
         args: The flags.
@@ -171,25 +167,23 @@ def check_sidecar_args(
         own_image: Whether the image may know more flags than the family's releases.
 
     Yields:
-        Findings with paths relative to the flags (`[0]`).
+        Findings located in the list (`(0,)`).
     """
-    release = _RELEASES[family.family]
-    say = warning if own_image else error
     for index, argument in enumerate(args):
         name = argument.partition("=")[0].lstrip("-")
         if not argument.startswith("-"):
-            yield error(f"[{index}]", f"must be a flag such as --name=value, got {shown(argument)}")
+            message = f"must be a flag such as --name=value, got {shown(argument)}"
+            yield error("not-a-flag", (index,), message)
         elif name in _OURS:
-            yield error(f"[{index}]", f"--{name} {_OURS[name]}")
-        elif name not in release.flags:
-            yield say(
-                f"[{index}]",
-                f"the sidecar of {family.name} has no flag --{name} and would not start",
-            )
+            yield error("flag-set-by-library", (index,), f"--{name} {_OURS[name]}")
+        elif name not in _RELEASES[family.family].flags:
+            say = warning if own_image else error
+            message = f"the sidecar of {family.name} has no flag --{name} and would not start"
+            yield say("flag-unknown", (index,), message)
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Tells whether a container is a prefill/decode sidecar, by its name or its image."""
+    """Whether a container is a prefill/decode sidecar, by its name or its image."""
     image = container.get("image")
     name = ""
     if isinstance(image, str):

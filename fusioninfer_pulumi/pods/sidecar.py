@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
@@ -82,13 +81,13 @@ def sidecar_plan(
     found: list[Finding] = []
     family = sidecar.sidecar_family(given.image, given.family, disaggregation.family)
     if isinstance(family, Finding):
-        found.append(replace(family, location=parse_path(f"{at}.{family.path}")))
+        found.append(family.under(*parse_path(at)))
         family = disaggregation.family
     release = sidecar.sidecar_release(family)
     assert release is not None, "only families with a sidecar are wired"
     own_image = given.image is not None and sidecar.is_unknown(given.image)
     found += [
-        replace(each, location=parse_path(f"{at}.args{each.path}"))
+        each.under(*parse_path(at), "args")
         for each in sidecar.check_sidecar_args(given.args or (), family, own_image=own_image)
     ]
     protocol, said = _protocol(given, family, release, command, setup, at)

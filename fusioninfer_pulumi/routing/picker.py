@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi import pickers
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.router_rules import PICKER_CONTAINER
 from fusioninfer_pulumi.api.tracing import TracingArgs
@@ -75,7 +74,7 @@ def picker_plan(
     findings += found
     findings += group_pairing_findings(at, args, intent, groups)
     findings += [
-        replace(each, location=parse_path(f"{at}.endpointPicker.args{each.path}"))
+        each.under(*parse_path(at), "endpointPicker", "args")
         for each in pickers.check_args(given.args or (), family)
     ]
     findings += _advice(at, args, given, family, namespace)
@@ -125,28 +124,20 @@ def _config(
     if intent.strategy is None:
         text = args.endpoint_picker_config or ""
         own = is_output(image) or pickers.family_of(image) is None
-        where = f"{at}.endpointPickerConfig"
         found = [
-            replace(each, location=parse_path(f"{where}.{each.path}" if each.path else where))
+            each.under(*parse_path(at), "endpointPickerConfig")
             for each in pickers.check_config(text, family, own_image=own)
         ]
         return text, "as its endpointPickerConfig says", found
     request = PickerRequest(
-        strategy=intent.strategy.value,
+        strategy=intent.strategy,
         scorers=args.scorers,
         block_size=_block_size(served),
-        prefill_decode=pickers.PrefillDecode(
-            threshold=given.threshold or 0,
-            prefill=ComponentType.PREFILLER.value,
-            decode=ComponentType.DECODER.value,
-            groups=pairing,
-        ),
+        threshold=given.threshold or 0,
+        groups=pairing,
     )
     # Which roles there are is checked with the pool.
-    found = [
-        replace(each, location=parse_path(f"{at}.{_FIELDS.get(each.path, each.path)}"))
-        for each in pickers.check_strategy(family, request)
-    ]
+    found = [each.under(*parse_path(at)) for each in pickers.check_strategy(family, request)]
     if given.threshold is not None and not intent.pairs:
         found.append(
             error(
@@ -159,13 +150,6 @@ def _config(
         return "", "", found
     text = pickers.picker_config_text(pickers.picker_config(family, request))
     return text, pickers.strategy_in_words(request), found
-
-
-_FIELDS = {
-    "threshold": "endpointPicker.threshold",
-    "blockSize": "strategy",
-    "groups": "endpointPicker.image",
-}
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:

@@ -1,30 +1,34 @@
-"""The configuration of every strategy on every family, whole."""
+"""The configuration of every strategy on every family, who can do it, and what it does in words."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from picker_configs import document
 
+from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.pickers import (
     FAMILIES,
-    STRATEGIES,
     PickerRequest,
-    PrefillDecode,
     check_config,
     check_strategy,
     picker_config,
     picker_config_text,
+    strategy_in_words,
 )
+from fusioninfer_pulumi.pickers.config import SCORERS
 from fusioninfer_pulumi.pickers.family import LLM_D_API, X_K8S_API
-from fusioninfer_pulumi.pickers.scorers import SCORERS
 
 SCHEDULER = ("llm-d-0.7", "llm-d-0.8")
 ROUTER = ("llm-d-0.9", "llm-d-0.10")
 LIMITS = {"maxPrefixBlocksToMatch": 256, "lruCapacityPerServer": 31250}
+
+PD = "pd-disaggregation"
+PLAIN = [each.value for each in Strategy if each.value != PD]
 
 Plugins = list[dict[str, Any]]
 
@@ -42,7 +46,7 @@ PREFIX: dict[str, Plugins] = {
 
 
 def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
-    return picker_config(FAMILIES[family], PickerRequest(strategy, **request))
+    return picker_config(FAMILIES[family], PickerRequest(Strategy(strategy), **request))
 
 
 def one_profile(family: str, plugins: Plugins, weights: Mapping[str, float]) -> dict[str, Any]:
@@ -76,10 +80,8 @@ def test_prefix_cache(family: str) -> None:
     assert config(family, "prefix-cache") == want
 
 
-@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each != "pd-disaggregation"])
-def test_the_pinned_picker_gets_the_documents_configuration(
-    strategy: str, document: Callable[[str], str]
-) -> None:
+@pytest.mark.parametrize("strategy", PLAIN)
+def test_the_pinned_picker_gets_the_documents_configuration(strategy: str) -> None:
     assert config("gaie-1.2", strategy) == yaml.safe_load(document(strategy))
 
 
@@ -149,36 +151,32 @@ def disaggregated(family: str, first: Plugins, decider: Mapping[str, Any]) -> di
     }
 
 
-def selectors(label: str, prefill: str, decode: str) -> Plugins:
-    return [
-        {
-            "type": "label-selector-filter",
-            "name": f"{name}-pods",
-            "parameters": {"matchLabels": {label: value}},
-        }
-        for name, value in (("prefill", prefill), ("decode", decode))
-    ]
-
-
-OWN_LABEL = selectors("fusioninfer.io/component-type", "prefiller", "decoder")
+LABEL = "fusioninfer.io/component-type"
+SELECTORS: Plugins = [
+    {
+        "type": "label-selector-filter",
+        "name": f"{name}-pods",
+        "parameters": {"matchLabels": {LABEL: value}},
+    }
+    for name, value in (("prefill", "prefiller"), ("decode", "decoder"))
+]
 ALWAYS = {"type": "always-disagg-pd-decider"}
 
 
 @pytest.mark.parametrize("family", ROUTER)
 def test_disaggregation(family: str) -> None:
-    assert config(family, "pd-disaggregation") == disaggregated(family, OWN_LABEL, ALWAYS)
+    assert config(family, "pd-disaggregation") == disaggregated(family, SELECTORS, ALWAYS)
 
 
 @pytest.mark.parametrize("family", SCHEDULER)
 def test_disaggregation_before_the_router(family: str) -> None:
-    label = "fusioninfer.io/component-type"
     first: Plugins = [
         {"type": "disagg-headers-handler"},
         *(
             {
                 "type": "by-label",
                 "name": f"{name}-pods",
-                "parameters": {"label": label, "validValues": [value]},
+                "parameters": {"label": LABEL, "validValues": [value]},
             }
             for name, value in (("prefill", "prefiller"), ("decode", "decoder"))
         ),
@@ -188,27 +186,24 @@ def test_disaggregation_before_the_router(family: str) -> None:
 
 @pytest.mark.parametrize(("threshold", "tokens"), [(1, 1), (4, 1), (5, 2), (64, 16), (1000, 250)])
 def test_threshold_in_characters_becomes_tokens(threshold: int, tokens: int) -> None:
-    pods = PrefillDecode(threshold, "llm-d.ai/role", "prefill", "decode")
     decider = {"type": "prefix-based-pd-decider", "parameters": {"nonCachedTokens": tokens}}
-    first = selectors("llm-d.ai/role", "prefill", "decode")
-    found = config("llm-d-0.10", "pd-disaggregation", prefill_decode=pods)
-    assert found == disaggregated("llm-d-0.10", first, decider)
+    found = config("llm-d-0.10", "pd-disaggregation", threshold=threshold)
+    assert found == disaggregated("llm-d-0.10", SELECTORS, decider)
 
 
-def test_text_is_stable_and_plain() -> None:
+def test_text_has_no_anchors() -> None:
     text = picker_config_text(config("llm-d-0.10", "pd-disaggregation"))
     assert text.startswith("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")
     assert "&id" not in text
-    assert text == picker_config_text(config("llm-d-0.10", "pd-disaggregation"))
     assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
 
 
 requests = st.builds(
     PickerRequest,
-    strategy=st.sampled_from(STRATEGIES),
+    strategy=st.sampled_from(Strategy),
     scorers=st.none() | st.dictionaries(st.sampled_from(list(SCORERS)), st.integers(1, 9)),
     block_size=st.none() | st.integers(1, 512),
-    prefill_decode=st.builds(PrefillDecode, threshold=st.integers(0, 5000)),
+    threshold=st.integers(0, 5000),
 )
 
 
@@ -225,3 +220,171 @@ def test_every_generated_config_passes_its_own_check(family: Any, request: Picke
             "prefill-pods",
             "decode-pods",
         }
+
+
+ABLE = ", ".join(
+    [
+        "ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1",
+        "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0",
+        "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
+        "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
+    ]
+)
+NO_PD = (
+    "strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; "
+    f"images that have them: {ABLE}"
+)
+
+
+def said(family: str, strategy: str, **request: Any) -> list[str]:
+    found = check_strategy(FAMILIES[family], PickerRequest(Strategy(strategy), **request))
+    return [str(finding) for finding in found]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_the_plain_strategies(family: str) -> None:
+    for strategy in PLAIN:
+        assert said(family, strategy) == []
+
+
+@pytest.mark.parametrize("family", ["llm-d-0.7", "llm-d-0.8", "llm-d-0.9", "llm-d-0.10"])
+def test_llm_d_disaggregates(family: str) -> None:
+    assert said(family, PD) == []
+
+
+@pytest.mark.parametrize("family", ["gaie-1.2", "gaie-1.3", "gaie-1.4", "gaie-1.5"])
+def test_the_inference_extensions_pickers_do_not(family: str) -> None:
+    assert said(family, PD) == [NO_PD.replace("gaie-1.2", family)]
+
+
+@pytest.mark.parametrize(
+    ("family", "strategy", "request_", "want"),
+    [
+        (
+            "llm-d-0.7",
+            PD,
+            {"threshold": 64},
+            [
+                "endpointPicker.threshold: must be 0 for llm-d-0.7, got 64: it can only "
+                "disaggregate every prompt; images that can decide by length: "
+                + ABLE.removeprefix("ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1, "),
+            ],
+        ),
+        (
+            "gaie-1.2",
+            "queue-size",
+            {"scorers": {"queue": 1, "load": 1}},
+            [
+                (
+                    "scorers.load: gaie-1.2 has no load-aware-scorer; it has prefix-cache, "
+                    "kv-cache, queue, lora (queue reads the same metric, the requests that wait)"
+                ),
+            ],
+        ),
+        (
+            "gaie-1.3",
+            "queue-size",
+            {"scorers": {"queue": 1, "latency": 1}},
+            [
+                (
+                    "scorers.latency: no such scorer; gaie-1.3 has prefix-cache, kv-cache, queue, "
+                    "running, lora"
+                ),
+            ],
+        ),
+        (
+            "gaie-1.3",
+            "queue-size",
+            {"scorers": {"queue": 0.5}},
+            ["scorers.queue: must be a whole number for gaie-1.3, got 0.5: only ratios matter"],
+        ),
+        ("gaie-1.4", "queue-size", {"scorers": {"queue": 0.5}}, []),
+        *(
+            (
+                "gaie-1.4",
+                "queue-size",
+                {"scorers": {"queue": weight}},
+                [f"scorers.queue: must be a number above 0, got {written}"],
+            )
+            for weight, written in [
+                (0, "0"),
+                (-1, "-1"),
+                (float("nan"), "nan"),
+                (float("inf"), "inf"),
+            ]
+        ),
+        (
+            "gaie-1.2",
+            "prefix-cache",
+            {"scorers": {"queue": 1}},
+            [
+                (
+                    "scorers: strategy prefix-cache scores by prefix-cache, which is not among "
+                    '["queue"]: add it, or choose another strategy'
+                ),
+            ],
+        ),
+        (
+            "gaie-1.2",
+            "queue-size",
+            {"scorers": {}},
+            [
+                (
+                    "scorers: strategy queue-size scores by queue, which is not among []: "
+                    "add it, or choose another strategy"
+                ),
+            ],
+        ),
+    ],
+)
+def test_what_speaks_against_a_request(
+    family: str, strategy: str, request_: dict[str, Any], want: list[str]
+) -> None:
+    assert said(family, strategy, **request_) == want
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (
+            PickerRequest(Strategy("prefix-cache")),
+            "requests with the longest shared prefix go to the same pod",
+        ),
+        (
+            PickerRequest(Strategy("kv-cache-utilization")),
+            "each request goes to the pod with the most free KV cache",
+        ),
+        (
+            PickerRequest(Strategy("queue-size")),
+            "each request goes to the pod with the fewest waiting requests",
+        ),
+        (
+            PickerRequest(Strategy("lora-affinity")),
+            "each request goes to a pod that has its LoRA adapter loaded",
+        ),
+        (
+            PickerRequest(Strategy("prefix-cache"), {"queue": 1, "prefix-cache": 2.5}),
+            (
+                "each request goes to the pod with the highest score: "
+                "2.5 x longest shared prefix + 1 x fewest waiting requests"
+            ),
+        ),
+        (
+            PickerRequest(Strategy(PD)),
+            (
+                "each request goes to a decode pod, and every prompt is computed by a prefill pod "
+                "first; both are chosen by the longest shared prefix"
+            ),
+        ),
+        (
+            PickerRequest(Strategy(PD), {"prefix-cache": 2}, threshold=64),
+            (
+                "each request goes to a decode pod, and prompts with at least 64 characters that "
+                "are not cached there are computed by a prefill pod first; "
+                "both are chosen by score: 2 x longest shared prefix"
+            ),
+        ),
+    ],
+)
+def test_in_words(request_: PickerRequest, words: str) -> None:
+    assert strategy_in_words(request_) == words

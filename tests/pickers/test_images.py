@@ -12,6 +12,7 @@ from fusioninfer_pulumi.pickers import (
     family_of,
     unknown_image,
 )
+from fusioninfer_pulumi.pickers.family import families
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
 
@@ -66,6 +67,20 @@ def test_defaults() -> None:
     assert default is FAMILIES["gaie-1.2"]
     assert for_pd is FAMILIES["llm-d-0.10"]
     assert for_pd.sidecar_image == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("all", list(Family)),
+        ("1.3", ["gaie-1.3"]),
+        ("1.4-0.8", ["gaie-1.4", "gaie-1.5", "llm-d-0.7", "llm-d-0.8"]),
+        ("0.9-", ["llm-d-0.9", "llm-d-0.10"]),
+        ("1.2-1.3,0.10", ["gaie-1.2", "gaie-1.3", "llm-d-0.10"]),
+    ],
+)
+def test_tables_name_families_by_numbers_and_ranges(text: str, named: list[str]) -> None:
+    assert families(text) == {Family(each) for each in named}
 
 
 @pytest.mark.parametrize(

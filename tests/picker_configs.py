@@ -1,9 +1,7 @@
 """The configurations of the router document, and what the check says about a text."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
 import yaml
 
 from fusioninfer_pulumi.pickers import FAMILIES, check_config
@@ -96,41 +94,29 @@ _DOCUMENTS = {
 }
 
 
-@pytest.fixture(scope="session")
-def document() -> Callable[[str], str]:
+def document(name: str) -> str:
     """Text of a configuration by strategy, or `custom`; with the header that a file has."""
-    return lambda name: HEADER + _DOCUMENTS[name]
+    return HEADER + _DOCUMENTS[name]
 
 
-@pytest.fixture(scope="session")
-def said() -> Callable[..., list[tuple[str, str]]]:
-    """Severity and path of each finding about a text, for a family's name."""
-
-    def read(text: str, family: str | None, *, own_image: bool = False) -> list[tuple[str, str]]:
-        known = None if family is None else FAMILIES[family]
-        found = check_config(text, known, own_image=own_image)
-        return [(finding.severity.value, finding.path) for finding in found]
-
-    return read
+def said(text: str, family: str, *, own_image: bool = False) -> list[tuple[str, str, str]]:
+    """Severity, rule and path of each finding about a text."""
+    found = check_config(text, FAMILIES[family], own_image=own_image)
+    return [(finding.severity.value, finding.rule, finding.path) for finding in found]
 
 
-@pytest.fixture(scope="session")
-def base() -> Callable[..., str]:
-    """Text of a configuration that every picker takes, with other top-level values.
+def base(**changes: Any) -> str:
+    """Text of a configuration that every endpoint picker takes, with other top-level values.
 
     `"absent"` leaves a key out.
     """
-
-    def write(**changes: Any) -> str:
-        references = [{"pluginRef": "queue-scorer", "weight": 1}, {"pluginRef": "max-score-picker"}]
-        config = {
-            "apiVersion": "inference.networking.x-k8s.io/v1alpha1",
-            "kind": "EndpointPickerConfig",
-            "plugins": [{"type": "queue-scorer"}, {"type": "max-score-picker"}],
-            "schedulingProfiles": [{"name": "default", "plugins": references}],
-            **changes,
-        }
-        kept = {key: value for key, value in config.items() if value != "absent"}
-        return str(yaml.safe_dump(kept, sort_keys=False))
-
-    return write
+    references = [{"pluginRef": "queue-scorer", "weight": 1}, {"pluginRef": "max-score-picker"}]
+    config = {
+        "apiVersion": "inference.networking.x-k8s.io/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [{"type": "queue-scorer"}, {"type": "max-score-picker"}],
+        "schedulingProfiles": [{"name": "default", "plugins": references}],
+        **changes,
+    }
+    kept = {key: value for key, value in config.items() if value != "absent"}
+    return str(yaml.safe_dump(kept, sort_keys=False))
