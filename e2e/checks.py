@@ -112,9 +112,9 @@ def replica_of(pod: Object) -> str:
 def _pod_facts(
     plan: ServicePlan, namespace: str, role: RolePlan, planned: SetPlan, group: int, worker: int
 ) -> Any:
-    launch = role.worker_launch if worker else role.leader_launch
-    template = role.worker_template if worker else role.leader_template
-    given = {each["name"]: each for each in template["spec"]["containers"]}
+    planned_pod = (role.pods.worker if worker else None) or role.pods.leader
+    written = planned_pod.written.get("metadata") or {}
+    given = {each["name"]: each for each in planned_pod.spec["containers"]}
     gpus = role.worker_accelerators if worker else role.leader_accelerators
     leader = f"{planned.name}-{group}"
     domain = _subdomain(role, planned, group)
@@ -132,14 +132,14 @@ def _pod_facts(
         yield "label set", labels.get(SET_NAME), planned.name
         index = labels.get("leaderworkerset.sigs.k8s.io/worker-index")
         yield "label worker-index", index, str(worker)
-        own = (template.get("metadata") or {}).get("labels") or {}
+        own = written.get("labels") or {}
         yield "user's labels", {key: labels.get(key) for key in own}, dict(own)
 
         gang = plan.service if plan.gang_scheduled else None
         yield "PodGroup", annotations.get("scheduling.k8s.io/group-name"), gang
         task = planned.task if plan.gang_scheduled else None
         yield "task", annotations.get("volcano.sh/task-spec"), task
-        own = (template.get("metadata") or {}).get("annotations") or {}
+        own = written.get("annotations") or {}
         yield "user's annotations", {key: annotations.get(key) for key in own}, dict(own)
         scheduler = plan.scheduler_name or spec.get("schedulerName")
         yield "scheduler", spec.get("schedulerName"), scheduler
@@ -148,12 +148,11 @@ def _pod_facts(
         yield "containers", names, list(given)
         found = [each for each in spec["containers"] if each["name"] == role.serving.name]
         serving: Object = found[0] if found else {}
-        written = launch or given[role.serving.name]
-        yield "command", serving.get("command", []), list(_value(written, "command"))
-        yield "args", serving.get("args", []), list(_value(written, "args"))
+        for key in ("command", "args"):
+            yield key, serving.get(key, []), list(given[role.serving.name].get(key) or ())
         if worker:
             # The pause before the end is for every pod of a group: only a user's hook is not.
-            hooks = ("lifecycle",) if "lifecycle" in given[role.serving.name] else ()
+            hooks = ("lifecycle",) if "lifecycle" in planned_pod.own else ()
             kept = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
             yield "what only a leader has", kept, []
         yield "accelerators", _accelerators(spec), gpus
@@ -172,10 +171,6 @@ def _pod_facts(
             yield "own address", address, f"{leader}.{domain}"
 
     return facts
-
-
-def _value(written: Any, key: str) -> Any:
-    return (written.get(key) if isinstance(written, Mapping) else getattr(written, key)) or ()
 
 
 def _accelerators(spec: Object) -> int:

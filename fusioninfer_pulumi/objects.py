@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.operations.operations import day_two
-from fusioninfer_pulumi.pods.device_claims import device_claims
+from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
 from fusioninfer_pulumi.routing.router import routing
@@ -42,7 +42,9 @@ def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
     """Builds what runs the pods: the PodGroups, rights, the model's cache, LeaderWorkerSets."""
     for gang in plan.gangs:
         yield pod_group(plan, gang)
-    yield from sidecar_access(plan)
-    yield from device_claims(plan)
-    yield from model_cache(plan)
+    running = [role for role in plan.roles if role.replicas]
+    handing = (role.pods.kv for role in running)
+    yield from sidecar_access(plan, [kv.sidecar for kv in handing if kv and kv.sidecar])
+    yield from resource_claim_templates(plan, [role.args for role in running])
+    yield from model_cache(plan, plan.model)
     yield from leader_worker_sets(plan)

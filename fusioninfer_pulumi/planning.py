@@ -8,54 +8,37 @@ from dataclasses import dataclass, replace
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import (
-    VOLCANO,
     entry_types,
     is_prefill_decode,
     needs_gang,
+    scheduler_name,
     serving,
 )
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, shown, warning
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.operations.operations import day_two_plan
-from fusioninfer_pulumi.pods.checks import (
-    declared_port_findings,
-    role_credentials,
-    variable_findings,
-    volume_findings,
-)
-from fusioninfer_pulumi.pods.defaulting import completed
-from fusioninfer_pulumi.pods.device_claims import claim_findings
-from fusioninfer_pulumi.pods.explicit_roles import stated_findings
+from fusioninfer_pulumi.pods.build import RolePods, build_pods
+from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
+from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.health import with_model_size
-from fusioninfer_pulumi.pods.model import ModelPlan, model_files, model_plan
-from fusioninfer_pulumi.pods.pairing import agreement_findings, disaggregation_of
-from fusioninfer_pulumi.pods.role import role_plan
+from fusioninfer_pulumi.pods.model_cache import model_plan
+from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.template_keys import key_findings
-from fusioninfer_pulumi.rollout.checks import rollout_findings
+from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
 from fusioninfer_pulumi.routing.records import RouterPlan
 from fusioninfer_pulumi.routing.router import router_plan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
-from fusioninfer_pulumi.topology.gang_checks import network_topology_findings, scheduling_findings
-from fusioninfer_pulumi.topology.layout_checks import layout_findings
+from fusioninfer_pulumi.topology.gang_checks import (
+    network_topology_findings,
+    scheduling_findings,
+    spread_findings,
+)
+from fusioninfer_pulumi.topology.layout_checks import assumed_replicas_findings, layout_findings
 from fusioninfer_pulumi.topology.name_checks import Owners, name_findings
-from fusioninfer_pulumi.topology.role import RolePlan
-
-
-@dataclass(frozen=True)
-class Pods:
-    """The pods that serve.
-
-    Attributes:
-        args: The spec, with everything that its short fields stand for written out.
-        model: What the model needs beside the pods, None without one.
-        roles: The roles that run pods.
-    """
-
-    args: InferenceServiceArgs
-    model: ModelPlan | None
-    roles: tuple[RolePlan, ...]
+from fusioninfer_pulumi.topology.role import RolePlan, role_plan
 
 
 @dataclass(frozen=True)
@@ -92,62 +75,43 @@ class Routing:
 
 
 def planned_pods(
-    service: str, given: InferenceServiceArgs, leave_out: Collection[int]
-) -> tuple[Pods, list[Finding]]:
-    """Completes the spec, and plans its model and the roles that serve.
+    meta: ServiceMeta, args: InferenceServiceArgs, leave_out: Collection[int]
+) -> tuple[tuple[RolePlan, ...], list[Finding]]:
+    """Builds the pods of the roles that serve, and plans their LeaderWorkerSets.
 
     Args:
-        service: Name of the service.
-        given: The spec as written.
+        meta: The service.
+        args: Its spec.
         leave_out: Indexes of roles that cannot be planned.
     """
-    files = model_files(service, given.model) if given.model is not None else None
-    args, findings = completed(service, with_model_size(given), files, leave_out)
-    model = None
-    if args.model is not None and files is not None:
-        model, found = model_plan(service, args.model, files, args.roles, args.groups)
+    built: list[tuple[Context, RolePods]] = []
+    findings: list[Finding] = []
+    for ctx in contexts(meta, args, leave_out):
+        pods, found = build_pods(ctx)
+        built.append((ctx, pods))
         findings += found
-        findings += variable_findings("model.fetcher", args.model.fetcher.env)
-    roles = []
-    known = [role for position, role in enumerate(args.roles) if position not in leave_out]
-    pairing = disaggregation_of(service, known)
-    for position, role in enumerate(args.roles):
-        if role.component_type is not ComponentType.ROUTER and position not in leave_out:
-            planned, found = role_plan(
-                service, position, role, pairing, args.layout, args.groups, args.tracing
-            )
-            roles.append(planned)
-            findings += found
-            findings += role_credentials(position, given.roles[position])
-            findings += declared_port_findings(position, given.roles[position])
-            findings += volume_findings(role, planned)
+        findings += role_findings(pods, ctx)
     if args.groups == 0:
         findings.append(info("groups", "is 0: the service is parked, no pods of it are made"))
-    findings += agreement_findings(roles, pairing)
-    findings += stated_findings(args.roles)
-    findings += name_findings(service, roles, args.rollout)
-    return Pods(args, model, tuple(roles)), findings
+    findings += agreement_findings(built)
+    findings += assumed_replicas_findings(args.roles)
+    findings += claim_findings(built)
+    roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
+    findings += name_findings(meta.service, roles, args.rollout)
+    return roles, findings
 
 
-def planned_scheduling(service: str, pods: Pods) -> tuple[Scheduling, list[Finding]]:
-    """Decides whether the pods are a gang, and who places them.
-
-    Args:
-        service: Name of the service.
-        pods: Its pods.
-    """
-    args, strategy = pods.args, pods.args.scheduling_strategy
+def planned_scheduling(
+    service: str, args: InferenceServiceArgs, roles: tuple[RolePlan, ...]
+) -> tuple[Scheduling, list[Finding]]:
+    """Decides whether the pods are a gang, and who places them."""
+    strategy = args.scheduling_strategy
     ganged = needs_gang(args.roles, strategy)
-    gangs = gang_plans(service, pods.roles, strategy, args.layout, args.groups) if ganged else ()
-    plan = Scheduling(ganged, gangs, strategy.scheduler_name or (VOLCANO if ganged else None))
+    gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
+    plan = Scheduling(ganged, gangs, scheduler_name(args.roles, strategy))
     findings = [
-        *claim_findings(
-            ((role.position, role.args) for role in pods.roles),
-            plan.scheduler,
-            gang_scheduled=ganged,
-        ),
         *scheduling_findings(
-            pods.roles,
+            roles,
             strategy,
             args.annotations,
             plan.scheduler,
@@ -156,27 +120,32 @@ def planned_scheduling(service: str, pods: Pods) -> tuple[Scheduling, list[Findi
         ),
         *network_topology_findings(strategy, gang_scheduled=ganged),
     ]
+    for role in roles:
+        findings += spread_findings(role, plan.gang)
     return plan, findings
 
 
 def planned_routing(
-    service: str, pods: Pods, leave_out: Collection[int]
+    service: str,
+    args: InferenceServiceArgs,
+    roles: tuple[RolePlan, ...],
+    leave_out: Collection[int],
 ) -> tuple[Routing, list[Finding]]:
     """Plans the router; without one, says what that does to clients.
 
     Args:
         service: Name of the service.
-        pods: Its pods.
+        args: Its spec.
+        roles: Its roles that run pods.
         leave_out: Indexes of roles that cannot be planned.
     """
-    args = pods.args
     positions = [
         position
         for position, role in enumerate(args.roles)
         if role.component_type is ComponentType.ROUTER
     ]
     if not positions:
-        return Routing((), None), list(_entry_findings(args.roles, pods.roles))
+        return Routing((), None), list(_entry_findings(args.roles, roles))
     router: RouterPlan | None = None
     findings: list[Finding] = []
     if positions[0] not in leave_out:
@@ -185,7 +154,7 @@ def planned_routing(
             args.namespace,
             positions[0],
             args.roles,
-            pods.roles,
+            roles,
             groups=args.groups,
             complete=not leave_out,
             tracing=args.tracing,
@@ -255,20 +224,29 @@ def plan_service(
     """
     service = args.name or name or ""
     findings = [*_service_findings(service), *key_findings(args)]
-    pods, found = planned_pods(service, args, leave_out)
+    meta = ServiceMeta(
+        service=service,
+        namespace=args.namespace,
+        labels=args.labels,
+        annotations=args.annotations,
+    )
+    args = with_model_size(args)
+    model, found = model_plan(service, args)
     findings += found
-    scheduling, found = planned_scheduling(service, pods)
+    roles, found = planned_pods(meta, args, leave_out)
     findings += found
-    routing, found = planned_routing(service, pods, leave_out)
+    scheduling, found = planned_scheduling(service, args, roles)
     findings += found
-    day_two, found = day_two_plan(service, pods.args, pods.roles, routing.router, scheduling.gang)
+    routing, found = planned_routing(service, args, roles, leave_out)
+    findings += found
+    day_two, found = day_two_plan(service, args, roles, routing.router, scheduling.gang)
     findings += found
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
         labels=args.labels,
         annotations=args.annotations,
-        roles=pods.roles,
+        roles=roles,
         routers=routing.routers,
         router=routing.router,
         groups=args.groups,
@@ -282,11 +260,12 @@ def plan_service(
         wait=args.wait,
         findings=(),
         day_two=day_two,
-        model=pods.model,
+        model=model,
     )
+    findings += startup_findings(plan)
     findings += rollout_findings(plan)
     findings += layout_findings(plan)
-    findings += unplaced_findings(pods.args)
+    findings += unplaced_findings(args)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 

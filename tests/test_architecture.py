@@ -19,10 +19,8 @@ ORDER = (
 #: What still reaches down; to become empty.
 PENDING = {
     "cli/arguments.py", "kube/containers.py", "kube/resources.py", "operations/autoscaling.py",
-    "operations/operations.py", "pods/build.py", "pods/checks.py",
-    "pods/device_claims.py", "pods/health.py", "pods/model_cache.py", "pods/pairing.py",
-    "pods/role.py", "pods/scheduling.py", "pods/sidecar.py", "routing/between_services.py",
-    "topology/layout_checks.py", "topology/leader_worker_set.py", "topology/name_checks.py",
+    "operations/operations.py", "routing/between_services.py", "topology/layout_checks.py",
+    "topology/leader_worker_set.py", "topology/name_checks.py",
 }  # fmt: skip
 
 

@@ -46,6 +46,11 @@ def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) ->
     return is_prefill_decode(roles) or any(is_multinode(role) for role in serving(roles))
 
 
+def scheduler_name(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> str | None:
+    """Scheduler of the service's pods, None for the pod templates' own."""
+    return scheduling.scheduler_name or (VOLCANO if needs_gang(roles, scheduling) else None)
+
+
 def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Component types that clients may be sent to without an endpoint picker that pairs them.
 

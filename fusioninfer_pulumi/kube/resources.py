@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import TaintEffect
-from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels, quantity
 
 # Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
@@ -43,16 +43,8 @@ def is_accelerator(resource: str) -> bool:
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
 
 
-def unit_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Refuses accelerators with a unit: `4Gi` of them, four thousand million, was memory.
-
-    Args:
-        at: Field that holds the template.
-        template: A pod template whose resources were validated.
-
-    Yields:
-        One error each.
-    """
+def unit_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Refuses accelerators with a unit: `4Gi` of them, four thousand million, was memory."""
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
@@ -62,7 +54,8 @@ def unit_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
                 for name, amount in amounts.items():
                     if is_accelerator(str(name)) and str(amount).endswith(_OF_MEMORY):
                         yield error(
-                            f"{at}.spec.{key}[{index}].resources.{kind}[{name}]",
+                            "accelerators-with-unit",
+                            (*at, "spec", key, index, "resources", kind, str(name)),
                             "accelerators are counted in whole numbers without a unit, got "
                             f"{shown(amount)} ({int(quantity.parse(amount))})",
                         )

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.operations.records import AutoscalerPlan
-from fusioninfer_pulumi.pods.build import role_labels
+from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -220,7 +220,7 @@ def autoscaler(plan: ServicePlan, planned: AutoscalerPlan) -> Manifest:
         A HorizontalPodAutoscaler or a ScaledObject.
     """
     (role,) = (each for each in plan.roles if each.name == planned.role)
-    own = metadata(plan, planned.name, role_labels(plan, role))
+    own = metadata(plan, planned.name, role_labels(plan, role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}

@@ -8,7 +8,6 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.engines import observability, table
-from fusioninfer_pulumi.engines.serving_container import serving_container
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.operations.records import EngineMonitor, MonitoringPlan
@@ -97,13 +96,9 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
 
 def _declared(role: RolePlan, port: int) -> Mapping[str, Any] | None:
     """The leader's container port of that number, None where no container declares it."""
-    sidecar = role.wiring.sidecar if role.wiring is not None else None
-    if sidecar is not None and sidecar.port == port:
-        return {"name": names.SIDECAR_PORT, "containerPort": port}
-    own = serving_container(role.leader_template, role.args.container)
-    spec = role.leader_template["spec"]
-    others = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    for container in (own, *others):
+    leader = role.pods.leader
+    others = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
+    for container in (leader.container, *others):
         for given in container.get("ports") or ():
             if isinstance(given, Mapping) and given.get("containerPort") == port:
                 return given
@@ -111,7 +106,7 @@ def _declared(role: RolePlan, port: int) -> Mapping[str, Any] | None:
 
 
 def _https(role: RolePlan) -> bool:
-    sidecar = role.wiring.sidecar if role.wiring is not None else None
+    sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
     if sidecar is not None and sidecar.port == role.serving.port:
         return sidecar.https
     return table.serves_https(role.serving.command)

@@ -21,9 +21,7 @@ from fusioninfer_pulumi.operations.records import (
     EngineMonitor,
     MonitoringPlan,
 )
-from fusioninfer_pulumi.pods.build import role_labels
-from fusioninfer_pulumi.pods.health import startup_findings
-from fusioninfer_pulumi.pods.scheduling import spread_findings
+from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.pods.tracing import picker_findings
 from fusioninfer_pulumi.routing.common import router_metadata
 from fusioninfer_pulumi.routing.records import RouterPlan
@@ -61,11 +59,9 @@ def day_two_plan(
     )
     monitoring, said = monitoring_plan(service, args.monitoring, roles, router)
     found += said
-    for role in roles:
-        found += startup_findings(role, args.rollout, args.wait)
-        found += spread_findings(role, gang)
     family = router.picker.family if router is not None else None
-    found += picker_findings(args.tracing, family, has_roles=any(role.env for role in roles))
+    traced = any(role.pods.traced for role in roles)
+    found += picker_findings(args.tracing, family, has_roles=traced)
     scaled, said = autoscalers(args, roles, gang_scheduled=gang is not None)
     found += said
     found += ratio_findings(args.prefill_decode_ratio, roles)
@@ -107,11 +103,11 @@ def _budget(plan: ServicePlan, role: RolePlan, budget: BudgetPlan) -> Manifest:
     return {
         "apiVersion": POLICY_API,
         "kind": "PodDisruptionBudget",
-        "metadata": metadata(plan, budget.name, role_labels(plan, role)),
+        "metadata": metadata(plan, budget.name, role_labels(plan, role.args)),
         "spec": {
             **kept,
             # All pods: whichever is evicted takes its replica down.
-            "selector": {"matchLabels": role_labels(plan, role)},
+            "selector": {"matchLabels": role_labels(plan, role.args)},
             "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
         },
     }
@@ -127,13 +123,14 @@ def _pod_monitor(
     port: Manifest = (
         {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
     )
+    own = role_labels(plan, role.args)
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
     return {
         "apiVersion": MONITORING_API,
         "kind": "PodMonitor",
-        "metadata": _chosen(metadata(plan, monitor.name, role_labels(plan, role)), monitoring),
+        "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
         "spec": {
-            "selector": {"matchLabels": {**role_labels(plan, role), labels.LWS_WORKER_INDEX: "0"}},
+            "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
             "podTargetLabels": [*_TARGET_LABELS, replica_label(plan.layout), *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_pace(monitoring)}

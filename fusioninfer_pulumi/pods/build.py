@@ -1,213 +1,110 @@
-"""The pod templates that a role's LeaderWorkerSets carry.
-
-The user's template is kept whole. Added are our labels, the gang's annotations and scheduler, the
-launch command and a readiness probe on the leader; taken away is only what a worker pod, which
-serves nothing, must not have.
-"""
+"""Builds the pods of a role: the list of everything that is done to the user's templates."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.facts import RAY_PORT
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.serving_container import serving_container
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.containers import with_env
+from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.environment import with_environment
-from fusioninfer_pulumi.pods.graceful_shutdown import graceful
-from fusioninfer_pulumi.pods.health import PERIOD_SECONDS, startup_failures
-from fusioninfer_pulumi.pods.kv_transfer import wired_container, wired_leader, wired_spec
-from fusioninfer_pulumi.pods.records import Wiring
-from fusioninfer_pulumi.pods.role import LEADER_ONLY
-from fusioninfer_pulumi.pods.scheduling import spread
-from fusioninfer_pulumi.pods.sidecar import with_sidecar
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
-from fusioninfer_pulumi.topology.topology import Topology
-
-Manifest = dict[str, Any]
+from fusioninfer_pulumi.pods.context import written_pods
+from fusioninfer_pulumi.pods.device_claims import device_claims
+from fusioninfer_pulumi.pods.environment import environment
+from fusioninfer_pulumi.pods.graceful_shutdown import graceful_shutdown
+from fusioninfer_pulumi.pods.health import health
+from fusioninfer_pulumi.pods.kv_offloading import kv_offloading
+from fusioninfer_pulumi.pods.kv_transfer import KvTransferPlan, kv_addresses, kv_transfer
+from fusioninfer_pulumi.pods.launch import launch, ray_port, read_engine, split, worker_trim
+from fusioninfer_pulumi.pods.model import model
+from fusioninfer_pulumi.pods.parallelism import parallelism
+from fusioninfer_pulumi.pods.pod import Context, Pass, Pod
+from fusioninfer_pulumi.pods.rdma import rdma
+from fusioninfer_pulumi.pods.scheduling import pod_labels, scheduling, spread
+from fusioninfer_pulumi.pods.sidecar import sidecar
+from fusioninfer_pulumi.pods.tracing import tracing
 
 _REVISION_LENGTH = 10
 
+#: What is done to the user's templates, in this order.
+PASSES: tuple[Pass, ...] = (
+    # What the user could have written into each of the templates.
+    model,
+    device_claims,
+    rdma,
+    parallelism,  # workers without words take their leader's, with the model in them
+    kv_offloading,  # the sizes say how many engines share a pod's memory
+    split,
+    # The command lines, which nothing reads any more once a launcher has put them into a script.
+    kv_transfer,
+    tracing,
+    read_engine,
+    launch,
+    # What stands beside the command lines.
+    kv_addresses,
+    ray_port,
+    health,
+    worker_trim,
+    graceful_shutdown,
+    environment,
+    scheduling,
+    pod_labels,
+    sidecar,  # does not get the variables of `environment`
+    spread,
+)
+
 
 @dataclass(frozen=True)
-class RoleTemplates:
-    """Pod templates of a role, without what differs between its replicas.
+class RolePods:
+    """The finished pods of a role, which all of its replicas share.
 
     Attributes:
-        leader: Template of the leaders; of every pod where a replica is a single pod.
-        worker: Template of the workers, None where a replica is a single pod.
-        revision: Hash of both.
+        leader: The leader; every pod of a replica that is a single pod.
+        worker: The other pods, None where there are none.
+        command: The engine's command line, before a launcher hid it in a script.
+        port: Port on which the pods serve.
+        engine_port: Port that the engine listens on, behind a sidecar where there is one.
+        kv: How the KV cache is handed over, None where nothing asks for it.
+        traced: Whether the engine traces.
+        revision: Hash of what the pods are made of, so that neither the service's own metadata nor
+            a replica count changes it. An Output, whose value is not known yet, counts as a
+            placeholder.
     """
 
-    leader: Manifest
-    worker: Manifest | None
+    leader: Pod
+    worker: Pod | None
+    command: EngineCommand
+    port: int
+    engine_port: int
+    kv: KvTransferPlan | None
+    traced: bool
     revision: str
 
-
-def role_templates(plan: Topology, role: RolePlan) -> RoleTemplates:
-    """Builds the templates that all replicas of a role share.
-
-    Args:
-        plan: The service.
-        role: One of its roles.
-
-    Returns:
-        The templates and their revision: a hash of what the pods are made of, so that neither
-        the service's own metadata nor a replica count changes it. An Output, whose value is not
-        known yet, counts as a placeholder.
-    """
-    leader = _template(plan, role, role.leader_template, _leader_container(role))
-    if role.wiring is not None:
-        leader = _wired_leader(leader, role.wiring)
-    if role.args.topology_spread is not None:
-        constraints = role.args.topology_spread
-        spec = spread(leader["spec"], constraints, role_labels(plan, role))
-        leader = {**leader, "spec": spec}
-    worker = None
-    if role.nodes > 1:
-        worker = _template(plan, role, role.worker_template, _worker_container(role))
-    text = json.dumps(with_placeholders([leader, worker]), sort_keys=True, ensure_ascii=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return RoleTemplates(leader, worker, digest[:_REVISION_LENGTH])
+    @property
+    def written(self) -> list[Pod]:
+        """A pod for each template that the user wrote."""
+        shared = self.worker is None or self.worker.path == self.leader.path
+        return [self.leader] if shared or self.worker is None else [self.leader, self.worker]
 
 
-def for_set(
-    template: Manifest, revision: str, planned: SetPlan, *, gang_scheduled: bool
-) -> Manifest:
-    """Adds to a role's template what the pods of one of its sets carry.
-
-    Args:
-        template: Template of the role; it is not changed.
-        revision: Revision of the role's templates.
-        planned: The set.
-        gang_scheduled: Whether the pods belong to a gang.
-
-    Returns:
-        The set's template, which shares the pod spec with the role's.
-    """
-    metadata = template["metadata"]
-    finished = {**metadata, "labels": {**metadata["labels"], **set_labels(planned, revision)}}
-    if gang_scheduled:
-        gang = {labels.TASK_SPEC: planned.task}
-        if planned.group is not None:
-            service = metadata["annotations"][labels.GROUP_NAME]
-            gang[labels.GROUP_NAME] = names.pod_group(service, planned.group)
-        finished["annotations"] = {**metadata["annotations"], **gang}
-    return {"metadata": finished, "spec": template["spec"]}
-
-
-def set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
-    """Labels that tell the sets of a role, and their pods, from each other."""
-    own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
-    if planned.group is not None:
-        own[labels.GROUP_INDEX] = str(planned.group)
-    return {**own, labels.REVISION: revision}
-
-
-def role_labels(plan: Topology, role: RolePlan) -> dict[str, str]:
-    """Labels by which a role's objects and pods are found."""
-    return {
-        labels.SERVICE: plan.service,
-        labels.COMPONENT_TYPE: role.component_type.value,
-        labels.ROLE_NAME: role.name,
-    }
-
-
-def _template(
-    plan: Topology, role: RolePlan, template: Mapping[str, Any], container: Manifest
-) -> Manifest:
-    metadata = template.get("metadata") or {}
-    annotations = dict(metadata.get("annotations") or {})
-    if plan.gang_scheduled:
-        # That of a serving group is filled in for its sets: groups share a revision.
-        annotations[labels.GROUP_NAME] = names.pod_group(plan.service)
-    elif plan.queue and plan.scheduler_name:
-        # Without a PodGroup of ours, Volcano makes one per workload and reads the queue here.
-        annotations[labels.QUEUE_NAME] = plan.queue
-    spec = {
-        **template["spec"],
-        "containers": [
-            container if given["name"] == container["name"] else given
-            for given in template["spec"]["containers"]
-        ],
-    }
-    if role.wiring is not None:
-        given = next(e for e in template["spec"]["containers"] if e["name"] == container["name"])
-        spec = wired_spec(spec, given, role.wiring)
-    if role.serving.command.engine is not None:
-        own = serving_container(template, container["name"])
-        spec = graceful(spec, own, container["name"])
-    spec = with_environment(spec, role.args.environment)
-    if plan.scheduler_name:
-        spec["schedulerName"] = plan.scheduler_name
-    if plan.priority_class:
-        spec["priorityClassName"] = plan.priority_class
-    return {
-        "metadata": {
-            "labels": {**(metadata.get("labels") or {}), **role_labels(plan, role)},
-            **({"annotations": annotations} if annotations else {}),
-        },
-        "spec": spec,
-    }
-
-
-def _wired_leader(template: Manifest, wiring: Wiring) -> Manifest:
-    metadata = template["metadata"]
-    spec = template["spec"]
-    return {
-        "metadata": {**metadata, "labels": {**(wiring.labels or {}), **metadata["labels"]}},
-        "spec": spec if wiring.sidecar is None else with_sidecar(spec, wiring.sidecar),
-    }
-
-
-def _leader_container(role: RolePlan) -> Manifest:
-    given = serving_container(role.leader_template, role.args.container)
-    container = with_env(with_words(given, role.leader_launch), role.env)
-    if role.wiring is not None:
-        spec = role.leader_template["spec"]
-        container = wired_container(container, role.wiring, spec)
-        container = wired_leader(
-            container, role.wiring, host_network=spec.get("hostNetwork") is True
-        )
-    if role.launcher is Launcher.RAY:
-        ports = list(container.get("ports") or ())
-        if all(port.get("containerPort") != RAY_PORT for port in ports):
-            taken = any(port.get("name") == "ray-head" for port in ports)
-            name = {} if taken else {"name": "ray-head"}
-            ports.append({**name, "containerPort": RAY_PORT})
-        container["ports"] = ports
-    path = table.health_path(role.serving.command.engine)
-    if path is not None and "readinessProbe" not in given:
-        # On the engine's port: ray's port answers long before the model is loaded, and so does
-        # a sidecar.
-        container["readinessProbe"] = _health(role, path)
-    if path is not None and role.args.startup is not None:
-        failures = {"failureThreshold": startup_failures(role.args.startup)}
-        container["startupProbe"] = {**_health(role, path), **failures}
-    return container
-
-
-def _health(role: RolePlan, path: str) -> Manifest:
-    https = {"scheme": "HTTPS"} if table.serves_https(role.serving.command) else {}
-    return {
-        "httpGet": {"path": path, "port": role.engine_port, **https},
-        "periodSeconds": PERIOD_SECONDS,
-        "timeoutSeconds": 5,
-    }
-
-
-def _worker_container(role: RolePlan) -> Manifest:
-    name = role.args.container or role.serving.name
-    given = serving_container(role.worker_template, name)
-    container = with_env(with_words(given, role.worker_launch), role.env)
-    if role.wiring is not None:
-        container = wired_container(container, role.wiring, role.worker_template["spec"])
-    return {key: value for key, value in container.items() if key not in LEADER_ONLY}
+def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Builds the pods of a role once, by all passes."""
+    pods, findings = written_pods(ctx.position, ctx.role), []
+    for each in PASSES:
+        pods, found = each(pods, ctx)
+        findings += found
+    templates = [pods.leader.template, pods.worker.template if pods.worker is not None else None]
+    text = json.dumps(with_placeholders(templates), sort_keys=True, ensure_ascii=False)
+    revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]
+    finished = RolePods(
+        leader=pods.leader,
+        worker=pods.worker,
+        command=pods.engine,
+        port=pods.port,
+        engine_port=pods.engine_port,
+        kv=pods.kv,
+        traced=pods.traced,
+        revision=revision,
+    )
+    return finished, findings

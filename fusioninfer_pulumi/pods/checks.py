@@ -1,20 +1,241 @@
-"""Volumes, ports and credentials of finished pods."""
+"""Checks of finished pods: engine against pod, ports, volumes, credentials, prefill and decode."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.topology import VOLCANO
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
-from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
-from fusioninfer_pulumi.kube.containers import shared_memory
+from fusioninfer_pulumi.engines.kv_connectors import KvSetup, kv_setup
+from fusioninfer_pulumi.engines.parallelism import check_parallelism
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Severity,
+    error,
+    info,
+    path_text,
+    shown,
+    warning,
+)
+from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each, unit_findings
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
-from fusioninfer_pulumi.pods.templates import places
-from fusioninfer_pulumi.topology.role import RolePlan
+
+
+def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the finished pods of a role."""
+    for pod in pods.written:
+        yield from unit_findings(pod.path, pod.written)
+    if pods.kv is None or pods.kv.sidecar is None:
+        yield from _port(pods, ctx)
+    yield from _engine(pods, ctx)
+    yield from _advice(ctx)
+    for pod in pods.written:
+        yield from credential_findings(pod.path, pod.written)
+    for pod in pods.written:
+        yield from _declared_ports(pod)
+    for pod in pods.written:
+        yield from pod_volume_findings((*pod.path, "spec"), pod.spec)
+
+
+def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """What the engine's arguments need, and pods, launcher and image do not have."""
+    command, at = pods.command, pods.leader.command_path
+    notes = []
+    sizes = {accelerators(each.template) for each in (pods.leader, pods.worker) if each is not None}
+    (have, *others) = sizes
+    # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
+    # several ranks, such as a Neuron device, says nothing about how many there are.
+    counted = have and not others and one_rank_each(pods.leader.template)
+    # What `parallelism` cannot hold was said there, in its own words.
+    if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
+        notes += check_parallelism(command, have, ctx.nodes)
+    if ctx.launcher is not None:
+        for note in table.launcher_notes(command, ctx.launcher.value, ctx.nodes):
+            # Without a flag, a note is about the launcher that the image does not fit.
+            where = at if note.flag else ctx.at("multinode", "launcher")
+            yield Finding("", Severity(note.severity), where, note.message)
+    notes += table.connector_notes(command)
+    if read_command(pods.leader.container).program_in_args and command.image.engine == "vllm":
+        yield warning(
+            "program-in-args",
+            at,
+            "vLLM's image starts the engine by itself and gets these words as its arguments: move "
+            f'"{" ".join(command.program)}" to command',
+        )
+    for note in notes:
+        yield Finding("", Severity(note.severity), at, note.message)
+
+
+def _advice(ctx: Context) -> Iterator[Finding]:
+    if not ctx.role.replicas:
+        message = "is 0: the role is parked, no pods of it are made"
+        yield info("role-parked", ctx.at("replicas"), message)
+    stated = ctx.role.multinode.launcher if ctx.role.multinode else None
+    if ctx.nodes == 1 and stated and ctx.role.counted:
+        message = "has no effect: a replica is a single pod"
+        yield warning("without-effect", ctx.at("multinode", "launcher"), message)
+
+
+_REACHED = "probe, Service and pool would reach a port on which nothing listens"
+#: A file of arguments, which may hold the port.
+_CONFIG = "--config"
+
+
+def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Compares the port of a role with the one that its engine listens on.
+
+    A container beside the engine that listens on the port, such as a proxy of the user's, is what
+    `port` is for: then nothing is said.
+    """
+    leader, port, stated = pods.leader, pods.port, ctx.role.port
+    command, at = read_command(leader.own), leader.command_path
+    given = table.serving_port(command)
+    listens = given or _default(command)
+    if listens is None or listens == port:
+        return
+    if own_sidecar(leader.written, leader.name, port) is not None:
+        return
+    field = ctx.at("port")
+    if given is not None:
+        say = error if command.readable else warning
+        told = f"{table.PORT_FLAG} {given} of the engine"
+        if stated is not None:
+            message = f"{port} contradicts {told} ({path_text(at)}): {_REACHED}; remove one of them"
+            yield say("port-not-served", field, message)
+        else:
+            message = f"{told} is not the port {port} of the role: {_REACHED}"
+            yield say("port-not-served", at, message)
+        return
+    told = f"{command.engine} listens on {listens} without {table.PORT_FLAG}"
+    way_out = f"{_REACHED}; add {table.PORT_FLAG}={port} to its arguments"
+    if stated is not None:
+        # The entrypoint of somebody's own image may choose a port by itself.
+        say = error if command.program or command.image.stock else warning
+        message = f"{port} is not where the engine listens: {told}: {way_out}"
+        yield say("port-not-served", field, message)
+    else:
+        message = f"the role is reached on port {port}, but {told}: {way_out}"
+        yield warning("port-not-served", at, message)
+
+
+def _default(command: EngineCommand) -> int | None:
+    """Where the engine listens by itself, None where something unread may say otherwise."""
+    words = split_joined_flags(command.arguments)
+    if not command.readable or has_flag(words, table.PORT_FLAG, _CONFIG):
+        return None
+    return table.default_port(command.engine)
+
+
+def _declared_ports(pod: Pod) -> Iterator[Finding]:
+    """Warns of each number that a container declares again for the same protocol."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(pod.written["spec"].get(field) or ()):
+            yield from _twice((*pod.path, "spec", field, index, "ports"), container)
+
+
+def _twice(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    seen: set[tuple[int, str]] = set()
+    for index, port in enumerate(container.get("ports") or ()):
+        number, protocol = port["containerPort"], port.get("protocol") or "TCP"
+        if (number, protocol) in seen:
+            message = f"{number}/{protocol} is declared twice; remove one of the two"
+            yield warning("port-declared-twice", (*at, index), message)
+        seen.add((number, protocol))
+
+
+def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+
+    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
+    pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
+    """
+    for ctx, pods in roles:
+        if ctx.scheduler != VOLCANO:
+            return
+        out = "gangPolicy.mode to Off" if ctx.gang else "schedulerName to another scheduler"
+        by_hand = (
+            (*pod.path, "spec", "resourceClaims")
+            for pod in pods.written
+            if pod.written["spec"].get("resourceClaims")
+        )
+        at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(by_hand, None)
+        if at is not None:
+            yield warning(
+                "volcano-ignores-claims",
+                at,
+                "Volcano binds such pods without the devices that they claim, and they never "
+                "start, unless the arguments of its plugin predicates say "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
+                f"so there, or set schedulingStrategy.{out}",
+            )
+            return
+
+
+_WRONG_WAY = {
+    ComponentType.PREFILLER: ("kv_consumer", "decode"),
+    ComponentType.DECODER: ("kv_producer", "prefill"),
+}
+
+
+def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """What prefill and decode roles do not agree on; refused only where a picker pairs them."""
+    known = [
+        (ctx, pods, setup)
+        for ctx, pods in roles
+        if ctx.role.component_type in PAIRED and isinstance(setup := _setup(pods), KvSetup)
+    ]
+    if not known:
+        return
+    first, wanted_pods, wanted = known[0]
+    say = error if first.pairing is not None else warning
+    for ctx, _, setup in known:
+        wrong = _WRONG_WAY[ctx.role.component_type]
+        if setup.role in wrong and not setup.uses_nixl:
+            yield say(
+                "kv-transfer-wrong-way",
+                ctx.at(),
+                f"a {ctx.role.component_type.value} whose engine says {setup.role}: the KV cache "
+                "goes from prefillers to decoders",
+            )
+    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
+        return
+    for ctx, pods, setup in known[1:]:
+        if (pods.command.engine, setup.transfers) != (
+            wanted_pods.command.engine,
+            wanted.transfers,
+        ):
+            yield say(
+                "kv-transfer-differs",
+                ctx.at(),
+                f"hands its KV cache over by {setup.connector} ({pods.command.engine}), "
+                f"role {first.role.name} by {wanted.connector} ({wanted_pods.command.engine}); all "
+                "prefillers and decoders need the same",
+            )
+    sizes = {ctx.role.name: table.block_size(pods.command) for ctx, pods, _ in known}
+    stated = {size for size in sizes.values() if size is not None}
+    if len(stated) > 1:
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+        yield warning(
+            "block-sizes-differ",
+            ("roles",),
+            f"the blocks of the KV caches have different sizes ({listed}); give one size",
+        )
+
+
+def _setup(pods: RolePods) -> KvSetup | str | None:
+    if pods.kv is not None and pods.kv.connector is not None:
+        return pods.kv.connector
+    return kv_setup(pods.command)
+
 
 #: Fields of core/v1 `VolumeSource` in Kubernetes 1.36.
 _NAMES = """
@@ -26,64 +247,42 @@ _NAMES = """
 _SOURCES = frozenset(_NAMES.split())
 
 
-def volume_findings(role: RoleArgs, plan: RolePlan) -> Iterator[Finding]:
-    """Checks the pods of a role.
-
-    Args:
-        role: The role with complete pod templates.
-        plan: Its plan.
-
-    Yields:
-        Errors about volumes and mounts that no API server takes.
-    """
-    for place in places(plan.position, role):
-        spec = place.template["spec"]
-        ours: list[str] = []
-        if plan.wiring is not None and plan.wiring.shared_memory is not None:
-            added = shared_memory(spec, place.container, plan.wiring.shared_memory)
-            ours = [] if added is None else [added[0]["name"]]
-        yield from pod_volume_findings(f"{place.at}.spec", spec, ours)
-
-
 def pod_volume_findings(
-    at: str, spec: Mapping[str, Any], others: Collection[str] = ()
+    at: Location, spec: Mapping[str, Any], others: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Checks the volumes of one pod, and that its containers mount no others.
+    """Refuses what no API server takes of a pod spec's volumes and mounts.
 
-    Args:
-        at: Where the pod spec stands.
-        spec: The pod spec.
-        others: Names of volumes that the pod gets besides.
-
-    Yields:
-        Errors about what no API server takes.
+    The others are names of volumes that the pod gets besides.
     """
     listed = spec.get("volumes") or ()
     names: list[Any] = []
     for index, volume in _mappings(listed):
-        here, name = f"{at}.volumes[{index}]", volume.get("name")
+        here, name = (*at, "volumes", index), volume.get("name")
         if isinstance(name, str) and name in names:
-            yield error(f"{here}.name", f"{shown(name)} names two volumes of the pod")
+            message = f"{shown(name)} names two volumes of the pod"
+            yield error("volume-named-twice", (*here, "name"), message)
         names.append(name)
         sources = [key for key, value in volume.items() if key in _SOURCES and value is not None]
         if len(sources) > 1:
-            yield error(here, f"takes one source, got {' and '.join(sources)}; remove one of them")
+            message = f"takes one source, got {' and '.join(sources)}; remove one of them"
+            yield error("volume-sources", here, message)
     if not isinstance(listed, (list, tuple)) or not all(isinstance(name, str) for name in names):
         return  # an Output, or for the API server to judge
     known = {*names, *others}
     for field in ("initContainers", "containers"):
         for index, container in _mappings(spec.get(field)):
             for key in ("volumeMounts", "volumeDevices"):
-                yield from _mounts(f"{at}.{field}[{index}].{key}", container.get(key), known)
+                yield from _mounts((*at, field, index, key), container.get(key), known)
 
 
-def _mounts(at: str, mounts: Any, known: Collection[str]) -> Iterator[Finding]:
+def _mounts(at: Location, mounts: Any, known: Collection[str]) -> Iterator[Finding]:
     for index, mount in _mappings(mounts):
         name = mount.get("name")
         if isinstance(name, str) and name not in known:
             have = f"; it has {', '.join(sorted(known))}" if known else ""
             yield error(
-                f"{at}[{index}].name",
+                "volume-missing",
+                (*at, index, "name"),
                 f"the pod has no volume {shown(name)}{have}: add it to its volumes",
             )
 
@@ -93,90 +292,6 @@ def _mappings(items: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for index, item in enumerate(items if isinstance(items, (list, tuple)) else ()):
         if isinstance(item, Mapping):
             yield index, item
-
-
-_REACHED = "probe, Service and pool would reach a port on which nothing listens"
-#: A file of arguments, which may hold the port.
-_CONFIG = "--config"
-
-
-def port_findings(
-    plan: RolePlan, template: Mapping[str, Any], container: Mapping[str, Any], at: str
-) -> Iterator[Finding]:
-    """Compares the port of a role with the one that its engine listens on.
-
-    A container beside the engine that listens on the port, such as a proxy of the user's, is
-    what `port` is for: then nothing is said.
-
-    Args:
-        plan: The role, without a sidecar of ours before its engine.
-        template: Pod template of its leaders.
-        container: Their serving container, as written.
-        at: Field that holds the command line.
-
-    Yields:
-        An error where the role states another port than the command line; where the engine's
-        default decides, an error too if the program that runs is known, else a warning.
-    """
-    command, port, stated = read_command(container), plan.serving.port, plan.args.port
-    given = table.serving_port(command)
-    listens = given or _default(command)
-    if listens is None or listens == port:
-        return
-    if own_sidecar(template, str(container["name"]), port) is not None:
-        return
-    field = join("roles", plan.position, "port")
-    if given is not None:
-        say = error if command.readable else warning
-        told = f"{table.PORT_FLAG} {given} of the engine"
-        if stated is not None:
-            yield say(field, f"{port} contradicts {told} ({at}): {_REACHED}; remove one of them")
-        else:
-            yield say(at, f"{told} is not the port {port} of the role: {_REACHED}")
-        return
-    told = f"{command.engine} listens on {listens} without {table.PORT_FLAG}"
-    way_out = f"{_REACHED}; add {table.PORT_FLAG}={port} to its arguments"
-    if stated is not None:
-        # The entrypoint of somebody's own image may choose a port by itself.
-        say = error if command.program or command.image.stock else warning
-        yield say(field, f"{port} is not where the engine listens: {told}: {way_out}")
-    else:
-        yield warning(at, f"the role is reached on port {port}, but {told}: {way_out}")
-
-
-def _default(command: EngineCommand) -> int | None:
-    """Where the engine listens by itself, None where something unread may say otherwise."""
-    words = split_joined_flags(command.arguments)
-    if not command.readable or has_flag(words, table.PORT_FLAG, _CONFIG):
-        return None
-    return table.default_port(command.engine)
-
-
-def declared_port_findings(position: int, role: RoleArgs) -> Iterator[Finding]:
-    """Looks at all containers of a role's pods.
-
-    Args:
-        position: Index of the role in the spec.
-        role: The role as the user wrote it.
-
-    Yields:
-        One warning for each number that a container declares again for the same protocol.
-    """
-    for place in places(position, role):
-        for field in ("initContainers", "containers"):
-            for index, container in enumerate(place.template["spec"].get(field) or ()):
-                yield from _twice(f"{place.at}.spec.{field}[{index}].ports", container)
-
-
-def _twice(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
-    seen: set[tuple[int, str]] = set()
-    for index, port in enumerate(container.get("ports") or ()):
-        number, protocol = port["containerPort"], port.get("protocol") or "TCP"
-        if (number, protocol) in seen:
-            yield warning(
-                f"{at}[{index}]", f"{number}/{protocol} is declared twice; remove one of the two"
-            )
-        seen.add((number, protocol))
 
 
 # Variables that hold a credential whatever it looks like: those of model hubs and clouds, and the
@@ -198,38 +313,21 @@ _FLAG = re.compile(r"--(api-key|admin-api-key|hf-token)(=(?P<value>.*))?", re.DO
 _ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}"
 
 
-def role_credentials(position: int, role: RoleArgs) -> Iterator[Finding]:
-    """Checks the templates of a role that runs pods; see `credential_findings`."""
-    templates = {
-        "template": role.template,
-        "leaderTemplate": role.leader_template,
-        "workerTemplate": role.worker_template,
-    }
-    for field, template in templates.items():
-        if template is not None:
-            yield from credential_findings(join("roles", position, field), template)
+def credential_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Warns of each literal credential among the variables and arguments of a template.
 
-
-def credential_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Finds literal credentials among the variables and arguments of a template's containers.
-
-    Args:
-        at: Field that holds the template.
-        template: The template, or a part of one.
-
-    Yields:
-        One warning each; what refers to a variable is no literal.
+    What refers to a variable is no literal.
     """
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
-            here = f"{at}.spec.{key}[{index}]"
+            here = (*at, "spec", key, index)
             yield from variable_findings(here, container.get("env") or ())
             yield from _arguments(here, container)
 
 
-def variable_findings(at: str, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Finds literal credentials among the variables of a container that stands at `at`."""
+def variable_findings(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Warns of each literal credential among the variables of a container."""
     for index, variable in enumerate(variables):
         name = str(variable.get("name"))
         value: Any = variable.get("value")
@@ -237,13 +335,14 @@ def variable_findings(at: str, variables: Iterable[Mapping[str, Any]]) -> Iterat
             continue
         if _VARIABLE.fullmatch(name) or _LOOK.search(value):
             yield warning(
-                f"{at}.env[{index}].value",
+                "credential-in-plain-text",
+                (*at, "env", index, "value"),
                 f"{name} is a credential in plain text: everybody who may read pods reads it; "
                 f"{_ADVICE}",
             )
 
 
-def _arguments(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
+def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     for key in ("command", "args"):
         held = container.get(key)
         words = held if isinstance(held, (list, tuple)) else ()
@@ -253,7 +352,8 @@ def _arguments(at: str, container: Mapping[str, Any]) -> Iterator[Finding]:
             behind = index > 0 and _named(words[index - 1], word) is not None
             if name is not None and not behind:
                 yield warning(
-                    f"{at}.{key}[{index}]",
+                    "credential-in-plain-text",
+                    (*at, key, index),
                     f"{name} is a credential in plain text: everybody who may read pods reads it; "
                     f"take it from a variable, $(NAME), and {_ADVICE}",
                 )

@@ -10,20 +10,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.topology import VOLCANO
-from fusioninfer_pulumi.findings import Finding, error, join, warning
+from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.resources import is_accelerator
-from fusioninfer_pulumi.pods.build import role_labels
-from fusioninfer_pulumi.pods.templates import (
-    Place,
-    places,
-    with_container,
-    with_spec,
-    with_template,
-)
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.scheduling import role_labels
 
 _REQUEST = "devices"
 _DIGEST_LENGTH = 8
@@ -81,47 +73,27 @@ def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in listed if isinstance(each, Mapping)]
 
 
-def claim_findings(
-    roles: Iterable[tuple[int, RoleArgs]], scheduler: str | None, *, gang_scheduled: bool
-) -> Iterator[Finding]:
-    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+def device_claims(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Lets the serving containers use the role's claims."""
+    claims = ctx.role.resource_claims or []
+    if not claims:
+        return pods, []
+    findings: list[Finding] = []
+    used = [{"name": claim.name} for claim in claims]
+    referred = [_reference(ctx.meta.service, ctx.role.name, claim) for claim in claims]
 
-    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
-    pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
+    def using(container: Mapping[str, Any]) -> Mapping[str, Any]:
+        resources = container.get("resources") or {}
+        own = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
+        return {**container, "resources": own}
 
-    Args:
-        roles: The service's serving roles, each with its index in the spec; their claims are
-            written into the pod templates already.
-        scheduler: Their scheduler.
-        gang_scheduled: Whether the pods are a gang.
-    """
-    if scheduler != VOLCANO:
-        return
-    out = "gangPolicy.mode to Off" if gang_scheduled else "schedulerName to another scheduler"
-    for position, role in roles:
-        given = join("roles", position, "resourceClaims") if role.resource_claims else None
-        at = given or _in_template(position, role)
-        if at is not None:
-            yield warning(
-                at,
-                "Volcano binds such pods without the devices that they claim, and they never "
-                "start, unless the arguments of its plugin predicates say "
-                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
-                f"so there, or set schedulingStrategy.{out}",
-            )
-            return
-
-
-def _in_template(position: int, role: RoleArgs) -> str | None:
-    """Path of claims that a user wrote into a pod template."""
-    return next(
-        (
-            f"{place.at}.spec.resourceClaims"
-            for place in places(position, role)
-            if place.template["spec"].get("resourceClaims")
-        ),
-        None,
-    )
+    for pod in pods.each():
+        taken = list(_taken(pod, claims))
+        findings += taken
+        if not taken:
+            listed = [*(pod.spec.get("resourceClaims") or ()), *referred]
+            pods = pods.put(pod.with_container(using).with_spec(resourceClaims=listed))
+    return pods, findings
 
 
 def _described(claim: ResourceClaimArgs) -> dict[str, Any]:
@@ -137,41 +109,6 @@ def _described(claim: ResourceClaimArgs) -> dict[str, Any]:
     return {"devices": {"requests": [{"name": _REQUEST, "exactly": wanted}]}}
 
 
-def claiming_role(service: str, position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding]]:
-    """Completes one role.
-
-    Args:
-        service: Name of the service.
-        position: Index of the role in the spec.
-        role: The role, valid by the spec's rules.
-
-    Returns:
-        The role whose serving containers use its claims, and what is to be said.
-    """
-    claims = role.resource_claims or []
-    if not claims:
-        return role, []
-    findings: list[Finding] = []
-    referred = [_reference(service, role.name, claim) for claim in claims]
-    for place in places(position, role):
-        taken = list(_taken(place, claims))
-        findings += taken
-        if taken:
-            continue
-        spec = place.template["spec"]
-        used = [{"name": claim.name} for claim in claims]
-
-        def using(container: Mapping[str, Any], used: Any = used) -> Mapping[str, Any]:
-            resources = container.get("resources") or {}
-            own = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
-            return {**container, "resources": own}
-
-        template = with_container(place.template, str(place.container["name"]), using)
-        listed = [*(spec.get("resourceClaims") or ()), *referred]
-        role = with_template(role, place.field, with_spec(template, resourceClaims=listed))
-    return role, findings
-
-
 def _reference(service: str, role: str, claim: ResourceClaimArgs) -> dict[str, str]:
     if claim.claim_name is not None:
         return {"name": claim.name, "resourceClaimName": claim.claim_name}
@@ -179,33 +116,35 @@ def _reference(service: str, role: str, claim: ResourceClaimArgs) -> dict[str, s
     return {"name": claim.name, "resourceClaimTemplateName": made}
 
 
-def _taken(place: Place, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
-    given = {each.get("name") for each in place.template["spec"].get("resourceClaims") or ()}
+def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
+    given = {each.get("name") for each in pod.spec.get("resourceClaims") or ()}
     for claim in claims:
         if claim.name in given:
             yield error(
-                f"{place.at}.spec.resourceClaims",
+                "claim-name-taken",
+                (*pod.path, "spec", "resourceClaims"),
                 f'"{claim.name}" is also the name of one of resourceClaims; rename one',
             )
-    limits = (place.container.get("resources") or {}).get("limits") or {}
+    limits = (pod.container.get("resources") or {}).get("limits") or {}
     for resource in limits:
         if is_accelerator(str(resource)) and any(claim.made for claim in claims):
             yield error(
-                f"{place.container_at}.resources.limits.{resource}",
+                "accelerators-beside-claims",
+                (*pod.container_path, "resources", "limits", str(resource)),
                 "asks for accelerators beside resourceClaims, so the pod would get both; remove "
                 "one",
             )
 
 
-def device_claims(plan: Topology) -> Iterator[dict[str, Any]]:
-    """Builds the templates of all roles that have pods."""
-    for role in plan.roles:
-        if not role.replicas:
-            continue
-        for template in claim_templates(plan.service, role.args):
+def resource_claim_templates(
+    meta: ServiceMeta, roles: Iterable[RoleArgs]
+) -> Iterator[dict[str, Any]]:
+    """Builds the ResourceClaimTemplates of roles."""
+    for role in roles:
+        for template in claim_templates(meta.service, role):
             yield {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaimTemplate",
-                "metadata": metadata(plan, template.name, role_labels(plan, role)),
+                "metadata": metadata(meta, template.name, role_labels(meta, role)),
                 "spec": {"spec": template.spec},
             }

@@ -5,36 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.role import PodEnvironment
+from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.pods.pod import Context, Pods
 
-Manifest = dict[str, Any]
 
+def environment(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Adds variables to every container of the pods.
 
-def with_environment(spec: Manifest, asked: PodEnvironment | None) -> Manifest:
-    """Adds variables to every container of a pod.
-
-    Args:
-        spec: Pod spec; it is not changed.
-        asked: Whose variables, None for none.
-
-    Returns:
-        The pod spec. What is added stands before the container's own variables, which may refer
-        to it, and behind those of LeaderWorkerSet, which its webhook puts first.
+    They stand before the container's own variables, which may refer to them, and behind those of
+    LeaderWorkerSet, which its webhook puts first.
     """
-    if asked is None:
-        return spec
-    return {
-        **spec,
-        **{
-            key: [_container(each) for each in spec[key]]
+    if ctx.role.environment is None:
+        return pods, []
+    for pod in pods.each():
+        fields = {
+            key: [_container(each) for each in pod.spec[key]]
             for key in ("initContainers", "containers")
-            if spec.get(key)
-        },
-    }
+            if pod.spec.get(key)
+        }
+        pods = pods.put(pod.with_spec(**fields))
+    return pods, []
 
 
-def _container(container: Mapping[str, Any]) -> Manifest:
+def _container(container: Mapping[str, Any]) -> dict[str, Any]:
     own = list(container.get("env") or ())
     said = {each.get("name") for each in own}
     added = [

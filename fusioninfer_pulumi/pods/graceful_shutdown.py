@@ -7,8 +7,8 @@ as long as their leader, because it cannot answer without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 #: Time for requests that are under way, and for endpoints and pickers to take the pod out.
 PAUSE_SECONDS = 20
@@ -17,26 +17,21 @@ GRACE_SECONDS = 80
 _GRACE = "terminationGracePeriodSeconds"
 
 
-def graceful(spec: Mapping[str, Any], given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Lets a pod end gracefully, unless its author has said how it ends.
+def graceful_shutdown(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+    """Lets pods of a known engine end gracefully, unless their author has said how they end."""
+    if pods.engine.engine is None:
+        return pods, []
+    for pod in pods.each():
+        pods = pods.put(_graceful(pod))
+    return pods, []
 
-    Args:
-        spec: The pod's spec.
-        given: The serving container as its author wrote it.
-        name: Name of the serving container.
 
-    Returns:
-        The spec with the pause and the time for it; as it was where it has a `lifecycle`, or less
-        time than the pause takes.
-    """
-    allowed = spec.get(_GRACE)
+def _graceful(pod: Pod) -> Pod:
+    allowed = pod.spec.get(_GRACE)
     # Anything but a number is an Output, or for the API server to judge.
     enough = allowed is None or (isinstance(allowed, int) and allowed > PAUSE_SECONDS)
-    if "lifecycle" in given or not enough:
-        return dict(spec)
+    if "lifecycle" in pod.own or not enough:
+        return pod
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {PAUSE_SECONDS}"]}}}
-    containers = [
-        {**each, "lifecycle": pause} if each["name"] == name else each
-        for each in spec["containers"]
-    ]
-    return {**spec, "containers": containers, _GRACE: allowed or GRACE_SECONDS}
+    pausing = pod.with_container(lambda each: {**each, "lifecycle": pause})
+    return pausing.with_spec(**{_GRACE: allowed or GRACE_SECONDS})

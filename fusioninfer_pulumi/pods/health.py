@@ -1,4 +1,4 @@
-"""How long an engine may take to start, as a startup probe, and probes that end it too early."""
+"""Probes of an engine: whether it serves, how long it may take to start."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.serving_container import serving_container
-from fusioninfer_pulumi.findings import Finding, error, join, warning
+from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 #: For everything but reading the weights: the image's start, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
@@ -47,58 +45,52 @@ def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
     return args.model_copy(update={"roles": [sized(role) for role in args.roles]})
 
 
-def startup_failures(args: StartupArgs) -> int:
-    """Failures of the startup probe, one every ten seconds, until the container is restarted."""
-    return math.ceil(startup_seconds(args) / PERIOD_SECONDS)
+def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Adds the leader's probes: whether it serves, and how long it may take until it does."""
+    command, path = pods.engine, table.health_path(pods.engine.engine)
+    probes: dict[str, Any] = {}
+    if path is not None:
+        # On the engine's port: ray's port answers long before the model is loaded, and so does a
+        # sidecar.
+        https = {"scheme": "HTTPS"} if table.serves_https(command) else {}
+        probe = {
+            "httpGet": {"path": path, "port": pods.engine_port, **https},
+            "periodSeconds": PERIOD_SECONDS,
+            "timeoutSeconds": 5,
+        }
+        if "readinessProbe" not in pods.leader.own:
+            probes["readinessProbe"] = probe
+        if ctx.role.startup is not None:
+            # Failures, one every ten seconds, until the container is restarted.
+            failures = math.ceil(startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
+            probes["startupProbe"] = {**probe, "failureThreshold": failures}
+    findings = list(_findings(pods.leader, command, ctx))
+    return pods.put(pods.leader.with_container(lambda each: {**each, **probes})), findings
 
 
-def startup_findings(role: RolePlan, rollout: RolloutArgs, wait: WaitArgs) -> Iterator[Finding]:
-    """Checks how long a role's engine may take to start.
-
-    Args:
-        role: The role.
-        rollout: How the service is updated.
-        wait: What an update of it waits for.
-
-    Yields:
-        Errors where no startup probe can be made, warnings about times that do not fit.
-    """
-    at = join("roles", role.position, "startup")
-    own = serving_container(role.leader_template, role.args.container)
-    given = role.args.startup
+def _findings(leader: Pod, command: EngineCommand, ctx: Context) -> Iterator[Finding]:
+    at, given = ctx.at("startup"), ctx.role.startup
     if given is None:
-        yield from _early(role, own)
-        return
-    if given.timeout is None and given.model_size is None:
+        if command.engine is not None:
+            yield from _early(at, leader.own)
+    elif given.timeout is None and given.model_size is None:
+        message = "needs timeout or modelSize, or the size of the service's model (model.size)"
+        yield error("startup-time-required", at, message)
+    elif "startupProbe" in leader.own:
+        message = "the container has a startupProbe of its own; remove one of them"
+        yield error("startup-probe-taken", at, message)
+    elif table.health_path(command.engine) is None:
         yield error(
-            at, "needs timeout or modelSize, or the size of the service's model (model.size)"
-        )
-    elif "startupProbe" in own:
-        yield error(at, "the container has a startupProbe of its own; remove one of them")
-    elif table.health_path(role.serving.command.engine) is None:
-        yield error(
+            "engine-unknown",
             at,
             "how the program tells that it serves is not known; remove this, and write a "
             "startupProbe into the template",
         )
-    longest = startup_seconds(given)
-    for field, text in (
-        ("wait.timeout", wait.timeout),
-        ("rollout.timeout", role_rollout(rollout, role).timeout),
-    ):
-        waited = durations.seconds(text)
-        if waited is not None and longest > waited:
-            yield warning(
-                at,
-                f"allows {longest} s, and an update gives up after {field} ({text}): raise that",
-            )
 
 
-def _early(role: RolePlan, own: Mapping[str, Any]) -> Iterator[Finding]:
+def _early(at: Location, own: Mapping[str, Any]) -> Iterator[Finding]:
     probe = own.get("livenessProbe")
     if not isinstance(probe, Mapping) or "startupProbe" in own:
-        return
-    if role.serving.command.engine is None:
         return
     numbers = [
         probe.get("initialDelaySeconds") or 0,
@@ -111,7 +103,8 @@ def _early(role: RolePlan, own: Mapping[str, Any]) -> Iterator[Finding]:
     seconds = delay + period * failures
     if seconds < _EARLY_SECONDS:
         yield warning(
-            join("roles", role.position, "startup"),
+            "liveness-probe-too-early",
+            at,
             f"is not given, and the livenessProbe restarts a container that does not serve after "
             f"{seconds} s: a model that takes longer never loads; give startup.timeout",
         )

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, SecondaryTierArgs
+from fusioninfer_pulumi.api.kv_offloading import (
+    KvCacheOffloadingArgs,
+    SecondaryTierArgs,
+    offloading_problems,
+)
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
@@ -21,86 +25,149 @@ from fusioninfer_pulumi.engines.kv_offloading import (
 )
 from fusioninfer_pulumi.engines.kv_settings import SettingError
 from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, parse_path, warning
-from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.containers import (
-    free_name,
-    memory,
-    mounted,
-    shared_memory,
-    with_env,
-    with_mounts,
-    with_volumes,
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Severity,
+    error,
+    info,
+    path_text,
+    warning,
 )
-from fusioninfer_pulumi.pods.kv_transfer import why_unknown
-from fusioninfer_pulumi.pods.records import folder, offloading_of
-from fusioninfer_pulumi.pods.templates import Place, Template, places, with_container, with_template
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.containers import free_name, mounted, with_env, with_mounts
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
 
 _DISK = "ephemeral-storage"
 
 
-def with_tiers(
-    place: Place, container: Mapping[str, Any], given: KvCacheOffloadingArgs
-) -> Template:
-    """A pod template with the tiers behind the host memory.
+def offloading_of(role: RoleArgs) -> Offloading | None:
+    """What a role's engines offload their KV cache to.
 
-    Args:
-        place: The template as it was.
-        container: Its serving container as it shall be, without the tiers.
-        given: The tiers.
+    None where nothing is offloaded, or where the tiers were refused already.
     """
-    spec = place.template["spec"]
+    given = role.kv_cache_offloading
+    if given is None or any(offloading_problems((), given)):
+        return None
+    return Offloading(
+        cpu=int(quantity.parse(given.cpu)),
+        eviction=given.eviction_policy.value if given.eviction_policy is not None else None,
+        folders=tuple(_folder(index) for index, _ in enumerate(given.secondary)),
+    )
+
+
+def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Gives the pods room for what is offloaded; SGLang's arguments, too.
+
+    Those of vLLM share a flag with `kvTransfer`, which sets it.
+    """
+    given, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
+    if given is None or wanted is None:
+        return pods, []
+    at, command = ctx.at("kvCacheOffloading"), pods.engine
+    if command.engine is None:
+        message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
+        return pods, [error("engine-unknown", at, f"{message}; write the arguments yourself")]
+    decodes = ctx.role.component_type is ComponentType.DECODER
+    findings = [
+        Finding("", Severity(note.severity), (*at, field) if field else at, note.message)
+        for field, note in offloading_notes(command, wanted, decodes=decodes)
+    ]
+    need = pod_memory(command, wanted, ctx.nodes)
+    for pod in pods.each():
+        findings += _taken(pod, given)
+        findings += _memory((*at, "cpu"), pod, need)
+        if command.engine == "vllm":
+            findings += _room((*at, "cpu"), ctx.role, pod, need)
+    findings += _shared(at, ctx, given)
+    if any(each.severity is Severity.ERROR for each in findings):
+        return pods, findings
+    findings.append(info("kv-cache-tiers", at, _summary(given, need)))
+    for pod in pods.each():
+        try:
+            told = _told(pod, command, wanted, given)
+        except SettingError as problem:
+            message = f"the hierarchical cache cannot be set in it: {problem}"
+            message = f"{message}; write the command as a list"
+            findings.append(error("command-not-editable", pod.command_path, message))
+            continue
+        built = _with_tiers(told, given)
+        if command.engine == "vllm":
+            built = built.with_shared_memory(_limit(ctx.role))
+        pods = pods.put(built)
+    return pods, findings
+
+
+def _folder(index: int) -> str:
+    """Where a tier behind the host memory is mounted, as KServe does."""
+    return f"/mnt/kv-cache-{index}"
+
+
+def _limit(role: RoleArgs) -> str | None:
+    return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
+
+
+def _told(
+    pod: Pod, command: EngineCommand, wanted: Offloading, given: KvCacheOffloadingArgs
+) -> Pod:
+    variables: list[dict[str, Any]] = []
+    if command.engine == "sglang":
+        if pod.leads or read_command(pod.container).engine == "sglang":
+            edit = with_arguments(pod.container, hierarchical_words(command, wanted))
+            pod = pod.with_container(lambda each: with_words(each, edit))
+        if wanted.folders:
+            variables.append({"name": SGLANG_FOLDER_ENV, "value": wanted.folders[0]})
+    elif any(_kept(tier) for tier in given.secondary):
+        variables.append({"name": HASH_SEED_ENV, "value": "0"})
+    return pod.with_container(lambda each: with_env(each, variables))
+
+
+def _kept(tier: Any) -> bool:
+    """Whether what a tier holds is met by another process than the one that wrote it."""
+    claim = tier.file_system.pvc
+    return claim is not None and claim.ref is not None
+
+
+def _with_tiers(pod: Pod, given: KvCacheOffloadingArgs) -> Pod:
+    """The pod with the tiers behind the host memory."""
     volumes, mounts = [], []
     for index, tier in enumerate(given.secondary):
-        name = free_name(f"kv-cache-secondary-{index}", spec.get("volumes"))
+        name = free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
         source, mount = _source(tier)
         volumes.append({"name": name, **source})
-        mounts.append({"name": name, "mountPath": folder(index), **mount})
-    built = with_mounts(container, mounts)
-    disk = _disk(given)
-    resources = container.get("resources") or {}
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    # Without a request Kubernetes asks for the limit, which has room for the tiers.
-    if disk and (_DISK in requests or _DISK not in limits):
-        asked = quantity.write(disk + quantity.parse(requests.get(_DISK, 0)))
-        built["resources"] = {**resources, "requests": {**requests, _DISK: asked}}
-    template = with_container(place.template, str(container["name"]), lambda _: built)
-    return {**template, "spec": with_volumes(template["spec"], volumes)}
+        mounts.append({"name": name, "mountPath": _folder(index), **mount})
+
+    def with_tiers(container: Mapping[str, Any]) -> Mapping[str, Any]:
+        built = with_mounts(container, mounts)
+        disk = _disk(given)
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        # Without a request Kubernetes asks for the limit, which has room for the tiers.
+        if disk and (_DISK in requests or _DISK not in limits):
+            asked = quantity.write(disk + quantity.parse(requests.get(_DISK, 0)))
+            built["resources"] = {**resources, "requests": {**requests, _DISK: asked}}
+        return built
+
+    return pod.with_container(with_tiers).with_volumes(volumes)
 
 
-def with_shared_memory(template: Template, name: str, limit: str | None) -> Template:
-    """A template whose serving container has a memory volume at /dev/shm of its own.
-
-    Args:
-        template: The template.
-        name: Name of the container.
-        limit: Size limit of the volume; by default the pod's memory.
-    """
-    spec = template["spec"]
-    (container,) = [each for each in spec["containers"] if each["name"] == name]
-    added = shared_memory(spec, container, memory(limit))
-    if added is None:
-        return template
-    volume, mount = added
-    complete = with_container(template, name, lambda each: with_mounts(each, [mount]))
-    return {**complete, "spec": with_volumes(complete["spec"], [volume])}
-
-
-def tier_findings(place: Place, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
+def _taken(pod: Pod, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
     """What a template has already where the tiers would stand, and disks that are too small."""
     for index, _ in enumerate(given.secondary):
-        if mounted(place.container, folder(index)) is not None:
+        if mounted(pod.container, _folder(index)) is not None:
             yield error(
-                f"{place.container_at}.volumeMounts",
-                f"{folder(index)} is where kvCacheOffloading.secondary[{index}] is mounted; "
+                "tier-path-taken",
+                (*pod.container_path, "volumeMounts"),
+                f"{_folder(index)} is where kvCacheOffloading.secondary[{index}] is mounted; "
                 "remove it",
             )
-    resources = place.container.get("resources") or {}
+    resources = pod.container.get("resources") or {}
     limit = (resources.get("limits") or {}).get(_DISK)
     asked = _disk(given) + quantity.parse((resources.get("requests") or {}).get(_DISK, 0))
     if _disk(given) and limit is not None and quantity.parse(limit) < asked:
         yield error(
-            f"{place.container_at}.resources.limits.{_DISK}",
+            "disk-too-small",
+            (*pod.container_path, "resources", "limits", _DISK),
             f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
             f"asks for {quantity.write(asked)}",
         )
@@ -123,117 +190,50 @@ def _disk(given: KvCacheOffloadingArgs) -> Decimal:
     return sum((quantity.parse(disk.size) for disk in disks if disk is not None), Decimal(0))
 
 
-def offloading_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding]]:
-    """Completes one role.
-
-    Args:
-        position: Index of the role in the spec.
-        role: The role with the sizes of `parallelism` in its arguments.
-
-    Returns:
-        The role whose pods have room for what is offloaded, and what is to be said.
-    """
-    given, wanted = role.kv_cache_offloading, offloading_of(role)
-    if given is None or wanted is None:
-        return role, []
-    at = join("roles", position, "kvCacheOffloading")
-    listed = list(places(position, role))
-    command = read_command(listed[0].container)
-    if command.engine is None:
-        message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
-        return role, [error(at, f"{message}; write the arguments yourself")]
-    decodes = role.component_type is ComponentType.DECODER
-    findings = [
-        Finding(
-            "", Severity(note.severity), parse_path(f"{at}.{field}" if field else at), note.message
-        )
-        for field, note in offloading_notes(command, wanted, decodes=decodes)
-    ]
-    need = pod_memory(command, wanted, role.nodes)
-    for place in listed:
-        findings += tier_findings(place, given)
-        findings += _memory(f"{at}.cpu", place, need)
-        if command.engine == "vllm":
-            findings += _room(f"{at}.cpu", role, place, need)
-    findings += _shared(at, role, given)
-    if any(each.severity is Severity.ERROR for each in findings):
-        return role, findings
-    findings.append(info(at, _summary(given, need)))
-    built = role
-    for place in listed:
-        try:
-            container = _container(place, command, wanted, given)
-        except SettingError as problem:
-            message = f"the hierarchical cache cannot be set in it: {problem}"
-            findings.append(error(place.command_at, f"{message}; write the command as a list"))
-            continue
-        template = with_tiers(place, container, given)
-        if command.engine == "vllm":
-            limit = role.kv_transfer.shared_memory if role.kv_transfer is not None else None
-            template = with_shared_memory(template, str(container["name"]), limit)
-        built = with_template(built, place.field, template)
-    return built, findings
-
-
-def _container(
-    place: Place, command: EngineCommand, wanted: Offloading, given: KvCacheOffloadingArgs
-) -> Template:
-    variables: list[dict[str, Any]] = []
-    container: Template = dict(place.container)
-    if command.engine == "sglang":
-        if place.leads or read_command(container).engine == "sglang":
-            edit = with_arguments(container, hierarchical_words(command, wanted))
-            container = with_words(container, edit)
-        if wanted.folders:
-            variables.append({"name": SGLANG_FOLDER_ENV, "value": wanted.folders[0]})
-    elif any(_kept(tier) for tier in given.secondary):
-        variables.append({"name": HASH_SEED_ENV, "value": "0"})
-    return with_env(container, variables)
-
-
-def _kept(tier: Any) -> bool:
-    """Whether what a tier holds is met by another process than the one that wrote it."""
-    claim = tier.file_system.pvc
-    return claim is not None and claim.ref is not None
-
-
-def _memory(at: str, place: Place, need: Decimal) -> Iterator[Finding]:
-    resources = place.container.get("resources") or {}
+def _memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    resources = pod.container.get("resources") or {}
     limit = (resources.get("limits") or {}).get("memory")
     asked = (resources.get("requests") or {}).get("memory", limit)
-    amount = quantity.write(need)
+    amount, container = quantity.write(need), path_text(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
         yield error(
+            "memory-too-small",
             at,
-            f"takes {amount} of host memory in each pod, but {place.container_at} may use "
+            f"takes {amount} of host memory in each pod, but {container} may use "
             f"{limit} in all; raise its memory limit, or offload less",
         )
     elif asked is None or quantity.parse(asked) < need:
         has = "none" if asked is None else str(asked)
         yield warning(
+            "memory-not-requested",
             at,
-            f"takes {amount} of host memory in each pod, but {place.container_at} asks for {has}: "
+            f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
             "nodes are chosen that do not have it; raise requests.memory",
         )
 
 
-def _room(at: str, role: RoleArgs, place: Place, need: Decimal) -> Iterator[Finding]:
+def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
     """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
-    mount = mounted(place.container, SHARED_MEMORY)
+    mount = mounted(pod.container, SHARED_MEMORY)
     takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
-    stated = role.kv_transfer.shared_memory if role.kv_transfer is not None else None
+    stated = _limit(role)
     if mount is None and _less(stated, need):
-        yield error(at, f"{takes}, but kvTransfer.sharedMemory is {stated}; raise or remove it")
-    for volume in place.template["spec"].get("volumes") or ():
+        yield error(
+            "shared-memory-too-small",
+            at,
+            f"{takes}, but kvTransfer.sharedMemory is {stated}; raise or remove it",
+        )
+    for volume in pod.spec.get("volumes") or ():
         source = volume.get("emptyDir")
         if mount is None or volume.get("name") != mount.get("name") or not isinstance(source, dict):
             continue
         limit = source.get("sizeLimit")
         if _less(limit, need):
             yield error(
+                "shared-memory-too-small",
                 at,
-                f"{takes}, but the volume {volume['name']} of {place.at} holds {limit}; raise its "
-                "sizeLimit, or remove it",
+                f"{takes}, but the volume {volume['name']} of {path_text(pod.path)} holds {limit}; "
+                "raise its sizeLimit, or remove it",
             )
 
 
@@ -245,13 +245,14 @@ def _less(amount: Any, need: Decimal) -> bool:
         return False
 
 
-def _shared(at: str, role: RoleArgs, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    pods = role.replicas * role.nodes
+def _shared(at: Location, ctx: Context, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    pods = ctx.role.replicas * ctx.nodes
     for index, tier in enumerate(given.secondary):
         claim = tier.file_system.pvc
-        if claim is not None and claim.ref is not None and (pods > 1 or role.autoscaling):
+        if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
             yield info(
-                f"{at}.secondary[{index}]",
+                "claim-shared-by-pods",
+                (*at, "secondary", index),
                 f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
                 "they share a node",
             )

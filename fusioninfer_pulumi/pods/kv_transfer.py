@@ -1,15 +1,14 @@
-"""What prefill and decode pods need to hand requests over."""
+"""How prefill and decode engines hand their KV cache over: arguments, addresses and ports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvRole, KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.api.topology import nodes_per_replica
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.facts import RAY_PORT, spelled
 from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
 from fusioninfer_pulumi.engines.kv_connectors import (
@@ -28,29 +27,99 @@ from fusioninfer_pulumi.engines.kv_connectors import (
 from fusioninfer_pulumi.engines.kv_offloading import VLLM_WITH_NIXL, Offloading, offloading_settings
 from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_settings
 from fusioninfer_pulumi.engines.kv_transfer import KV_TRANSFER_FLAG
-from fusioninfer_pulumi.engines.launch import Launch
 from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.engines.model_arguments import served_names
 from fusioninfer_pulumi.engines.serving_container import serving_port
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
-from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.containers import (
-    memory,
-    shared_memory,
-    with_env,
-    with_mounts,
-    with_volumes,
-)
-from fusioninfer_pulumi.pods.records import EVENTS_PORT, Disaggregation, Wiring, offloading_of
-from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.kube.containers import with_env
+from fusioninfer_pulumi.pods.kv_offloading import offloading_of
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
+from fusioninfer_pulumi.pods.sidecar import SidecarPlan, own_sidecar, sidecar_plan
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
 POD_IP_ENV = "POD_IP"
+#: Container port on which a pod publishes the events of its KV cache.
+EVENTS_PORT = "kv-events"
+#: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
+ENGINE_PORT = 8001
 _STATED = ("connector", "role", "extra_config")
+_POD_IP: dict[str, Any] = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 
 @dataclass(frozen=True)
-class Transfer:
+class KvTransferPlan:
+    """How the pods of a role hand their KV cache over.
+
+    Attributes:
+        pool_port: Port that clients and the picker use.
+        engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
+        moved_from: Ports that the template means the engine by, and that became `engine_port`.
+        connector: How the engine hands its KV cache over, None where that is not known.
+        sidecar: The leaders' sidecar, None for none.
+    """
+
+    pool_port: int
+    engine_port: int
+    moved_from: frozenset[int] = frozenset()
+    connector: KvSetup | None = None
+    sidecar: SidecarPlan | None = None
+
+
+def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Sets the flags by which engines hand their KV cache over and tell of it; plans the sidecar.
+
+    Arguments that hold a flag and its value in one, which no engine knows, are split on the way:
+    here those of single pods, too. The launchers of several nodes split theirs; `launcher: none`
+    asks for what was written.
+    """
+    role, command = ctx.role, pods.engine
+    asked = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
+    if ctx.pairing is None and all(each is None for each in asked):
+        return (pods, []) if ctx.nodes > 1 else _edited(pods, [], [])
+    way, found = _transfer(pods.leader, ctx, command)
+    plan = KvTransferPlan(port := _pool_port(pods, ctx, command), port, connector=way.setup)
+    published, said = _events(ctx, command, port)
+    found += said
+    settings = [*way.settings, *published]
+    if ctx.pairing is not None and role.component_type is ComponentType.DECODER:
+        plan, moves, said = _decode_side(pods.leader, ctx, command, plan)
+        settings += moves
+        found += said
+    pods, said = _edited(pods, settings, list(way.settings))
+    return replace(pods, kv=plan), [*found, *said]
+
+
+def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Adds the addresses, ports and shared memory of the KV cache's way to the pods.
+
+    A leader's ports and probes follow its engine where that was moved.
+    """
+    if pods.kv is None:
+        return pods, []
+    hands_over = ctx.pairing is not None or ctx.role.kv_transfer is not None
+    env, ports = _engine_side(pods, ctx) if hands_over else _events_side(ctx.role)
+    given = ctx.role.kv_transfer or KvTransferArgs()
+    plan = pods.kv
+    for pod in pods.each():
+        built = pod.with_container(lambda each: with_env(each, env))
+        if hands_over:
+            built = built.with_shared_memory(given.shared_memory)
+        pods = pods.put(_listening(built, plan, ports) if pod.leads else built)
+    return pods, []
+
+
+def events_port(role: RoleArgs) -> int | None:
+    """Container port on which a role's pods publish the events of their KV cache, if they do."""
+    if role.kv_events is None:
+        return None
+    host, _, port = role.kv_events.endpoint.rpartition(":")
+    return int(port) if host == "tcp://*" else None
+
+
+@dataclass(frozen=True)
+class _Transfer:
     """How a role's engines hand their KV cache over.
 
     Attributes:
@@ -62,57 +131,49 @@ class Transfer:
     setup: KvSetup | None = None
 
 
-def transfer(
-    position: int, args: RoleArgs, command: EngineCommand, at: str, *, needed: bool
-) -> tuple[Transfer, list[Finding]]:
+def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[_Transfer, list[Finding]]:
     """Decides on the flags for the KV cache's way.
 
-    Args:
-        position: Index of the role in the spec.
-        args: The role.
-        command: The engine's command line as written.
-        at: Field that holds it.
-        needed: Whether a picker pairs the pods, so that they have to hand their cache over.
-
-    Returns:
-        The flags, and what is to be said.
+    Paired pods have to hand their cache over, others may.
     """
-    given = args.kv_transfer
-    field = join("roles", position, "kvTransfer")
+    given, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     # SGLang has a flag of its own for it, which is set already.
-    offloading = offloading_of(args) if command.engine == "vllm" else None
+    offloading = offloading_of(ctx.role) if command.engine == "vllm" else None
     setup = kv_setup(command)
     if isinstance(setup, str):
-        asked = needed or given or offloading
-        return Transfer(), [error(at, f"{KV_TRANSFER_FLAG} {setup}")] if asked else []
+        found = [error("kv-transfer-unreadable", at, f"{KV_TRANSFER_FLAG} {setup}")]
+        return _Transfer(), found if ctx.pairing or given or offloading else []
     if setup is not None:
         twice = [] if given is None else list(_twice(given, field))
         if offloading is not None:
             twice.append(
                 error(
-                    join("roles", position, "kvCacheOffloading"),
+                    "kv-transfer-set-twice",
+                    ctx.at("kvCacheOffloading"),
                     f"the engine's arguments hold {KV_TRANSFER_FLAG} ({setup.connector}) already; "
                     "remove one of them",
                 )
             )
-        return Transfer((), setup), twice
+        return _Transfer((), setup), twice
     if given is not None:
-        return _generated(args.component_type, given, command, field, offloading)
-    if not needed:
+        return _generated(ctx.role.component_type, given, command, field, offloading)
+    if ctx.pairing is None:
         if offloading is None:
-            return Transfer(), []
-        return Transfer((_flag(offloading_settings(offloading)),)), []
+            return _Transfer(), []
+        return _Transfer((_flag(offloading_settings(offloading)),)), []
     if command.engine is None or not command.readable:
-        return Transfer(), [
+        return _Transfer(), [
             warning(
+                "kv-transfer-unreadable",
                 at,
                 "whether the engine hands its KV cache over cannot be read here: it needs "
                 f"{KV_TRANSFER_FLAG} (vLLM) or --disaggregation-mode (SGLang)",
             )
         ]
     flag = KV_TRANSFER_FLAG if command.engine == "vllm" else "--disaggregation-mode"
-    return Transfer(), [
+    return _Transfer(), [
         error(
+            "kv-transfer-missing",
             at,
             f"{flag} is missing, without which no KV cache goes from prefill to decode: add it, "
             f"or let kvTransfer: {{}} generate it for {NIXL}",
@@ -120,19 +181,13 @@ def transfer(
     ]
 
 
-def why_unknown(command: EngineCommand) -> str:
-    """Why no flag can be set in a command line whose engine is not known."""
-    if command.script is not None:
-        return "no start of either can be read in the container's shell script"
-    return "the container's program is neither vLLM nor SGLang"
-
-
-def _twice(given: KvTransferArgs, field: str) -> Iterator[Finding]:
+def _twice(given: KvTransferArgs, field: Location) -> Iterator[Finding]:
     for name in _STATED:
         if getattr(given, name) is not None:
-            alias = KvTransferArgs.model_fields[name].alias or name
             yield error(
-                f"{field}.{alias}", "the engine's arguments state it already; remove one of them"
+                "kv-transfer-set-twice",
+                (*field, KvTransferArgs.model_fields[name].alias or name),
+                "the engine's arguments state it already; remove one of them",
             )
 
 
@@ -144,12 +199,13 @@ def _generated(
     component_type: ComponentType,
     given: KvTransferArgs,
     command: EngineCommand,
-    field: str,
+    field: Location,
     offloading: Offloading | None,
-) -> tuple[Transfer, list[Finding]]:
+) -> tuple[_Transfer, list[Finding]]:
     if command.engine is None:
-        return Transfer(), [
+        return _Transfer(), [
             error(
+                "engine-unknown",
                 field,
                 f"generates arguments of vLLM or SGLang, but {why_unknown(command)}; write the "
                 "arguments yourself",
@@ -158,11 +214,11 @@ def _generated(
     if command.engine == "sglang":
         for name in ("role", "extra_config"):
             if getattr(given, name) is not None:
-                alias = KvTransferArgs.model_fields[name].alias or name
-                return Transfer(), [error(f"{field}.{alias}", "is vLLM's; SGLang has no such")]
+                at = (*field, KvTransferArgs.model_fields[name].alias or name)
+                return _Transfer(), [error("field-of-vllm", at, "is vLLM's; SGLang has no such")]
         mode = "prefill" if component_type is ComponentType.PREFILLER else "decode"
         flags, setup = sglang_setup(mode, given.connector)
-        return Transfer(tuple(Setting(*each) for each in flags), setup), []
+        return _Transfer(tuple(Setting(*each) for each in flags), setup), []
     connector, role = given.connector or NIXL, given.role or KvRole.BOTH
     settings = kv_transfer_settings(connector, role.value, given.extra_config)
     said = []
@@ -174,155 +230,113 @@ def _generated(
     words = (flag.flag, flag.value)
     made = kv_setup(EngineCommand("vllm", (), words, None, readable=True))
     assert isinstance(made, KvSetup), "what is generated can be read"
-    return Transfer((flag,), made), said
+    return _Transfer((flag,), made), said
 
 
-def _unfit(connector: str, command: EngineCommand, field: str) -> Iterator[Finding]:
+def _unfit(connector: str, command: EngineCommand, field: Location) -> Iterator[Finding]:
     """What is not known to work together with offloading in one engine."""
     if connector != NIXL:
         yield error(
-            f"{field}.connector",
+            "connector-beside-offloading",
+            (*field, "connector"),
             f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
             f"one, or write {KV_TRANSFER_FLAG} with both into the arguments",
         )
     elif command.image.version is not None and command.image.version < VLLM_WITH_NIXL:
         yield error(
+            "engine-too-old",
             field,
             f"together with kvCacheOffloading needs vLLM {spelled(VLLM_WITH_NIXL)}, got "
             f"{spelled(command.image.version)}",
         )
 
 
-def events(
-    position: int, args: RoleArgs, command: EngineCommand, port: int
-) -> tuple[list[Setting], list[Finding]]:
-    """Decides on the flag for the KV cache's events, which only the leader's engine publishes.
-
-    Args:
-        position: Index of the role in the spec.
-        args: The role.
-        command: The engine's command line as written.
-        port: Port by which the picker knows the pod.
-
-    Returns:
-        The flag, and what is to be said.
-    """
-    given = args.kv_events
+def _events(ctx: Context, command: EngineCommand, port: int) -> tuple[list[Setting], list[Finding]]:
+    """Decides on the flag for the KV cache's events, which only the leader's engine publishes."""
+    given, field = ctx.role.kv_events, ctx.at("kvEvents")
     if given is None:
         return [], []
-    field = join("roles", position, "kvEvents")
     if command.engine is None:
-        return [], [error(field, "needs an engine that is known: vLLM or SGLang")]
+        message = "needs an engine that is known: vLLM or SGLang"
+        return [], [error("engine-unknown", field, message)]
     if has_flag(split_joined_flags(command.arguments), KV_EVENTS_FLAG):
-        return [], [error(field, f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one")]
+        message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
+        return [], [error("kv-events-set-twice", field, message)]
     topic = given.topic
     said: list[Finding] = []
+    at = (*field, "topic")
     if topic is None:
         served = served_names(command)
         if served is None:
-            return [], [
-                error(f"{field}.topic", "is required: the model's name cannot be read here")
-            ]
+            message = "is required: the model's name cannot be read here"
+            return [], [error("topic-required", at, message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
         if len(set(served)) > 1:
             # The picker looks events up by the name that a request asks for.
             others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
             said.append(
                 warning(
-                    f"{field}.topic",
+                    "topic-of-one-model",
+                    at,
                     f"names one model, by default {served[0]}: pickers find no events for requests "
                     f"that ask for {others}; state the topic, or serve one name",
                 )
             )
     if topic.count("@") != 2:
-        said.append(
-            info(f"{field}.topic", "llm-d's pickers read kv@POD@MODEL, and ignore the pod here")
-        )
+        message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
+        said.append(info("topic-unread", at, message))
     value = kv_events_json(command.engine, given.endpoint, topic)
     return [Setting(KV_EVENTS_FLAG, value)], said
 
 
-Container = Mapping[str, Any]
-
-#: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
-ENGINE_PORT = 8001
-
-
-def decode_side(
-    position: int,
-    args: RoleArgs,
-    template: Container,
-    container: Container,
-    command: EngineCommand,
-    paired: Disaggregation,
-    wiring: Wiring,
-    at: str,
-) -> tuple[Wiring, list[Setting], list[Finding]]:
-    """Plans the sidecar before a decode engine, and the port to which that makes room for it.
-
-    Args:
-        position: Index of the role in the spec.
-        args: The role.
-        template: Pod template of its leaders.
-        container: Their serving container.
-        command: Its command line.
-        paired: The service's pairing.
-        wiring: What the pods get besides.
-        at: Field that holds the command line.
-
-    Returns:
-        The wiring with the sidecar, the flags that move the engine, and what is to be said.
-    """
-    given = args.kv_transfer or KvTransferArgs()
-    field_at = join("roles", position, "kvTransfer")
-    pool, own = wiring.pool_port, serving_port(container, command, None)
-    brought = own_sidecar(template, str(container["name"]), pool)
+def _decode_side(
+    leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
+) -> tuple[KvTransferPlan, list[Setting], list[Finding]]:
+    """Plans the sidecar before a decode engine, and the port to which that makes room for it."""
+    given, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
+    at = leader.command_path
+    pool, own = plan.pool_port, serving_port(leader.container, command, None)
+    brought = own_sidecar(leader.template, leader.name, pool)
     if brought is not None or not given.sidecar.enabled:
         engine = given.engine_port or own
-        kept = list(_kept(brought, pool, engine, join("roles", position), field_at))
-        return replace(wiring, engine_port=engine), [], kept
-    engine = given.engine_port or (own if own != pool else _free_port(template, pool, given))
-    plan, found = sidecar_plan(
-        given.sidecar,
-        paired,
-        command,
-        wiring.setup,
-        template,
-        (pool, engine),
-        f"{field_at}.sidecar",
+        return replace(plan, engine_port=engine), [], list(_kept(brought, pool, engine, ctx))
+    engine = given.engine_port or (own if own != pool else _free_port(leader.spec, pool, given))
+    sidecar, found = sidecar_plan(
+        given.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return wiring, [], [*found, error(f"{field_at}.enginePort", message)]
+        return plan, [], [*found, error("port-of-sidecar", (*field, "enginePort"), message)]
     moves = [Setting("--port", str(engine))]
     if command.engine is None:
         moves = []
         if given.engine_port is None and own == pool:
-            found.append(error(at, _immovable(pool, why_unknown(command))))
+            found.append(error("engine-not-movable", at, _immovable(pool, why_unknown(command))))
     if own == pool and moves:
-        found.append(
-            info(at, f"the engine moves from port {pool}, where the sidecar listens, to {engine}")
-        )
+        message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
+        found.append(info("engine-moved", at, message))
     elif own == engine:
-        found.append(info(at, f"the engine keeps its port {engine}; the sidecar listens on {pool}"))
+        message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
+        found.append(info("engine-port-kept", at, message))
     moved_from = frozenset({own, pool} - {engine})
-    wiring = replace(wiring, engine_port=engine, moved_from=moved_from, sidecar=plan)
-    return wiring, moves, found
+    plan = replace(plan, engine_port=engine, moved_from=moved_from, sidecar=sidecar)
+    return plan, moves, found
 
 
-def _kept(
-    brought: str | None, pool: int, engine: int, role: str, field_at: str
-) -> Iterator[Finding]:
+def _kept(brought: str | None, pool: int, engine: int, ctx: Context) -> Iterator[Finding]:
     if brought is None:
         yield info(
-            f"{field_at}.sidecar.enabled",
+            "sidecar-left-out",
+            ctx.at("kvTransfer", "sidecar", "enabled"),
             "without a sidecar nobody sends prompts to the prefill pods, unless the engine does",
         )
         return
-    yield info(role, f"container {brought} is the sidecar: none is added, the engine stays")
+    message = f"container {brought} is the sidecar: none is added, the engine stays"
+    yield info("sidecar-in-template", ctx.at(), message)
     if engine == pool:
         yield warning(
-            role,
+            "port-of-sidecar",
+            ctx.at(),
             f"container {brought} listens on port {pool}, and so does the engine, as far as its "
             "arguments say; give it another --port",
         )
@@ -335,235 +349,95 @@ def _immovable(pool: int, why: str) -> str:
     )
 
 
-def _free_port(template: Container, pool: int, given: KvTransferArgs) -> int:
-    spec = template.get("spec") or {}
+def _free_port(spec: Mapping[str, Any], pool: int, given: KvTransferArgs) -> int:
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     taken = {port.get("containerPort") for each in containers for port in each.get("ports") or ()}
     taken |= {pool, given.side_channel_port, RAY_PORT}
     return next(port for port in range(ENGINE_PORT, 65536) if port not in taken)
 
 
-_PAIR = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
-_POD_IP = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-
-
-@dataclass(frozen=True)
-class Wired:
-    """A role's serving containers with what their engines have to be told.
-
-    Attributes:
-        leader: The leaders' serving container.
-        worker: The workers' one.
-        wiring: What the pods get beside that; None when nothing.
-        leader_edit: The leaders' command and args where they differ from the template's.
-        worker_edit: The same of the workers.
-        findings: What is to be said.
-    """
-
-    leader: Container
-    worker: Container
-    wiring: Wiring | None = None
-    leader_edit: Launch | None = None
-    worker_edit: Launch | None = None
-    findings: list[Finding] = field(default_factory=list)
-
-
-def wired(
-    position: int,
-    args: RoleArgs,
-    template: Container,
-    containers: tuple[Container, Container],
-    at: str,
-    disaggregation: Disaggregation | None,
-) -> Wired:
-    """Wires a role.
-
-    Args:
-        position: Index of the role in the spec.
-        args: The role.
-        template: Pod template of its leaders.
-        containers: Serving container of the leaders, and of the workers.
-        at: Field that holds the leaders' command line.
-        disaggregation: The service's pairing of prefill with decode, None without.
-
-    Returns:
-        The containers as they were where there is nothing to wire.
-    """
-    leader, worker = containers
-    part = _PAIR.get(args.component_type)
-    paired = disaggregation if part is not None else None
-    asked = (args.kv_transfer, args.kv_events, args.kv_cache_offloading)
-    if paired is None and all(each is None for each in asked):
-        return _as_meant(args, leader, worker, at)
-    command = read_command(leader)
-    given = args.kv_transfer or KvTransferArgs()
-    way, found = transfer(position, args, command, at, needed=paired is not None)
-    wiring = Wiring(
-        pool_port=(pool := _pool_port(args, leader, command, paired)),
-        engine_port=pool,
-        labels={labels.LLM_D_ROLE: part} if paired is not None and part is not None else None,
-        setup=way.setup,
-        shared_memory=memory(given.shared_memory) if paired or args.kv_transfer else None,
-    )
-    published, said = events(position, args, command, pool)
-    found += said
-    settings = [*way.settings, *published]
-    if paired is not None and args.component_type is ComponentType.DECODER:
-        wiring, moved, said = decode_side(
-            position, args, template, leader, command, paired, wiring, at
-        )
-        settings += moved
-        found += said
-    setup = way.setup if paired is not None or args.kv_transfer is not None else None
-    wiring = replace(wiring, **_engine_side(given, setup, args, command))
-    edits, said = _edited(leader, worker, settings, list(way.settings), at)
-    found += said
-    return Wired(
-        with_words(leader, edits[0]),
-        with_words(worker, edits[1]),
-        wiring,
-        edits[0],
-        edits[1],
-        found,
-    )
-
-
-def _as_meant(args: RoleArgs, leader: Container, worker: Container, at: str) -> Wired:
-    """Splits arguments that hold a flag and its value, which no engine knows, of single pods.
-
-    The launchers of several nodes do so themselves; `launcher: none` asks for what was written.
-    """
-    if nodes_per_replica(args) > 1:
-        return Wired(leader, worker)
-    (edit, _), found = _edited(leader, worker, [], [], at)
-    return Wired(with_words(leader, edit), worker, leader_edit=edit, findings=found)
-
-
-def _pool_port(
-    args: RoleArgs, container: Container, command: EngineCommand, paired: Disaggregation | None
-) -> int:
-    if paired is not None and args.component_type is ComponentType.DECODER:
-        return args.port or paired.port
-    return serving_port(container, command, args.port)
-
-
-def _engine_side(
-    given: KvTransferArgs, setup: KvSetup | None, args: RoleArgs, command: EngineCommand
-) -> dict[str, Any]:
-    """Variables and container ports of the engine."""
-    env: list[Mapping[str, Any]] = []
-    ports: list[Mapping[str, Any]] = []
-    if setup is not None and setup.uses_nixl and command.engine == "vllm":
-        env += [
-            {"name": NIXL_HOST_ENV, **_POD_IP},
-            {"name": NIXL_PORT_ENV, "value": str(given.side_channel_port)},
-        ]
-        ports.append({"name": "nixl", "containerPort": given.side_channel_port})
-    if args.kv_events is not None:
-        env.append({"name": POD_IP_ENV, **_POD_IP})
-        host, _, port = args.kv_events.endpoint.rpartition(":")
-        if host == "tcp://*":
-            ports.append({"name": EVENTS_PORT, "containerPort": int(port)})
-    return {"env": tuple(env), "ports": tuple(ports)}
+def _pool_port(pods: Pods, ctx: Context, command: EngineCommand) -> int:
+    if ctx.pairing is not None and ctx.role.component_type is ComponentType.DECODER:
+        return ctx.role.port or ctx.pairing.port
+    return serving_port(pods.leader.container, command, ctx.role.port)
 
 
 def _edited(
-    leader: Container,
-    worker: Container,
-    settings: list[Setting],
-    worker_settings: list[Setting],
-    at: str,
-) -> tuple[tuple[Launch | None, Launch | None], list[Finding]]:
+    pods: Pods, settings: Sequence[Setting], worker_settings: Sequence[Setting]
+) -> tuple[Pods, list[Finding]]:
+    leader, worker = pods.leader, pods.worker
     try:
-        edit = with_settings(leader, settings)
+        edit = with_settings(leader.container, settings)
     except SettingError as problem:
         if not settings:
-            return (None, None), []
+            return pods, []
         flags = ", ".join(setting.flag for setting in settings)
-        return (None, None), [
-            error(at, f"{flags} cannot be set in it: {problem}; write the command as a list")
-        ]
-    found = [info(at, edit.note)] if edit is not None and edit.note else []
-    try:
-        return (edit, with_settings(worker, worker_settings)), found
-    except SettingError:
-        # A worker with a command of its own, which may well be nothing but ray.
-        return (edit, None), found
+        message = f"{flags} cannot be set in it: {problem}; write the command as a list"
+        return pods, [error("command-not-editable", leader.command_path, message)]
+    pods = pods.put(leader.with_container(lambda each: with_words(each, edit)))
+    found = [info("argument-split", leader.command_path, edit.note)] if edit and edit.note else []
+    if worker is not None:
+        try:
+            own = with_settings(worker.container, worker_settings)
+        except SettingError:
+            # A worker with a command of its own, which may well be nothing but ray.
+            return pods, found
+        pods = pods.put(worker.with_container(lambda each: with_words(each, own)))
+    return pods, found
 
 
-Manifest = dict[str, Any]
-
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_HANDLERS = ("httpGet", "tcpSocket", "grpc")
+_Side = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
 
 
-def wired_container(container: Manifest, wiring: Wiring, spec: Mapping[str, Any]) -> Manifest:
-    """Adds to the serving container of every pod of a role what it needs.
+def _engine_side(pods: Pods, ctx: Context) -> _Side:
+    """Variables and container ports of an engine that hands its KV cache over."""
+    setup = pods.kv.connector if pods.kv is not None else None
+    env, ports = _events_side(ctx.role)
+    if setup is None or not setup.uses_nixl or pods.engine.engine != "vllm":
+        return env, ports
+    port = (ctx.role.kv_transfer or KvTransferArgs()).side_channel_port
+    host = {"name": NIXL_HOST_ENV, **_POD_IP}
+    address = [host, {"name": NIXL_PORT_ENV, "value": str(port)}]
+    return [*address, *env], [{"name": "nixl", "containerPort": port}, *ports]
 
-    Args:
-        container: The container; it is not changed.
-        wiring: What the role's pods get.
-        spec: The pod spec of its template.
-    """
-    built = with_env(container, wiring.env)
-    added = _shared_memory(container, wiring, spec)
-    return built if added is None else with_mounts(built, [added[1]])
+
+def _events_side(role: RoleArgs) -> _Side:
+    if role.kv_events is None:
+        return [], []
+    port = events_port(role)
+    ports: list[Mapping[str, Any]] = []
+    ports += [] if port is None else [{"name": EVENTS_PORT, "containerPort": port}]
+    return [{"name": POD_IP_ENV, **_POD_IP}], ports
 
 
-def wired_leader(container: Manifest, wiring: Wiring, *, host_network: bool) -> Manifest:
-    """Lets a leader's ports and probes follow its engine, and declares what else it listens on.
-
-    Args:
-        container: The leader's serving container; it is not changed.
-        wiring: What the role's pods get.
-        host_network: Whether the pod uses its node's network.
-    """
-    built = dict(container)
-    ports: list[Manifest] = []
+def _listening(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, Any]]) -> Pod:
+    """Lets a leader's ports and probes follow its engine, and declares what else it listens on."""
+    built, host_network = dict(leader.container), leader.spec.get("hostNetwork") is True
+    ports: list[dict[str, Any]] = []
     for port in built.get("ports") or ():
         moved = dict(port)
-        if port.get("containerPort") in wiring.moved_from:
-            moved["containerPort"] = wiring.engine_port
+        if port.get("containerPort") in plan.moved_from:
+            moved["containerPort"] = plan.engine_port
             if host_network and "hostPort" in port:
-                moved["hostPort"] = wiring.engine_port  # the two have to be the same there
+                moved["hostPort"] = plan.engine_port  # the two have to be the same there
         if not _listed(ports, moved):
             ports.append(moved)
-    ports += [dict(each) for each in wiring.ports if not _listed(ports, each)]
+    ports += [dict(each) for each in added if not _listed(ports, each)]
     if ports:
         built["ports"] = ports
     for name in _PROBES:
         if isinstance(built.get(name), Mapping):
-            built[name] = _moved(built[name], wiring)
+            built[name] = _moved(built[name], plan)
     lifecycle = built.get("lifecycle")
     if isinstance(lifecycle, Mapping):
         built["lifecycle"] = {
-            hook: _moved(handler, wiring) if isinstance(handler, Mapping) else handler
+            hook: _moved(handler, plan) if isinstance(handler, Mapping) else handler
             for hook, handler in lifecycle.items()
         }
-    return built
+    return leader.with_container(lambda _: built)
 
 
-def wired_spec(spec: Manifest, container: Mapping[str, Any], wiring: Wiring) -> Manifest:
-    """Adds to a pod spec the volume that its serving container mounts.
-
-    Args:
-        spec: The pod spec as the template has it; it is not changed.
-        container: The serving container as the template has it.
-        wiring: What the role's pods get.
-    """
-    added = _shared_memory(container, wiring, spec)
-    return spec if added is None else with_volumes(spec, [added[0]])
-
-
-def _shared_memory(
-    container: Mapping[str, Any], wiring: Wiring, spec: Mapping[str, Any]
-) -> tuple[Manifest, Manifest] | None:
-    if wiring.shared_memory is None:
-        return None
-    return shared_memory(spec, container, wiring.shared_memory)
-
-
-def _listed(ports: list[Manifest], port: Mapping[str, Any]) -> bool:
+def _listed(ports: list[dict[str, Any]], port: Mapping[str, Any]) -> bool:
     def key(each: Mapping[str, Any]) -> tuple[Any, Any]:
         return each.get("containerPort"), each.get("protocol") or "TCP"
 
@@ -571,11 +445,11 @@ def _listed(ports: list[Manifest], port: Mapping[str, Any]) -> bool:
     return key(port) in {key(each) for each in ports} or port.get("name") in names
 
 
-def _moved(handled: Mapping[str, Any], wiring: Wiring) -> Manifest:
+def _moved(handled: Mapping[str, Any], plan: KvTransferPlan) -> dict[str, Any]:
     """A probe or lifecycle hook with its port moved; a named port moves with the container's."""
     moved = dict(handled)
     for name in _HANDLERS:
         action = moved.get(name)
-        if isinstance(action, Mapping) and action.get("port") in wiring.moved_from:
-            moved[name] = {**action, "port": wiring.engine_port}
+        if isinstance(action, Mapping) and action.get("port") in plan.moved_from:
+            moved[name] = {**action, "port": plan.engine_port}
     return moved

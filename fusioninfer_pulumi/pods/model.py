@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi.api.model import (
     FETCHER_USER,
-    AccessMode,
     CacheArgs,
     Fetch,
     ModelArgs,
     ModelSource,
     S3Args,
-    StorageArgs,
     read_source,
 )
-from fusioninfer_pulumi.api.role import Launcher, RoleArgs
-from fusioninfer_pulumi.api.topology import serving
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_settings import SettingError
@@ -32,26 +27,20 @@ from fusioninfer_pulumi.engines.model_arguments import (
     model_contradictions,
     model_words,
 )
-from fusioninfer_pulumi.findings import Finding, error, info, warning
-from fusioninfer_pulumi.kube import durations, names
+from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.containers import (
     free_name,
     mounted,
     with_env,
     with_mounts,
-    with_volumes,
 )
-from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
-from fusioninfer_pulumi.pods.templates import (
-    Place,
-    Template,
-    places,
-    with_container,
-    with_spec,
-    with_template,
-)
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 Manifest = dict[str, Any]
+
+#: Launchers with which workers run the engine by themselves.
+_OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 #: Where huggingface_hub keeps what it downloads, and what it shows to the hub.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
@@ -283,37 +272,23 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
     return env
 
 
-_OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
-
-
-def model_role(
-    service: str, position: int, role: RoleArgs, model: ModelArgs, files: ModelFiles
-) -> tuple[RoleArgs, list[Finding]]:
-    """Completes one role.
-
-    Args:
-        service: Name of the service.
-        position: Index of the role in the spec.
-        role: The role, valid by the spec's rules.
-        model: The model.
-        files: Where its files lie.
-
-    Returns:
-        The role with complete pod templates, and what is to be said.
-    """
-    wanted = _wanted(service, model, files)
+def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Mounts or fetches the model's files, and tells the engine which model it serves."""
+    if ctx.model is None or ctx.files is None:
+        return pods, []
+    wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
-    for place in places(position, role):
-        taken = list(_taken(place, files))
+    for pod in pods.each():
+        taken = list(_taken(pod, ctx.files))
         findings += taken
         if taken:
             continue
-        container: Template = dict(place.container)
-        if place.leads or _starts_engine(role, place):
-            container, found = _told(place, wanted)
+        told = pod
+        if pod.leads or _starts_engine(pod, ctx):
+            told, found = _told(pod, wanted)
             findings += found
-        role = with_template(role, place.field, _template(place, container, model, files))
-    return role, findings
+        pods = pods.put(_with_files(told, ctx.model, ctx.files))
+    return pods, findings
 
 
 def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
@@ -337,68 +312,73 @@ def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
     )
 
 
-def _starts_engine(role: RoleArgs, place: Place) -> bool:
+def _starts_engine(worker: Pod, ctx: Context) -> bool:
     """Whether workers of a template of their own run the engine: ray's only join a cluster."""
-    if read_command(place.container).engine is None:
+    if read_command(worker.container).engine is None:
         return False
-    if place.container.get("command") or place.container.get("args"):
+    if worker.container.get("command") or worker.container.get("args"):
         return True
-    return role.multinode is not None and role.multinode.launcher in _OWN_COMMAND
+    multinode = ctx.role.multinode
+    return multinode is not None and multinode.launcher in _OWN_COMMAND
 
 
-def _taken(place: Place, files: ModelFiles) -> Iterator[Finding]:
+def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
     """What the template has already where the model would stand."""
     for mount in files.mounts:
-        if mounted(place.container, mount["mountPath"]) is not None:
+        if mounted(pod.container, mount["mountPath"]) is not None:
             yield error(
-                f"{place.container_at}.volumeMounts",
+                "model-path-taken",
+                (*pod.container_path, "volumeMounts"),
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
                 "model.mountPath (cache.mountPath for a cache)",
             )
-    given = {each.get("name") for each in place.container.get("env") or ()}
+    given = {each.get("name") for each in pod.container.get("env") or ()}
     for variable in files.env:
         if variable["name"] in given:
             yield error(
-                f"{place.container_at}.env",
+                "model-variable-taken",
+                (*pod.container_path, "env"),
                 f"{variable['name']} is set by the service's model; remove one",
             )
 
 
-def _told(place: Place, wanted: ServedModel) -> tuple[Template, list[Finding]]:
+def _told(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     """Tells the engine which model it serves."""
-    container = place.container
-    command = read_command(container)
+    command = read_command(pod.container)
     if command.engine is None:
         what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
-        return dict(container), [
+        return pod, [
             warning(
-                place.command_at,
+                "model-unknown-to-program",
+                pod.command_path,
                 "the container's program is neither vLLM nor SGLang: it is not told which model to "
                 f"serve, which has to be {what}",
             )
         ]
-    said = [error(place.command_at, text) for text in model_contradictions(command, wanted)]
+    said = [
+        error("model-contradicts-arguments", pod.command_path, text)
+        for text in model_contradictions(command, wanted)
+    ]
     if said:
-        return dict(container), said
+        return pod, said
     words, positional = model_words(command, wanted)
     try:
-        return with_words(container, with_arguments(container, words, model=positional)), []
+        edit = with_arguments(pod.container, words, model=positional)
     except SettingError as problem:
-        return dict(container), [
+        return pod, [
             error(
-                place.command_at,
+                "command-not-editable",
+                pod.command_path,
                 f"the model cannot be named in it: {problem}; write the command as a list",
             )
         ]
+    return pod.with_container(lambda container: with_words(container, edit)), []
 
 
-def _template(
-    place: Place, container: Mapping[str, Any], model: ModelArgs, files: ModelFiles
-) -> Template:
-    spec = place.template["spec"]
+def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
+    spec = pod.spec
     volume = {name: free_name(name, spec.get("volumes")) for name in files.volumes}
     mounts = [{**each, "name": volume[each["name"]]} for each in files.mounts]
-    complete = with_mounts(with_env(container, files.env), mounts)
     added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
     fields: dict[str, Any] = {}
     if files.fetched:
@@ -419,175 +399,5 @@ def _template(
         names = {each.get("name") for each in given}
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
         fields["imagePullSecrets"] = [*given, *more]
-    template = with_container(place.template, str(container["name"]), lambda _: complete)
-    built = with_spec(template, **fields)
-    return {**built, "spec": with_volumes(built["spec"], added)}
-
-
-#: Characters of the digest in the warm-up's name.
-DIGEST_LENGTH = 8
-
-# Each source is fetched into a folder of its own, which gets its name only once it is complete:
-# no pod finds half a model, and a second attempt starts anew.
-_SCRIPT = """\
-set -eu
-while [ $# -gt 0 ]; do
-  if [ -e "$2" ]; then
-    echo "$2 is there already"
-  else
-    rm -rf "$2.part"
-    {fetch} "$1" "$2.part"
-    mv "$2.part" "$2"
-  fi
-  shift 2
-done"""
-
-# A folder that pods mount by itself may be there before anything is in it: the kubelet makes it for
-# a pod that comes first. It is filled in place, and a mark beside it says that it is complete.
-_SCRIPT_IN_PLACE = """\
-set -eu
-while [ $# -gt 0 ]; do
-  if [ -e "$2.complete" ]; then
-    echo "$2 is complete already"
-  else
-    mkdir -p "$2"
-    {fetch} "$1" "$2"
-    touch "$2.complete"
-  fi
-  shift 2
-done"""
-
-
-@dataclass(frozen=True)
-class WarmUpPlan:
-    """The Job that fills a cache before pods are made.
-
-    Attributes:
-        container: Its container.
-        claim: The claim that it fills.
-        volume: Name of the volume.
-        seconds: How long it may take.
-        cache: What else is known of its pod.
-        pull_secrets: Names of the Secrets for its image.
-    """
-
-    container: Mapping[str, Any]
-    claim: str
-    volume: str
-    seconds: int
-    cache: CacheArgs
-    pull_secrets: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ModelPlan:
-    """What a model needs beside the pods.
-
-    Attributes:
-        claim: Name of the claim that is made, None for none.
-        storage: What it is to be, None for none.
-        warm_up: The Job, None for none.
-    """
-
-    claim: str | None = None
-    storage: StorageArgs | None = None
-    warm_up: WarmUpPlan | None = None
-
-
-def model_plan(
-    service: str,
-    model: ModelArgs,
-    files: ModelFiles,
-    roles: Sequence[RoleArgs],
-    groups: int | None = None,
-) -> tuple[ModelPlan, list[Finding]]:
-    """Plans the claim and the Job of a model.
-
-    Args:
-        service: Name of the service.
-        model: The model.
-        files: Where its files lie.
-        roles: The service's roles.
-        groups: Copies of them, None for one.
-
-    Returns:
-        The plan, and what is to be said.
-    """
-    findings = list(
-        _findings(service, model, files, serving(roles), 1 if groups is None else groups)
-    )
-    cache = model.cache
-    if cache is None:
-        return ModelPlan(), findings
-    claim = cache_claim(service, cache)
-    warm_up = _warm_up(model, cache, claim, files) if cache.warm_up else None
-    if cache.storage is None:
-        return ModelPlan(warm_up=warm_up), findings
-    return ModelPlan(claim, cache.storage, warm_up), findings
-
-
-def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:
-    script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
-    script = script.replace("{fetch}", shlex.join(model.fetcher.command))
-    volume = "model-cache"
-    container = fetch_container(
-        model,
-        "fetch",
-        ["/bin/sh", "-c", script, "sh"],
-        files.warmed,
-        [{"name": volume, "mountPath": cache.mount_path}],
-    )
-    return WarmUpPlan(
-        container=container,
-        claim=claim,
-        volume=volume,
-        seconds=math.ceil(durations.seconds(cache.job.timeout) or 1),
-        cache=cache,
-        pull_secrets=tuple(model.image_pull_secrets),
-    )
-
-
-def _findings(
-    service: str, model: ModelArgs, files: ModelFiles, roles: Sequence[RoleArgs], groups: int
-) -> Iterator[Finding]:
-    if files.images:
-        yield info(
-            "model.uri",
-            "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
-            "feature gate ImageVolume, and by default from 1.35 on",
-        )
-    pods = groups * sum(role.replicas * role.nodes for role in roles)
-    if files.fetched and pods > 1:
-        yield info("model", f"each of {pods} pods fetches the files for itself; a cache keeps them")
-    cache = model.cache
-    if cache is None:
-        return
-    job = names.model_warm_up(service, "0" * DIGEST_LENGTH)
-    if cache.warm_up and len(job) > DNS_LABEL_LIMIT:
-        yield error(
-            "model.cache.warmUp",
-            f"the Job's name would have {len(job)} characters, at most {DNS_LABEL_LIMIT} are "
-            f"allowed; shorten the name of service {service} by {len(job) - DNS_LABEL_LIMIT}",
-        )
-    if cache.storage is not None:
-        yield from _access(cache.storage.access_modes, roles, pods)
-
-
-def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:
-    at = "model.cache.storage.accessModes"
-    given = set(modes)
-    if AccessMode.READ_WRITE_MANY in given or pods < 2:
-        return
-    if AccessMode.READ_WRITE_ONCE_POD in given:
-        yield error(at, f"ReadWriteOncePod lets one pod in, the service has {pods}")
-    elif AccessMode.READ_ONLY_MANY in given:
-        return
-    elif any(role.nodes > 1 for role in roles):
-        yield error(
-            at, "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
-        )
-    else:
-        yield warning(
-            at,
-            f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
-        )
+    mounting = pod.with_container(lambda each: with_mounts(with_env(each, files.env), mounts))
+    return mounting.with_spec(**fields).with_volumes(added)

@@ -1,18 +1,16 @@
-"""Turns a role's `parallelism` into its engine's arguments and a launcher."""
+"""The arguments of a role's `parallelism`, and whether its pods have room for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_problems
-from fusioninfer_pulumi.api.role import Launcher, MultinodeArgs, RoleArgs
+from fusioninfer_pulumi.api.role import Launcher, RoleArgs
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.data_parallel_launch import LEADER_ADDRESS_ENV
 from fusioninfer_pulumi.engines.flags import has_flag
 from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch import default_launcher
 from fusioninfer_pulumi.engines.launch_types import with_words
 from fusioninfer_pulumi.engines.parallel_arguments import (
     Sizes,
@@ -20,51 +18,38 @@ from fusioninfer_pulumi.engines.parallel_arguments import (
     missing_arguments,
     wanted_arguments,
 )
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
-from fusioninfer_pulumi.pods.kv_transfer import why_unknown
-from fusioninfer_pulumi.pods.templates import Place, places, with_container, with_template
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
 
 _POD_IP = {"name": LEADER_ADDRESS_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
-def parallel_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding]]:
-    """Completes one role.
-
-    Args:
-        position: Index of the role in the spec.
-        role: The role, valid by the spec's rules.
-
-    Returns:
-        The role with the arguments, the launcher and the number of nodes written out, and what is
-        to be said. As it was where something is wrong.
-    """
-    given = role.parallelism
-    listed = list(places(position, role))
-    if given is None or not listed:
-        return _addressed(position, role), []
-    at = join("roles", position, "parallelism")
-    command = read_command(listed[0].container)
-    launcher = _launcher(role, command, listed)
+def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Adds the arguments of the sizes, and the leader's address where a launcher needs it."""
+    if ctx.role.parallelism is None:
+        return _addressed(pods, ctx), []
+    at = ctx.at("parallelism")
+    given, command = ctx.role.parallelism, pods.engine
     if command.engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
-        return role, [error(at, f"{message}; write the arguments yourself, with multinode")]
-    findings = list(_shortage(at, role, listed, command))
-    findings += _unfit(at, given, role, command)
-    sizes = _sizes(given, role.nodes, launcher)
-    built = role
-    for place in listed:
-        if place.leads or launcher is not Launcher.RAY:
-            built, found = _completed(built, place, sizes, given, launcher)
+        message = f"{message}; write the arguments yourself, with multinode"
+        return pods, [error("engine-unknown", at, message)]
+    findings = list(_shortage(at, pods, ctx))
+    findings += _unfit(at, given, ctx, command)
+    stated = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
+    launcher = stated or ctx.launcher
+    sizes = _sizes(given, ctx.nodes, launcher)
+    for pod in pods.each():
+        if pod.leads or launcher is not Launcher.RAY:
+            completed, found = _completed(pod, pods.leader, sizes, given, launcher)
+            pods = pods.put(completed)
             findings += found
-    counted = role.multinode is not None and role.multinode.node_count is not None
-    if not counted and role.nodes > 1:
-        findings.append(info(at, _pods(given)))
-    stated = MultinodeArgs.model_construct(node_count=role.nodes, launcher=launcher)
-    if role.nodes > 1:
-        built = built.model_copy(update={"multinode": stated})
-    return _addressed(position, built), findings
+    counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
+    if not counted and ctx.nodes > 1:
+        findings.append(info("pods-of-a-replica", at, _pods(given)))
+    return _addressed(pods, ctx), findings
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
@@ -104,52 +89,44 @@ def sizes_refused(role: RoleArgs) -> bool:
     return given is not None and any(size_problems((), given, count))
 
 
-def _shortage(
-    at: str, role: RoleArgs, listed: list[Place], command: EngineCommand
-) -> Iterator[Finding]:
-    if sizes_refused(role):
+def _shortage(at: Location, pods: Pods, ctx: Context) -> Iterator[Finding]:
+    if sizes_refused(ctx.role):
         return
-    for place in listed:
-        if not one_rank_each(place.template):
+    for pod in pods.each():
+        if not one_rank_each(pod.template):
             continue
-        said = shortage(role, command, accelerators(place.template))
+        said = shortage(ctx.role, pods.engine, accelerators(pod.template))
         if said is not None:
-            yield error(at, said)
+            yield error("accelerators-too-few", at, said)
             return
 
 
 def _unfit(
-    at: str, given: ParallelismArgs, role: RoleArgs, command: EngineCommand
+    at: Location, given: ParallelismArgs, ctx: Context, command: EngineCommand
 ) -> Iterator[Finding]:
     """What the engine has no argument for."""
     if command.engine == "sglang":
         if given.data_rpc_port is not None:
-            yield error(f"{at}.dataRPCPort", "is vLLM's; SGLang has no such argument")
+            yield error(
+                "field-of-vllm", (*at, "dataRPCPort"), "is vLLM's; SGLang has no such argument"
+            )
         if given.expert and given.tensor is None:
-            yield error(f"{at}.expert", "needs tensor: SGLang spreads experts over that many")
-    elif (given.data_rpc_port is not None) and role.nodes == 1:
-        yield warning(f"{at}.dataRPCPort", "has no effect: a replica is a single pod")
+            yield error(
+                "experts-need-tensor",
+                (*at, "expert"),
+                "needs tensor: SGLang spreads experts over that many",
+            )
+    elif (given.data_rpc_port is not None) and ctx.nodes == 1:
+        yield warning(
+            "without-effect", (*at, "dataRPCPort"), "has no effect: a replica is a single pod"
+        )
     if not command.readable:
         yield warning(
+            "arguments-unreadable",
             at,
             "arguments that cannot be read here may contradict it: the engine takes the last of "
             "two",
         )
-
-
-def _launcher(role: RoleArgs, command: EngineCommand, listed: list[Place]) -> Launcher | None:
-    if role.multinode is not None and role.multinode.launcher is not None:
-        return role.multinode.launcher
-    if role.nodes == 1:
-        return None
-    workers = [place.container for place in listed if not place.leads]
-    if any(each.get("command") or each.get("args") for each in workers):
-        return Launcher.NONE  # whoever writes two commands launches by hand
-    given = role.parallelism
-    data = given.data if given is not None else None
-    if command.engine == "vllm" and data is not None and data % role.nodes == 0:
-        return Launcher.DATA_PARALLEL
-    return Launcher(default_launcher(command))
 
 
 def _sizes(given: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Sizes:
@@ -167,28 +144,25 @@ def _sizes(given: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Siz
 
 
 def _completed(
-    role: RoleArgs,
-    place: Place,
-    sizes: Sizes,
-    given: ParallelismArgs,
-    launcher: Launcher | None,
-) -> tuple[RoleArgs, list[Finding]]:
-    container = place.container
-    if not (place.leads or container.get("command") or container.get("args")):
+    pod: Pod, leader: Pod, sizes: Sizes, given: ParallelismArgs, launcher: Launcher | None
+) -> tuple[Pod, list[Finding]]:
+    container = pod.container
+    if not (pod.leads or container.get("command") or container.get("args")):
         # A worker without words of its own runs what the leader runs, which is complete already.
-        leader = next(places(0, role)).container
-        words = {key: leader[key] for key in ("command", "args") if key in leader}
-        return _replaced(role, place, {**container, **words}), []
+        words = {
+            key: leader.container[key] for key in ("command", "args") if key in leader.container
+        }
+        return pod.with_container(lambda each: {**each, **words}), []
     command = read_command(container)
     if command.engine is None:
-        return role, []  # a worker with some other command of its own
+        return pod, []  # a worker with some other command of its own
     wanted = wanted_arguments(command.engine, sizes)
     said = [
-        error(place.command_at, text)
+        error("parallelism-contradicts-arguments", pod.command_path, text)
         for text in contradictions(command, wanted, expert=given.expert)
     ]
     if said:
-        return role, said
+        return pod, said
     added = missing_arguments(command, wanted)
     if launcher is Launcher.RAY and (given.data or 1) > 1 and command.engine == "vllm":
         backend = ("--data-parallel-backend", "-dpb")
@@ -196,31 +170,21 @@ def _completed(
     try:
         edit = with_arguments(container, added)
     except SettingError as problem:
-        return role, [
+        return pod, [
             error(
-                place.command_at,
+                "command-not-editable",
+                pod.command_path,
                 f"{' '.join(added)} cannot be added to it: {problem}; write the command as a list",
             )
         ]
-    return _replaced(role, place, with_words(container, edit)), []
+    return pod.with_container(lambda each: with_words(each, edit)), []
 
 
-def _replaced(role: RoleArgs, place: Place, container: dict[str, Any]) -> RoleArgs:
-    template = with_container(place.template, str(container["name"]), lambda _: container)
-    return with_template(role, place.field, template)
-
-
-def _addressed(position: int, role: RoleArgs) -> RoleArgs:
+def _addressed(pods: Pods, ctx: Context) -> Pods:
     """Lets leaders know their own address, where the launcher names it."""
-    launcher = role.multinode.launcher if role.multinode is not None else None
-    if launcher is not Launcher.DATA_PARALLEL or role.nodes == 1:
-        return role
-    for place in places(position, role):
-        if place.leads:
-            name = str(place.container["name"])
-            template = with_container(place.template, name, lambda each: with_env(each, [_POD_IP]))
-            return with_template(role, place.field, template)
-    return role
+    if ctx.launcher is not Launcher.DATA_PARALLEL:
+        return pods
+    return pods.put(pods.leader.with_container(lambda each: with_env(each, [_POD_IP])))
 
 
 def _pods(given: ParallelismArgs) -> str:

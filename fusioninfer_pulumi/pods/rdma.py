@@ -1,4 +1,4 @@
-"""Gives the pods that hand a KV cache over their RDMA devices, and names them to UCX and NCCL."""
+"""RDMA devices of the pods that hand a KV cache over, and their names for UCX and NCCL."""
 
 from __future__ import annotations
 
@@ -6,39 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import RdmaArgs
-from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.containers import with_env
-from fusioninfer_pulumi.pods.templates import Place, Template, places, with_container, with_template
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 _IPC_LOCK = "IPC_LOCK"
 
 
-def rdma_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding]]:
-    """Completes one role.
-
-    Args:
-        position: Index of the role in the spec.
-        role: The role, valid by the spec's rules.
-
-    Returns:
-        The role whose serving containers have the devices and variables, and what is to be said.
-    """
-    given = role.kv_transfer.rdma if role.kv_transfer is not None else None
+def rdma(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Gives the serving containers their devices, and the variables that name them."""
+    given = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
     if given is None:
-        return role, []
+        return pods, []
     findings: list[Finding] = []
-    for place in places(position, role):
-        taken = list(_taken(place, given))
+    for pod in pods.each():
+        taken = list(_taken(pod, given))
         findings += taken
         if not taken:
-            name = str(place.container["name"])
-            template = with_container(place.template, name, lambda each: _container(each, given))
-            role = with_template(role, place.field, template)
-    return role, findings
+            pods = pods.put(pod.with_container(lambda each: _container(each, given)))
+    return pods, findings
 
 
-def _container(container: Mapping[str, Any], given: RdmaArgs) -> Template:
+def _container(container: Mapping[str, Any], given: RdmaArgs) -> dict[str, Any]:
     built = with_env(container, _variables(given))
     if given.resource is not None:
         resources = container.get("resources") or {}
@@ -70,17 +59,19 @@ def _variables(given: RdmaArgs) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in stated.items() if value is not None]
 
 
-def _taken(place: Place, given: RdmaArgs) -> Iterator[Finding]:
-    limits = (place.container.get("resources") or {}).get("limits") or {}
-    if given.resource in limits:
+def _taken(pod: Pod, given: RdmaArgs) -> Iterator[Finding]:
+    limits = (pod.container.get("resources") or {}).get("limits") or {}
+    if given.resource is not None and given.resource in limits:
         yield error(
-            f"{place.container_at}.resources.limits.{given.resource}",
+            "rdma-resource-taken",
+            (*pod.container_path, "resources", "limits", given.resource),
             "is asked for by kvTransfer.rdma; remove one",
         )
     variables = {each["name"] for each in _variables(given)}
-    for index, each in enumerate(place.container.get("env") or ()):
+    for index, each in enumerate(pod.container.get("env") or ()):
         if each.get("name") in variables:
             yield error(
-                f"{place.container_at}.env[{index}]",
+                "rdma-variable-taken",
+                (*pod.container_path, "env", index),
                 f"{each['name']} is set by kvTransfer.rdma; remove one",
             )

@@ -1,87 +1,70 @@
-"""How the pods of a role spread."""
+"""Who schedules a role's pods and where: scheduler, gang, labels and spread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs, WhenUnsatisfiable
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
-from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.topology.gang import GangPlan
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
 
 
-def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
-    """Checks how the leaders of a role are spread.
-
-    Args:
-        role: The role.
-        gang: The gang, None without one.
-
-    Yields:
-        Errors for what the API server refuses, and what a user may not expect.
-    """
-    given = role.args.topology_spread
-    if given is None:
-        return
-    field = "template" if role.args.template is not None else "leaderTemplate"
-    own = role.leader_template["spec"].get("topologySpreadConstraints")
-    seen = {
-        (each.get("topologyKey"), each.get("whenUnsatisfiable")): f"{field}'s own constraints"
-        for each in (own if isinstance(own, list) else ())
-        if isinstance(each, Mapping)
+def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
+    """Labels by which a role's objects and pods are found."""
+    return {
+        labels.SERVICE: meta.service,
+        labels.COMPONENT_TYPE: role.component_type.value,
+        labels.ROLE_NAME: role.name,
     }
-    hard = False
-    for index, each in enumerate(given):
-        at = join("roles", role.position, "topologySpread", index)
-        key = (each.topology_key, each.when_unsatisfiable.value)
-        if key in seen:
-            yield error(
-                at, f"{each.topology_key} with {key[1]} is also in {seen[key]}; remove one of them"
-            )
-        seen.setdefault(key, f"topologySpread[{index}]")
-        hard = hard or each.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
-    at = join("roles", role.position, "topologySpread")
-    if role.nodes > 1:
-        yield info(
-            at,
-            "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
-            "leader",
-        )
-    if not hard or gang is None:
-        return
-    if gang.sub_groups is None:
-        yield info(
-            at,
-            "DoNotSchedule holds for a gang, too: a domain without room keeps all of it waiting, "
-            "which the capacity table does not know",
-        )
-    else:
-        # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
-        yield warning(
-            at,
-            "with DoNotSchedule Volcano may leave replicas above the gang's minimum waiting for "
-            "ever, where a domain has little room, although all of them would fit; use "
-            "ScheduleAnyway",
-        )
 
 
-def spread(
-    spec: Mapping[str, Any], given: Sequence[TopologySpreadArgs], role: Mapping[str, str]
-) -> dict[str, Any]:
-    """Adds to the leaders' pod spec what spreads them.
+def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Sets scheduler, priority, and the annotation of the gang or the queue."""
+    annotations: dict[str, str] = {}
+    if ctx.gang:
+        # That of a serving group is filled in for its sets: groups share a revision.
+        annotations[labels.GROUP_NAME] = names.pod_group(ctx.meta.service)
+    elif ctx.queue and ctx.scheduler:
+        # Without a PodGroup of ours, Volcano makes one per workload and reads the queue here.
+        annotations[labels.QUEUE_NAME] = ctx.queue
+    fields = {"schedulerName": ctx.scheduler, "priorityClassName": ctx.priority_class}
+    for pod in pods.each():
+        built = pod.with_spec(**{key: value for key, value in fields.items() if value})
+        own = (pod.template.get("metadata") or {}).get("labels") or {}
+        pods = pods.put(_with_metadata(built, own, {**_annotations(pod), **annotations}))
+    return pods, []
 
-    Args:
-        spec: The pod spec; it is not changed.
-        given: How the leaders are spread.
-        role: Labels of the role.
 
-    Returns:
-        The spec with these constraints after the template's own. They count the leaders of all
-        replicas, whatever LeaderWorkerSet made them.
-    """
-    selected = {**role, labels.LWS_WORKER_INDEX: "0"}
+def pod_labels(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Sets the labels of the role; of a template's own metadata nothing else stays."""
+    for pod in pods.each():
+        own = (pod.template.get("metadata") or {}).get("labels") or {}
+        part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
+        paired = {labels.LLM_D_ROLE: part} if pod.leads and part is not None else {}
+        held = {**paired, **own, **role_labels(ctx.meta, ctx.role)}
+        pods = pods.put(_with_metadata(pod, held, _annotations(pod)))
+    return pods, []
+
+
+def _annotations(pod: Pod) -> Mapping[str, str]:
+    return (pod.template.get("metadata") or {}).get("annotations") or {}
+
+
+def _with_metadata(pod: Pod, own: Mapping[str, str], annotations: Mapping[str, str]) -> Pod:
+    metadata = {"labels": own, **({"annotations": annotations} if annotations else {})}
+    return replace(pod, template={"metadata": metadata, "spec": pod.spec})
+
+
+def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Spreads the leaders of all replicas, whatever LeaderWorkerSet made them."""
+    given = ctx.role.topology_spread
+    if given is None:
+        return pods, []
+    selected = {**role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
     added = [
         {
             "maxSkew": each.max_skew,
@@ -91,5 +74,26 @@ def spread(
         }
         for each in given
     ]
-    own = spec.get("topologySpreadConstraints") or ()
-    return {**spec, "topologySpreadConstraints": [*own, *added]}
+    own = pods.leader.spec.get("topologySpreadConstraints") or ()
+    leader = pods.leader.with_spec(topologySpreadConstraints=[*own, *added])
+    return pods.put(leader), list(_twice(pods.leader, ctx))
+
+
+def _twice(leader: Pod, ctx: Context) -> Iterator[Finding]:
+    """Refuses constraints that the API server refuses because there are two of them."""
+    own: Any = leader.written["spec"].get("topologySpreadConstraints")
+    seen = {
+        (each.get("topologyKey"), each.get("whenUnsatisfiable")): f"{leader.path[-1]}'s own "
+        "constraints"
+        for each in (own if isinstance(own, list) else ())
+        if isinstance(each, Mapping)
+    }
+    for index, each in enumerate(ctx.role.topology_spread or ()):
+        key = (each.topology_key, each.when_unsatisfiable.value)
+        if key in seen:
+            yield error(
+                "spread-twice",
+                ctx.at("topologySpread", index),
+                f"{each.topology_key} with {key[1]} is also in {seen[key]}; remove one of them",
+            )
+        seen.setdefault(key, f"topologySpread[{index}]")

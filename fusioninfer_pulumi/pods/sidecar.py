@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
@@ -10,15 +11,23 @@ from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.engines.command import EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.kv_connectors import KvSetup
-from fusioninfer_pulumi.findings import Finding, error, info, parse_path, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import free_name
-from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.pickers import sidecar
+from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pickers.family import PickerFamily
-from fusioninfer_pulumi.pickers.sidecar import HEALTH_PATH, USER
-from fusioninfer_pulumi.pods.records import Disaggregation, SidecarPlan
-from fusioninfer_pulumi.topology.topology import Topology
+from fusioninfer_pulumi.pickers.sidecar import (
+    HEALTH_PATH,
+    USER,
+    SidecarRelease,
+    check_sidecar_args,
+    is_sidecar,
+    is_unknown,
+    protocol,
+    sidecar_family,
+    sidecar_release,
+)
+from fusioninfer_pulumi.pods.pod import Context, Pods
 
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
@@ -27,17 +36,33 @@ REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
 
 
+@dataclass(frozen=True)
+class SidecarPlan:
+    """The sidecar of a role's leaders.
+
+    Attributes:
+        image: Its image; may be an Output.
+        arguments: Its command line.
+        port: Port that it listens on, which is the pool's.
+        https: Whether it serves HTTPS.
+        resources: Resources of its container.
+        account: ServiceAccount whose rights it uses, None when it uses none.
+        own_account: Whether that account is the template's own, so that it is not created.
+    """
+
+    image: Any
+    arguments: tuple[str, ...]
+    port: int
+    https: bool
+    resources: Mapping[str, Any]
+    account: str | None
+    own_account: bool
+
+
 def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Finds a sidecar that the user brought.
+    """Name of a container that the user brought as a sidecar, None when there is none.
 
-    Args:
-        template: The leaders' pod template.
-        serving: Name of the serving container.
-        port: The pool's port.
-
-    Returns:
-        Name of a container that is a known sidecar, or that listens on the pool's port; None when
-        there is none.
+    It is a known sidecar, or listens on the pool's port.
     """
     spec = template.get("spec") or {}
     beside = [each for each in spec.get("containers") or () if each.get("name") != serving]
@@ -50,47 +75,38 @@ def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | N
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         texts = [word for word in words if isinstance(word, str)]
         listens = port in ports or integer(flag_value(texts, "--port")) == port
-        if sidecar.is_sidecar(container) or listens:
+        if is_sidecar(container) or listens:
             return str(container["name"])
     return None
 
 
 def sidecar_plan(
     given: SidecarArgs,
-    disaggregation: Disaggregation,
+    ctx: Context,
     command: EngineCommand,
     setup: KvSetup | None,
-    template: Mapping[str, Any],
+    spec: Mapping[str, Any],
     ports: tuple[int, int],
-    at: str,
 ) -> tuple[SidecarPlan, list[Finding]]:
-    """Plans the sidecar.
+    """Plans the sidecar of a paired role whose leaders have a spec; the ports are pool's, engine's.
 
-    Args:
-        given: What the user said of it.
-        disaggregation: The service's pairing.
-        command: The engine's command line.
-        setup: How the engine hands its KV cache over.
-        template: The leaders' pod template.
-        ports: The pool's port and the engine's.
-        at: Field of the sidecar, for findings.
-
-    Returns:
-        The plan, and what is to be said.
+    The setup says how the engine hands its KV cache over.
     """
+    pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
+    assert pairing is not None, "only paired roles have a sidecar"
     found: list[Finding] = []
-    family = sidecar.sidecar_family(given.image, given.family, disaggregation.family)
+    family = sidecar_family(given.image, given.family, pairing.family)
     if isinstance(family, Finding):
-        found.append(family.under(*parse_path(at)))
-        family = disaggregation.family
-    release = sidecar.sidecar_release(family)
+        found.append(family.under(*at))
+        family = pairing.family
+    release = sidecar_release(family)
     assert release is not None, "only families with a sidecar are wired"
-    own_image = given.image is not None and sidecar.is_unknown(given.image)
+    own_image = given.image is not None and is_unknown(given.image)
     found += [
-        each.under(*parse_path(at), "args")
-        for each in sidecar.check_sidecar_args(given.args or (), family, own_image=own_image)
+        each.under(*at, "args")
+        for each in check_sidecar_args(given.args or (), family, own_image=own_image)
     ]
-    protocol, said = _protocol(given, family, release, command, setup, at)
+    chosen, said = _protocol(given, family, release, command, setup, (*at, "connector"))
     found += said
     own = tuple(given.args or ())
     secure = has_flag(own, _SECURE) and flag_value(own, _SECURE) != "false"
@@ -98,21 +114,22 @@ def sidecar_plan(
     arguments = [
         f"--port={listen}",
         f"--{release.port_flag}={engine}",
-        f"--kv-connector={protocol}",
+        f"--kv-connector={chosen}",
     ]
     if not has_flag(own, _SECURE):
         # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
         arguments.append(f"{_SECURE}=false")
-    arguments += _tls(disaggregation, command)
+    arguments += _tls(command, prefill_https=pairing.prefill_https)
     account = None
-    stated = (template.get("spec") or {}).get("serviceAccountName")
+    stated = spec.get("serviceAccountName")
     if given.ssrf_protection:
-        account = stated or names.sidecar(disaggregation.service)
-        pool = names.inference_pool(disaggregation.service)
+        account = stated or names.sidecar(ctx.meta.service)
+        pool = names.inference_pool(ctx.meta.service)
         arguments += [
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
+    found += _advice((*at, "args"), own, secure=secure, prefill_https=pairing.prefill_https)
     plan = SidecarPlan(
         image=given.image or family.sidecar_image,
         arguments=(*arguments, *own),
@@ -122,59 +139,60 @@ def sidecar_plan(
         account=account,
         own_account=bool(stated),
     )
-    return plan, [*found, *_advice(disaggregation, secure=secure, own=own, at=at)]
+    return plan, found
 
 
 def _protocol(
     given: SidecarArgs,
     family: PickerFamily,
-    release: sidecar.SidecarRelease,
+    release: SidecarRelease,
     command: EngineCommand,
     setup: KvSetup | None,
-    at: str,
+    at: Location,
 ) -> tuple[str, list[Finding]]:
-    at = f"{at}.connector"
     chosen = given.connector.value if given.connector is not None else None
     if chosen is None:
         chosen = "sglang" if command.engine == "sglang" else None
     if chosen is None and setup is not None:
-        chosen = sidecar.protocol(setup.names)
+        chosen = protocol(setup.names)
         if chosen is None:
             message = (
                 f"no protocol of the sidecar is known to fit {setup.connector}, so it speaks "
                 f"{release.connectors[0]}; choose one of {', '.join(release.connectors)}"
             )
-            return release.connectors[0], [warning(at, message)]
+            return release.connectors[0], [warning("sidecar-protocol-unknown", at, message)]
     chosen = chosen or release.connectors[0]
     if chosen not in release.connectors:
         message = (
             f"the sidecar of {family.name} does not speak {chosen}, only "
             f"{', '.join(release.connectors)}"
         )
-        return chosen, [error(at, message)]
+        return chosen, [error("sidecar-protocol-unsupported", at, message)]
     return chosen, []
 
 
-def _tls(disaggregation: Disaggregation, command: EngineCommand) -> list[str]:
+def _tls(command: EngineCommand, *, prefill_https: bool) -> list[str]:
     decode = table.serves_https(command)
-    stages = ["prefiller"] * disaggregation.prefill_https + ["decoder"] * decode
+    stages = ["prefiller"] * prefill_https + ["decoder"] * decode
     flags = [f"--enable-tls={','.join(stages)}"] if stages else []
     # On the pod's own loopback there is nobody to be taken for somebody else.
     return [*flags, "--tls-insecure-skip-verify=decoder"] if decode else flags
 
 
 def _advice(
-    disaggregation: Disaggregation, *, secure: bool, own: tuple[str, ...], at: str
+    at: Location, own: tuple[str, ...], *, secure: bool, prefill_https: bool
 ) -> Iterator[Finding]:
     if secure:
         yield warning(
-            f"{at}.args",
+            "sidecar-serves-https",
+            at,
             "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
             "HTTP to the pods of a pool",
         )
-    if disaggregation.prefill_https and not has_flag(own, "--tls-insecure-skip-verify"):
+    if prefill_https and not has_flag(own, "--tls-insecure-skip-verify"):
         yield info(
-            f"{at}.args",
+            "prefill-certificates",
+            at,
             "prefill pods serve HTTPS: their certificates must hold for their addresses, or add "
             "--tls-insecure-skip-verify=prefiller",
         )
@@ -192,53 +210,60 @@ _TOKEN = "sidecar-token"  # noqa: S105  # a volume
 _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 
 
-def with_sidecar(spec: Manifest, sidecar: SidecarPlan) -> Manifest:
-    """Adds the sidecar to a leader's pod spec.
+def sidecar(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+    """Adds the sidecar to the leader.
 
-    Args:
-        spec: The pod spec; it is not changed.
-        sidecar: The sidecar. It stands last, so that nothing starts before the model is loaded
-            that other init containers bring; as an init container that goes on, it ends only
-            after the engine has answered what was under way.
+    It stands last, so that nothing starts before the model is loaded that other init containers
+    bring; as an init container that goes on, it ends only after the engine has answered what was
+    under way.
     """
-    built = dict(spec)
+    planned = pods.kv.sidecar if pods.kv is not None else None
+    if planned is None:
+        return pods, []
+    fields = _with_sidecar(pods.leader.spec, planned)
+    return pods.put(pods.leader.with_spec(**fields)), []
+
+
+def _with_sidecar(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest:
+    """The fields of a pod spec that the sidecar changes."""
+    built: Manifest = {}
     mounts: list[Manifest] = []
-    token = _token(spec, sidecar)
+    token = _token(spec, planned)
     if token is not None:
         mounts = [{"name": token["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
         built["volumes"] = [*(spec.get("volumes") or ()), token]
-    if sidecar.account is not None and not sidecar.own_account:
-        built["serviceAccountName"] = sidecar.account
+    if planned.account is not None and not planned.own_account:
+        built["serviceAccountName"] = planned.account
         # The account is the sidecar's, so its token is mounted there alone.
         built["automountServiceAccountToken"] = False
     built["initContainers"] = [
         *(spec.get("initContainers") or ()),
-        _sidecar(sidecar, mounts),
+        _container(planned, mounts),
     ]
     return built
 
 
-def _sidecar(sidecar: SidecarPlan, mounts: list[Manifest]) -> Manifest:
+def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
     env: list[Manifest] = [
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     ]
-    if sidecar.account is not None:
+    if planned.account is not None:
         field = {"fieldRef": {"fieldPath": "metadata.namespace"}}
         env.append({"name": NAMESPACE_ENV, "valueFrom": field})
-    scheme = {"scheme": "HTTPS"} if sidecar.https else {}
+    scheme = {"scheme": "HTTPS"} if planned.https else {}
     return {
         "name": SIDECAR,
-        "image": sidecar.image,
+        "image": planned.image,
         "restartPolicy": "Always",
-        "args": list(sidecar.arguments),
+        "args": list(planned.arguments),
         "env": env,
-        "ports": [{"name": names.SIDECAR_PORT, "containerPort": sidecar.port}],
+        "ports": [{"name": names.SIDECAR_PORT, "containerPort": planned.port}],
         # Says that it listens; whether the engine behind it serves is the engine's to say.
         "readinessProbe": {
-            "httpGet": {"path": HEALTH_PATH, "port": sidecar.port, **scheme},
+            "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},
             "periodSeconds": 10,
         },
-        "resources": dict(sidecar.resources),
+        "resources": dict(planned.resources),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -253,13 +278,13 @@ def _sidecar(sidecar: SidecarPlan, mounts: list[Manifest]) -> Manifest:
     }
 
 
-def _token(spec: Mapping[str, Any], sidecar: SidecarPlan) -> Manifest | None:
+def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
     """What the sidecar finds where a ServiceAccount's token would be.
 
     A token of its own if it uses one, as the API server would mount it. Else an empty volume: an
     account's token is mounted into every container, wherever nothing else is.
     """
-    if sidecar.account is None:
+    if planned.account is None:
         if spec.get("automountServiceAccountToken") is False:
             return None
         return {"name": free_name(_NO_TOKEN, spec.get("volumes")), "emptyDir": {}}
@@ -277,33 +302,28 @@ _GROUP = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 
 
-def sidecar_access(plan: Topology) -> Iterator[dict[str, Any]]:
+def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
     """Builds a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
 
     A template's own ServiceAccount is bound in place of ours. A sidecar watches the service's pool
     and the pods that it selects (`pkg/sidecar/proxy/allowlist.go`).
     """
-    sidecars = [
-        role.wiring.sidecar
-        for role in plan.roles
-        if role.replicas and role.wiring is not None and role.wiring.sidecar is not None
-    ]
     used = {each.account: each.own_account for each in sidecars if each.account is not None}
     if not used:
         return
-    name = names.sidecar(plan.service)
-    own = {labels.SERVICE: plan.service}
+    name = names.sidecar(meta.service)
+    own = {labels.SERVICE: meta.service}
     if not used.get(name, True):
         yield {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": metadata(plan, name, own),
+            "metadata": metadata(meta, name, own),
             "automountServiceAccountToken": False,
         }
     yield {
         "apiVersion": f"{_GROUP}/v1",
         "kind": "Role",
-        "metadata": metadata(plan, name, own),
+        "metadata": metadata(meta, name, own),
         "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
             {"apiGroups": [names.POOL_GROUP], "resources": ["inferencepools"], "verbs": _READ},
@@ -312,10 +332,10 @@ def sidecar_access(plan: Topology) -> Iterator[dict[str, Any]]:
     yield {
         "apiVersion": f"{_GROUP}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata(plan, name, own),
+        "metadata": metadata(meta, name, own),
         "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
         "subjects": [
-            {"kind": "ServiceAccount", "name": account, "namespace": plan.namespace}
+            {"kind": "ServiceAccount", "name": account, "namespace": meta.namespace}
             for account in sorted(used)
         ],
     }

@@ -12,6 +12,8 @@ from fusioninfer_pulumi.api.rollout import (
     WaitLevel,
 )
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.pods.health import startup_seconds
 from fusioninfer_pulumi.rollout.groups import group_rollout
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -47,6 +49,26 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
     for role in plan.roles:
         if role.replicas:
             yield from _role(plan, role)
+
+
+def startup_findings(plan: Topology) -> Iterator[Finding]:
+    """Warns of engines that may take longer to start than an update waits for them."""
+    for role in plan.roles:
+        if role.args.startup is None:
+            continue
+        longest = startup_seconds(role.args.startup)
+        for field, text in (
+            ("wait.timeout", plan.wait.timeout),
+            ("rollout.timeout", role_rollout(plan.rollout, role).timeout),
+        ):
+            waited = durations.seconds(text)
+            if waited is not None and longest > waited:
+                yield warning(
+                    "startup-above-timeout",
+                    ("roles", role.position, "startup"),
+                    f"allows {longest} s, and an update gives up after {field} ({text}): raise "
+                    "that",
+                )
 
 
 def _groups(plan: Topology) -> Iterator[Finding]:

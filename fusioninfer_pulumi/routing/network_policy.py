@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.pods.records import EVENTS_PORT
+from fusioninfer_pulumi.pods.kv_transfer import events_port
 from fusioninfer_pulumi.routing.common import Manifest, picker_labels, router_metadata
 from fusioninfer_pulumi.routing.records import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -60,7 +60,9 @@ def _role_rules(
             sources = [*asked.gateway, *sources]
         rules.append(_rule(sources, port))
         # Pickers subscribe to the events of each pod's KV cache.
-        rules += [_rule([_pods(picker_labels(router))], event) for event in _event_ports(role)]
+        events = events_port(role.args)
+        if events is not None:
+            rules.append(_rule([_pods(picker_labels(router))], events))
     if asked.metrics:
         rules.append(_rule(asked.metrics, port))
     if role.nodes > 1:
@@ -73,12 +75,6 @@ def _role_rules(
             if other.component_type is ComponentType.DECODER
         ]
     return rules
-
-
-def _event_ports(role: RolePlan) -> Iterator[int]:
-    for port in role.wiring.ports if role.wiring is not None else ():
-        if port["name"] == EVENTS_PORT:
-            yield port["containerPort"]
 
 
 def _is_prefill(plan: Topology, router: RouterPlan, role: RolePlan) -> bool:

@@ -78,10 +78,11 @@ def picker_plan(
         for each in pickers.check_args(given.args or (), family)
     ]
     findings += _advice(at, args, given, family, namespace)
-    findings += credential_findings(f"{at}.endpointPicker.template", given.template or {})
+    template_at = (*parse_path(at), "endpointPicker", "template")
+    findings += credential_findings(template_at, given.template or {})
     ours = [CONFIG_VOLUME, *([CERTIFICATE_VOLUME] if given.tls.secret_name else ())]
     findings += pod_volume_findings(
-        f"{at}.endpointPicker.template.spec", (given.template or {}).get("spec") or {}, ours
+        (*template_at, "spec"), (given.template or {}).get("spec") or {}, ours
     )
     flags = PickerFlags(
         pool=names.inference_pool(service),

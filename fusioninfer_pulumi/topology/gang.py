@@ -175,7 +175,7 @@ def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str,
     return total(
         (pod_requests(template), pods * minima[role.name])
         for role in roles
-        for template, pods in ((role.requesting_leader, 1), (role.worker_template, role.nodes - 1))
+        for template, pods in ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
         if pods * minima[role.name]
     )
 

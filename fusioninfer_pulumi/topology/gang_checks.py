@@ -13,9 +13,11 @@ from fusioninfer_pulumi.api.scheduling import (
     SchedulingStrategyArgs,
 )
 from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER
-from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
+from fusioninfer_pulumi.findings import Finding, Location, error, info, join, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.resources import pod_requests
+from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -45,14 +47,12 @@ def scheduling_findings(
         Every finding.
     """
     for role in roles:
-        for field, template in _templates(role):
-            at = join("roles", role.position, field)
-            yield from _pod_scheduler(at, template, scheduling, scheduler)
+        for pod in role.pods.written:
+            yield from _pod_scheduler(pod, scheduling, scheduler)
             if gang_scheduled:
-                alone = role.nodes == 1
-                yield from _gang_pod(at, template, role.requesting_leader if alone else template)
+                yield from _gang_pod(pod)
             elif scheduling.queue and scheduler:
-                yield from _pod_queue(at, template, scheduling.queue)
+                yield from _pod_queue(pod, scheduling.queue)
         if not role.args.sub_group_policy and _annotated(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         ):
@@ -67,68 +67,60 @@ def scheduling_findings(
         yield from _without_effect(scheduling, scheduler)
 
 
-def _templates(role: RolePlan) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if role.args.template is not None:
-        yield "template", role.args.template
-    else:
-        yield "leaderTemplate", role.leader_template
-        yield "workerTemplate", role.worker_template
+def _annotations(pod: Pod) -> Mapping[str, Any]:
+    """Annotations that the user wrote."""
+    return (pod.written.get("metadata") or {}).get("annotations") or {}
 
 
 def _annotated(role: RolePlan, annotations: Mapping[str, Any], key: str) -> bool:
-    own = (
-        (template.get("metadata") or {}).get("annotations") or {}
-        for _, template in _templates(role)
-    )
-    return key in annotations or any(key in held for held in own)
+    return key in annotations or any(key in _annotations(pod) for pod in role.pods.written)
 
 
-def _annotation(template: str, key: str) -> str:
-    """Path of an annotation in a pod template; its key holds a dot or a slash."""
-    return f"{template}.metadata.annotations[{key}]"
+def _annotation(pod: Pod, key: str) -> Location:
+    return (*pod.path, "metadata", "annotations", key)
 
 
 def _pod_scheduler(
-    at: str,
-    template: Mapping[str, Any],
-    scheduling: SchedulingStrategyArgs,
-    scheduler: str | None,
+    pod: Pod, scheduling: SchedulingStrategyArgs, scheduler: str | None
 ) -> Iterator[Finding]:
     for field, wanted in (
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        own = template["spec"].get(field)
+        own = pod.written["spec"].get(field)
         if wanted is not None and own not in (None, wanted):
             yield error(
-                f"{at}.spec.{field}",
+                "differs-from-service",
+                (*pod.path, "spec", field),
                 f'must be "{wanted}" like the service\'s, or absent; got {shown(own)}',
             )
 
 
-def _pod_queue(at: str, template: Mapping[str, Any], queue: str) -> Iterator[Finding]:
-    own = ((template.get("metadata") or {}).get("annotations") or {}).get(labels.QUEUE_NAME)
+def _pod_queue(pod: Pod, queue: str) -> Iterator[Finding]:
+    own = _annotations(pod).get(labels.QUEUE_NAME)
     if own not in (None, queue):
         yield error(
-            _annotation(at, labels.QUEUE_NAME),
+            "differs-from-service",
+            _annotation(pod, labels.QUEUE_NAME),
             f'must be "{queue}" like {_STRATEGY}.queue, or absent; got {shown(own)}',
         )
 
 
-def _gang_pod(
-    at: str, template: Mapping[str, Any], requesting: Mapping[str, Any]
-) -> Iterator[Finding]:
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
+def _gang_pod(pod: Pod) -> Iterator[Finding]:
+    annotations = _annotations(pod)
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
-        yield error(_annotation(at, key), "is set by fusioninfer-pulumi; remove it")
+        message = "is set by fusioninfer-pulumi; remove it"
+        yield error("set-by-library", _annotation(pod, key), message)
     if labels.TASK_PRIORITY in annotations:
         yield warning(
-            _annotation(at, labels.TASK_PRIORITY),
+            "capacity-ignores-priority",
+            _annotation(pod, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table does not know it",
         )
-    if not any(pod_requests(requesting).values()):
+    if not any(pod_requests(pod.template).values()):
         yield warning(
-            f"{at}.spec.containers",
+            "gang-without-requests",
+            (*pod.path, "spec", "containers"),
             "no container asks for any resource: Volcano counts such pods as placed and does not "
             "hold them together with the gang",
         )
@@ -153,10 +145,11 @@ def _deadlocks(
     if key in annotations:
         yield error(join("metadata", "annotations", key), exclusive)
     for role in roles:
-        for field, template in _templates(role):
-            if key in ((template.get("metadata") or {}).get("annotations") or {}):
+        for pod in role.pods.written:
+            if key in _annotations(pod):
                 yield error(
-                    _annotation(join("roles", role.position, field), key),
+                    "gang-deadlock",
+                    _annotation(pod, key),
                     "binds the leaders alone: LeaderWorkerSet places workers by its own "
                     f"annotation, which deadlocks with gang scheduling; {way_out}",
                 )
@@ -201,9 +194,7 @@ def _minimum(
             )
         return
     priorities = {
-        template["spec"].get("priorityClassName")
-        for role in roles
-        for _, template in _templates(role)
+        pod.written["spec"].get("priorityClassName") for role in roles for pod in role.pods.written
     }
     if len(priorities) > 1 and scheduling.priority_class_name is None:
         yield warning(
@@ -291,3 +282,36 @@ def _rule(at: str, rule: NetworkTopologyRuleArgs) -> Iterator[Finding]:
         )
     elif not hard and rule.highest_tier_allowed is not None:
         yield warning(f"{at}.highestTierAllowed", "has no effect with mode soft")
+
+
+def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
+    """What a user may not expect of spread leaders."""
+    given, at = role.args.topology_spread, ("roles", role.position, "topologySpread")
+    if given is None:
+        return
+    if role.nodes > 1:
+        yield info(
+            "workers-not-spread",
+            at,
+            "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
+            "leader",
+        )
+    hard = any(each.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for each in given)
+    if not hard or gang is None:
+        return
+    if gang.sub_groups is None:
+        yield info(
+            "spread-holds-gang-back",
+            at,
+            "DoNotSchedule holds for a gang, too: a domain without room keeps all of it waiting, "
+            "which the capacity table does not know",
+        )
+    else:
+        # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
+        yield warning(
+            "spread-starves-replicas",
+            at,
+            "with DoNotSchedule Volcano may leave replicas above the gang's minimum waiting for "
+            "ever, where a domain has little room, although all of them would fit; use "
+            "ScheduleAnyway",
+        )

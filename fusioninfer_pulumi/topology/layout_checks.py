@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.api.topology import is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.pods.pod import PAIRED
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import field_path, role_rollout, stated
@@ -30,6 +33,24 @@ def layout_findings(plan: Topology) -> Iterator[Finding]:
         )
     found = (finding for role in plan.roles for finding in _role(plan, role))
     yield from dict.fromkeys(found)
+
+
+def assumed_replicas_findings(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
+    """Says which share of prefill or decode is assumed because its replicas are not written.
+
+    Modelplane refuses such a service: the best ratio depends on prompts and answers, and no
+    default is right. That there is no router is said elsewhere.
+    """
+    if not is_prefill_decode(roles):
+        return
+    for index, role in enumerate(roles):
+        if role.component_type in PAIRED and "replicas" not in role.model_fields_set:
+            yield info(
+                "replicas-assumed",
+                ("roles", index, "replicas"),
+                f"is not stated: {role.replicas} is assumed, and with it the ratio of prefill to "
+                "decode",
+            )
 
 
 def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:

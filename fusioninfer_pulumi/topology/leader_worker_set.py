@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RestartPolicy
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.pods.build import (
-    Manifest,
-    RoleTemplates,
-    for_set,
-    role_labels,
-    role_templates,
-    set_labels,
-)
+from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.rollout.refusals import completed
 from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
+
+Manifest = dict[str, Any]
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
@@ -28,20 +24,15 @@ KIND = "LeaderWorkerSet"
 def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
     """Builds the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
-        if not role.sets:
-            continue
-        templates = role_templates(plan, role)
         for each in role.sets:
-            yield _leader_worker_set(plan, role, templates, each)
+            yield _leader_worker_set(plan, role, each)
 
 
-def _leader_worker_set(
-    plan: Topology, role: RolePlan, templates: RoleTemplates, planned: SetPlan
-) -> Manifest:
-    own = {**role_labels(plan, role), **set_labels(planned, templates.revision)}
+def _leader_worker_set(plan: Topology, role: RolePlan, planned: SetPlan) -> Manifest:
+    own = {**role_labels(plan, role.args), **_set_labels(planned, role.pods.revision)}
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
-        "leaderWorkerTemplate": _leader_worker_template(plan, role, templates, planned),
+        "leaderWorkerTemplate": _leader_worker_template(plan, role, planned),
     }
     if planned.ordinal is None:
         spec["rolloutStrategy"] = _rollout_strategy(plan, role)
@@ -71,9 +62,7 @@ def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
     }
 
 
-def _leader_worker_template(
-    plan: Topology, role: RolePlan, templates: RoleTemplates, planned: SetPlan
-) -> Manifest:
+def _leader_worker_template(plan: Topology, role: RolePlan, planned: SetPlan) -> Manifest:
     built: Manifest = {"size": role.nodes}
     policy = restart_policy(role)
     if policy is not None:
@@ -84,16 +73,34 @@ def _leader_worker_template(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
 
-    def finished(template: Manifest) -> Manifest:
-        return for_set(template, templates.revision, planned, gang_scheduled=plan.gang_scheduled)
-
-    if templates.worker is None:
-        # LeaderWorkerSet makes a group's only pod from the worker template.
-        built["workerTemplate"] = finished(templates.leader)
-    else:
-        built["leaderTemplate"] = finished(templates.leader)
-        built["workerTemplate"] = finished(templates.worker)
+    if role.nodes > 1:
+        built["leaderTemplate"] = _for_set(plan, role.leader_template, role, planned)
+    # LeaderWorkerSet makes a group's only pod from the worker template.
+    built["workerTemplate"] = _for_set(plan, role.worker_template, role, planned)
     return built
+
+
+def _for_set(
+    plan: Topology, template: Mapping[str, Any], role: RolePlan, planned: SetPlan
+) -> Manifest:
+    """A role's template with what the pods of one of its sets carry; it shares the pod spec."""
+    metadata = template["metadata"]
+    own = {**metadata["labels"], **_set_labels(planned, role.pods.revision)}
+    finished = {**metadata, "labels": own}
+    if plan.gang_scheduled:
+        gang = {labels.TASK_SPEC: planned.task}
+        if planned.group is not None:
+            gang[labels.GROUP_NAME] = names.pod_group(plan.service, planned.group)
+        finished["annotations"] = {**metadata["annotations"], **gang}
+    return {"metadata": finished, "spec": template["spec"]}
+
+
+def _set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
+    """Labels that tell the sets of a role, and their pods, from each other."""
+    own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
+    if planned.group is not None:
+        own[labels.GROUP_INDEX] = str(planned.group)
+    return {**own, labels.REVISION: revision}
 
 
 def restart_policy(role: RolePlan) -> RestartPolicy | None:

@@ -8,9 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.engines.command import EngineCommand
-from fusioninfer_pulumi.engines.launch import Launch
-from fusioninfer_pulumi.pods.records import Wiring
+from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.kube.resources import accelerators
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
 
 
 @dataclass(frozen=True)
@@ -72,34 +75,22 @@ class RolePlan:
 
     Attributes:
         position: Index of the role in the spec.
-        args: The role, with what its short fields stand for in its templates.
-        serving: Its serving container, in the leader's template.
+        args: The role as the user wrote it.
+        pods: The pods of each of its replicas.
         sets: The LeaderWorkerSets of all serving groups, group by group; none when the role is
             parked.
         nodes: Pods in one replica.
-        leader_accelerators: Accelerators that the leader asks for.
-        worker_accelerators: Accelerators that each worker asks for.
         launcher: How the pods of a replica find each other, None for single pods.
-        leader_launch: Command of the serving container on leaders, None to leave it as written.
-        worker_launch: The same on workers.
-        wiring: What pods get that hand their KV cache over, None for all others.
-        env: Variables of the serving container that its author has not set, on every pod.
         scaled_elsewhere: Whether something else, such as an autoscaler, sets the replicas of its
             one LeaderWorkerSet once it exists; only for layout PerRole.
     """
 
     position: int
     args: RoleArgs
-    serving: ServingContainer
+    pods: RolePods
     sets: tuple[SetPlan, ...]
     nodes: int
-    leader_accelerators: int
-    worker_accelerators: int
     launcher: Launcher | None
-    leader_launch: Launch | None
-    worker_launch: Launch | None
-    wiring: Wiring | None = None
-    env: tuple[Mapping[str, str], ...] = ()
     scaled_elsewhere: bool = False
 
     @cached_property
@@ -123,29 +114,29 @@ class RolePlan:
         return self.args.component_type
 
     @property
-    def engine_port(self) -> int:
-        """Port that the engine listens on, behind a sidecar where there is one."""
-        return self.wiring.engine_port if self.wiring is not None else self.serving.port
+    def serving(self) -> ServingContainer:
+        """The serving container of the leader."""
+        return ServingContainer(self.pods.leader.name, self.pods.port, self.pods.command)
 
     @property
     def leader_template(self) -> Mapping[str, Any]:
-        """Pod template of the leaders, with what the role's short fields stand for."""
-        return self.args.leader_template or self.args.template or {}
+        """Finished pod template of the leaders, without what differs between their sets."""
+        return self.pods.leader.template
 
     @property
     def worker_template(self) -> Mapping[str, Any]:
-        """Pod template of the workers, with what the role's short fields stand for."""
-        return self.args.worker_template or self.args.template or {}
+        """The same of the workers; that of every pod where a replica is a single one."""
+        return (self.pods.worker or self.pods.leader).template
 
-    @property
-    def requesting_leader(self) -> Mapping[str, Any]:
-        """Pod template of the leaders as far as requests go: with those of a sidecar."""
-        template = self.leader_template
-        if self.wiring is None or self.wiring.sidecar is None:
-            return template
-        beside = {"restartPolicy": "Always", "resources": self.wiring.sidecar.resources}
-        spec = template["spec"]
-        return {"spec": {**spec, "initContainers": [*(spec.get("initContainers") or ()), beside]}}
+    @cached_property
+    def leader_accelerators(self) -> int:
+        """Accelerators that the leader asks for."""
+        return accelerators(self.leader_template)
+
+    @cached_property
+    def worker_accelerators(self) -> int:
+        """Accelerators that each worker asks for."""
+        return accelerators(self.worker_template) if self.nodes > 1 else 0
 
     @property
     def total_pods(self) -> int:
@@ -171,3 +162,33 @@ class RolePlan:
     def total_accelerators(self) -> int:
         """Accelerators of all replicas."""
         return self.replica_accelerators * len(self.replicas)
+
+
+def role_plan(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) -> RolePlan:
+    """Plans the LeaderWorkerSets of a role, in each of the serving groups if there are some."""
+    indexes = [None] if groups is None else range(groups)
+    return RolePlan(
+        position=ctx.position,
+        args=ctx.role,
+        pods=pods,
+        sets=tuple(each for group in indexes for each in _sets(ctx, layout, group)),
+        nodes=ctx.nodes,
+        launcher=ctx.launcher,
+        scaled_elsewhere=ctx.role.autoscaling is not None,
+    )
+
+
+def _sets(ctx: Context, layout: Layout, group: int | None) -> tuple[SetPlan, ...]:
+    service, role = ctx.meta.service, ctx.role
+    replicas = tuple(
+        ReplicaPlan(
+            index,
+            names.leader_worker_set(service, role.name, index, group),
+            names.task(role.name, index),
+            group,
+        )
+        for index in range(role.replicas)
+    )
+    if layout is Layout.PER_REPLICA or not replicas:
+        return tuple(SetPlan(each.name, each.task, (each,), each.index, group) for each in replicas)
+    return (SetPlan(names.role_set(service, role.name, group), role.name, replicas, None, group),)

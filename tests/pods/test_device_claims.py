@@ -125,7 +125,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         claiming(GPUS, gpus=8),
-        [("roles[0].template.spec.containers[0].resources.limits.nvidia.com/gpu: asks for "
+        [("roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: asks for "
          "accelerators beside resourceClaims, so the pod would get both; remove one")],
     ),
     (

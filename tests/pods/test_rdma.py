@@ -48,7 +48,7 @@ AT = "roles[{}].template.spec.containers[0]"
         ({"env": [{"name": "UCX_TLS", "value": "tcp"}]},
          "env[0]: UCX_TLS is set by kvTransfer.rdma; remove one"),
         ({"resources": {"limits": {"rdma/ib": 1}}},
-         "resources.limits.rdma/ib: is asked for by kvTransfer.rdma; remove one"),
+         "resources.limits[rdma/ib]: is asked for by kvTransfer.rdma; remove one"),
     ],
 )  # fmt: skip
 def test_what_stands_twice_is_refused(more: Any, expected: str) -> None:

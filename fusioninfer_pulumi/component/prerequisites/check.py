@@ -108,9 +108,7 @@ def _features(plan: ServicePlan) -> Iterator[Feature]:
 
 def _pods(role: RolePlan) -> list[Mapping[str, Any]]:
     """The pod specs of a role, with its sidecar."""
-    return [
-        template.get("spec") or {} for template in (role.requesting_leader, role.worker_template)
-    ]
+    return [template.get("spec") or {} for template in (role.leader_template, role.worker_template)]
 
 
 def _users(pairs: Iterable[tuple[_Row, str]]) -> dict[_Row, list[str]]:
@@ -225,7 +223,7 @@ def _named(plan: ServicePlan) -> Iterator[tuple[NamedKind, str]]:
 
 
 def _classes(role: RolePlan) -> Iterator[object]:
-    for template in (role.requesting_leader, role.worker_template):
+    for template in (role.leader_template, role.worker_template):
         yield (template.get("spec") or {}).get("priorityClassName")
 
 

@@ -1,0 +1,129 @@
+"""What is decided about a role's pods from the spec alone: launcher, pairing, scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fusioninfer_pulumi import pickers
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
+from fusioninfer_pulumi.engines import table
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.launch import default_launcher
+from fusioninfer_pulumi.engines.serving_container import serving_container, serving_port
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.pickers import PickerFamily
+from fusioninfer_pulumi.pickers.role_intent import picker_image, picker_intent
+from fusioninfer_pulumi.pods.model import model_files
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What prefill and decode pods agree on whom an endpoint picker pairs.
+
+    Attributes:
+        family: Family of the picker, which tells the sidecar's release.
+        port: Port on which the prefill pods serve, and so all pods of the pool.
+        prefill_https: Whether prefill pods serve HTTPS.
+    """
+
+    family: PickerFamily
+    port: int
+    prefill_https: bool
+
+
+def contexts(
+    meta: ServiceMeta, args: InferenceServiceArgs, leave_out: Collection[int] = ()
+) -> list[Context]:
+    """Decides what the passes need to know, for each role that runs pods.
+
+    Args:
+        meta: The service.
+        args: Its spec.
+        leave_out: Indexes of roles that cannot be planned.
+    """
+    known = [role for position, role in enumerate(args.roles) if position not in leave_out]
+    pairing = _pairing(known)
+    gang = needs_gang(args.roles, args.scheduling_strategy)
+    files = model_files(meta.service, args.model) if args.model is not None else None
+    return [
+        Context(
+            meta=meta,
+            position=position,
+            role=role,
+            nodes=role.nodes,
+            launcher=_launcher(role),
+            model=args.model,
+            files=files,
+            pairing=pairing if role.component_type in PAIRED else None,
+            tracing=args.tracing,
+            gang=gang,
+            scheduler=scheduler_name(args.roles, args.scheduling_strategy),
+            queue=args.scheduling_strategy.queue,
+            priority_class=args.scheduling_strategy.priority_class_name,
+        )
+        for position, role in enumerate(args.roles)
+        if role.component_type is not ComponentType.ROUTER and position not in leave_out
+    ]
+
+
+def written_pods(position: int, role: RoleArgs) -> Pods:
+    """The pods of a role as the user wrote them."""
+    fields = {"template": role.template, "leaderTemplate": role.leader_template}
+    field, leader = next((name, held) for name, held in fields.items() if held is not None)
+    name = str(serving_container(leader, role.container)["name"])
+    pods = Pods(Pod(("roles", position, field), leader, leader, name, leads=True))
+    worker = role.worker_template
+    if worker is None:
+        return pods
+    name = str(serving_container(worker, role.container or name)["name"])
+    return pods.put(Pod(("roles", position, "workerTemplate"), worker, worker, name, leads=False))
+
+
+def _launcher(role: RoleArgs) -> Launcher | None:
+    if role.nodes == 1:
+        return None
+    if role.multinode is not None and role.multinode.launcher is not None:
+        return role.multinode.launcher
+    pods = written_pods(0, role)
+    command = read_command(pods.leader.container)
+    split = role.parallelism if command.engine is not None else None
+    worker = pods.worker
+    # Whoever writes two templates, or with `parallelism` two commands, launches by hand.
+    if worker is not None and (
+        split is None or worker.own.get("command") or worker.own.get("args")
+    ):
+        return Launcher.NONE
+    copies = split.data if split is not None and command.engine == "vllm" else None
+    if copies is not None and copies % role.nodes == 0:
+        return Launcher.DATA_PARALLEL
+    return Launcher(default_launcher(command))
+
+
+def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
+    """None without a router whose picker pairs prefill with decode, and has a sidecar for it."""
+    routers = [role for role in declared if role.component_type is ComponentType.ROUTER]
+    if not routers or not is_prefill_decode(serving(declared)):
+        return None
+    intent = picker_intent(routers[0], declared)
+    if not intent.pairs:
+        return None
+    _, family, _ = picker_image("", routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    if family is None:
+        # The router's own plan refuses it; the rest is held against the picker by default.
+        family = pickers.family_of(pickers.DEFAULT_PD_IMAGE)
+        assert family is not None, "the default picker is in the table"
+    if family.sidecar_image is None:
+        return None
+    prefillers = [role for role in declared if role.component_type is ComponentType.PREFILLER]
+    containers = [written_pods(0, role).leader.container for role in prefillers]
+    commands = [read_command(container) for container in containers]
+    return Pairing(
+        family=family,
+        port=serving_port(containers[0], commands[0], prefillers[0].port),
+        prefill_https=any(table.serves_https(command) for command in commands),
+    )

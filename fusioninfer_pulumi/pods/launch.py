@@ -1,0 +1,107 @@
+"""How the pods of a replica start together: the workers' template, the launcher's command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.facts import RAY_PORT
+from fusioninfer_pulumi.engines.launch import LaunchError, leader_launch, worker_launch
+from fusioninfer_pulumi.engines.launch_types import Launch, with_words
+from fusioninfer_pulumi.engines.serving_container import serving_port
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, info
+from fusioninfer_pulumi.kube.outputs import contains_output, output_locations
+from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+
+#: What a worker pod's serving container does not get: it serves nothing.
+LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
+
+#: Launchers that write a container's words.
+WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+
+
+def split(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Gives the workers a template of their own, where a replica has workers."""
+    if ctx.nodes == 1:
+        return replace(pods, worker=None), []
+    return replace(pods, worker=pods.worker or replace(pods.leader, leads=False)), []
+
+
+def read_engine(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Keeps the engine's command line, which a launcher may hide in a script, and its port."""
+    command = pods.engine
+    port = serving_port(pods.leader.container, command, ctx.role.port)
+    port = pods.kv.pool_port if pods.kv is not None else port
+    return replace(pods, command=command, port=port), []
+
+
+def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Lets the launcher write the command lines of a replica of several pods."""
+    leader, worker = pods.leader, pods.worker
+    findings = list(_outputs(leader, ctx.launcher))
+    if ctx.launcher not in WRAPPING or worker is None or findings:
+        return pods, findings
+    name = ctx.launcher.value
+    # A worker that gives up before the ray head is up would restart its group for ever.
+    retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
+    try:
+        pods = pods.put(_launched(leader, leader_launch(leader.container, name, ctx.nodes)))
+        if ctx.role.worker_template is not None and name == "ray" and _has_command(worker):
+            message = (
+                "would be lost: launcher ray starts ray on the workers; remove the command, or use "
+                "launcher: none and write both commands"
+            )
+            return pods, [error("worker-command-lost", worker.command_path, message)]
+        words = worker_launch(worker.container, name, ctx.nodes, retry=retry)
+        return pods.put(_launched(worker, words)), []
+    except LaunchError as problem:
+        return pods, [error("not-launchable", leader.command_path, str(problem))]
+
+
+def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Declares the port of the leader's ray head."""
+    if ctx.launcher is not Launcher.RAY:
+        return pods, []
+    ports = list(pods.leader.container.get("ports") or ())
+    if all(port.get("containerPort") != RAY_PORT for port in ports):
+        taken = any(port.get("name") == "ray-head" for port in ports)
+        name = {} if taken else {"name": "ray-head"}
+        ports.append({**name, "containerPort": RAY_PORT})
+    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+
+
+def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+    """Takes from workers what only those need that serve."""
+    worker = pods.worker
+    if worker is None:
+        return pods, []
+    findings = []
+    lost = [key for key in LEADER_ONLY if worker.own.get(key)]
+    if lost:
+        message = f"worker pods do not get {', '.join(lost)}: only the leader of a replica serves"
+        findings = [info("workers-do-not-serve", worker.container_path, message)]
+    trimmed = worker.with_container(
+        lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
+    )
+    return pods.put(trimmed), findings
+
+
+def _launched(pod: Pod, words: Launch) -> Pod:
+    return pod.with_container(lambda each: with_words(each, words))
+
+
+def _has_command(pod: Pod) -> bool:
+    return bool(pod.container.get("command") or pod.container.get("args"))
+
+
+def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
+    """Refuses Outputs among arguments that must be quoted or checked."""
+    if read_command(leader.own).engine is None and launcher not in WRAPPING:
+        return
+    for key in ("command", "args"):
+        if contains_output(leader.own.get(key)):
+            at: Location = (*leader.container_path, key)
+            for inner in output_locations(leader.own[key]):
+                yield error("output-not-readable", (*at, *inner), LIFT)

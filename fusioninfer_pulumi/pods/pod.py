@@ -1,0 +1,198 @@
+"""The pods of one replica while they are built, and what is known before the first of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.kube.containers import memory, shared_memory, with_mounts, with_volumes
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
+
+if TYPE_CHECKING:  # these modules import this one
+    from fusioninfer_pulumi.pods.context import Pairing
+    from fusioninfer_pulumi.pods.kv_transfer import KvTransferPlan
+    from fusioninfer_pulumi.pods.model import ModelFiles
+
+Template = Mapping[str, Any]
+
+PAIRED = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod template, as the user wrote it and as far as it is built.
+
+    Attributes:
+        path: Field that the user wrote it in.
+        written: The template as the user wrote it; tells what the user has set.
+        template: The template as far as it is built. A pass makes a new one, and only appends to
+            lists, so that the user's indexes stay right.
+        name: Name of the serving container.
+        leads: Whether it is the template of leaders, or of every pod of the role.
+    """
+
+    path: Location
+    written: Template
+    template: Template
+    name: str
+    leads: bool
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The pod's spec as far as it is built."""
+        spec: Mapping[str, Any] = self.template["spec"]
+        return spec
+
+    @property
+    def container(self) -> Mapping[str, Any]:
+        """The serving container as far as it is built."""
+        return _named(self.template, self.name)[1]
+
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """The serving container as the user wrote it."""
+        return _named(self.written, self.name)[1]
+
+    @property
+    def container_path(self) -> Location:
+        """Path of the serving container."""
+        return (*self.path, "spec", "containers", _named(self.written, self.name)[0])
+
+    @property
+    def command_path(self) -> Location:
+        """Path of the words that start the engine, where the user wrote some."""
+        command = self.own.get("command") and not self.own.get("args")
+        return (*self.container_path, "command" if command else "args")
+
+    def with_container(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Pod:
+        """The pod with its serving container changed."""
+        return self.with_spec(
+            containers=[
+                dict(change(each)) if each["name"] == self.name else each
+                for each in self.spec["containers"]
+            ]
+        )
+
+    def with_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
+        """The pod with more volumes behind its own."""
+        return replace(self, template={**self.template, "spec": with_volumes(self.spec, volumes)})
+
+    def with_shared_memory(self, limit: str | None) -> Pod:
+        """The pod with a memory volume at /dev/shm of its serving container, unless it has one."""
+        added = shared_memory(self.spec, self.container, memory(limit))
+        if added is None:
+            return self
+        volume, mount = added
+        mounting = self.with_container(lambda each: with_mounts(each, [mount]))
+        return mounting.with_volumes([volume])
+
+    def with_spec(self, **fields: Any) -> Pod:
+        """The pod with fields of its spec replaced."""
+        return replace(self, template={**self.template, "spec": {**self.spec, **fields}})
+
+
+def _named(template: Template, name: str) -> tuple[int, Mapping[str, Any]]:
+    return next(
+        (index, each)
+        for index, each in enumerate(template["spec"]["containers"])
+        if each["name"] == name
+    )
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The pods of one replica of a role; all replicas have the same.
+
+    Attributes:
+        leader: The leader, or every pod of a role whose user wrote one template, until `split`.
+        worker: The other pods. Before `split` only where the user wrote a template for them, after
+            it wherever a replica has several pods.
+        command: The engine's command line, before a launcher hides it in a script; None until
+            `read_engine`.
+        port: Port on which the pods serve, likewise.
+        kv: How the KV cache is handed over, None where nothing asks for it.
+        traced: Whether the engine traces.
+    """
+
+    leader: Pod
+    worker: Pod | None = None
+    command: EngineCommand | None = None
+    port: int = 0
+    kv: KvTransferPlan | None = None
+    traced: bool = False
+
+    @property
+    def engine(self) -> EngineCommand:
+        """The engine's command line."""
+        return self.command or read_command(self.leader.container)
+
+    @property
+    def engine_port(self) -> int:
+        """Port that the engine listens on, behind a sidecar where there is one."""
+        return self.kv.engine_port if self.kv is not None else self.port
+
+    def each(self) -> Iterator[Pod]:
+        """The leader, then the worker where there is one."""
+        yield self.leader
+        if self.worker is not None:
+            yield self.worker
+
+    def put(self, pod: Pod) -> Pods:
+        """These pods with the leader or the worker replaced."""
+        return replace(self, leader=pod) if pod.leads else replace(self, worker=pod)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What follows from the spec alone, before the first pass; no pass changes it.
+
+    Attributes:
+        meta: The service.
+        position: Index of the role in the spec.
+        role: The role as the user wrote it.
+        nodes: Pods of one replica.
+        launcher: How they find each other, None for single pods.
+        model: The service's model, None without.
+        files: Where its files lie, None without.
+        pairing: Of prefill with decode, None for other services and other roles.
+        tracing: The service's traces, None without.
+        gang: Whether the pods are scheduled as a gang.
+        scheduler: Scheduler of the pods, None for the templates' own.
+        queue: Volcano queue of the service, None for the default.
+        priority_class: PriorityClass of the pods, None for the templates' own.
+    """
+
+    meta: ServiceMeta
+    position: int
+    role: RoleArgs
+    nodes: int
+    launcher: Launcher | None
+    model: ModelArgs | None
+    files: ModelFiles | None
+    pairing: Pairing | None
+    tracing: TracingArgs | None
+    gang: bool
+    scheduler: str | None
+    queue: str | None
+    priority_class: str | None
+
+    def at(self, *field: str | int) -> Location:
+        """Path of a field of the role."""
+        return ("roles", self.position, *field)
+
+
+#: Adds one feature to the pods of a role, and says what is to be said about it.
+Pass = Callable[[Pods, Context], tuple[Pods, list[Finding]]]
+
+
+def why_unknown(command: EngineCommand) -> str:
+    """Why no flag can be set in a command line whose engine is not known."""
+    if command.script is not None:
+        return "no start of either can be read in the container's shell script"
+    return "the container's program is neither vLLM nor SGLang"
