@@ -1,4 +1,4 @@
-"""A container's `command` and `args` as one list of words, and the shell script among them."""
+"""A container's `command` and `args` as one list of words, and the engine's program among them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.engines.programs import basename
 from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Stands for a word whose text is not known while the plan is made.
@@ -19,7 +18,7 @@ _INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
 @dataclass(frozen=True)
-class ContainerWords:
+class Argv:
     """The words that the container's process gets.
 
     Attributes:
@@ -29,10 +28,10 @@ class ContainerWords:
         script_at: Index in `words` of the script that `sh -c` gets, when there is one.
     """
 
-    command: tuple[Any, ...]
-    args: tuple[Any, ...]
-    outputs: tuple[str, ...]
-    script_at: int | None
+    command: tuple[Any, ...] = ()
+    args: tuple[Any, ...] = ()
+    outputs: tuple[str, ...] = ()
+    script_at: int | None = None
 
     @property
     def words(self) -> tuple[Any, ...]:
@@ -60,8 +59,8 @@ class ContainerWords:
         return words[: len(self.command)], args or None
 
 
-def read_words(container: Mapping[str, Any]) -> ContainerWords:
-    """Takes a container's `command` and `args` apart; never raises."""
+def read_argv(container: Mapping[str, Any]) -> Argv:
+    """The words of a container's `command` and `args`; never raises."""
     lists: dict[str, tuple[Any, ...]] = {}
     outputs = []
     for key in ("command", "args"):
@@ -73,7 +72,7 @@ def read_words(container: Mapping[str, Any]) -> ContainerWords:
     # Words behind an unknown command have an unknown meaning.
     known = "command" not in outputs
     script_at = _script_index(lists["command"] + lists["args"]) if known else None
-    return ContainerWords(lists["command"], lists["args"], tuple(outputs), script_at)
+    return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
 
 
 def _script_index(words: Sequence[Any]) -> int | None:
@@ -108,4 +107,72 @@ def _option_c(words: Sequence[Any], index: int) -> int | None:
         index += 1 + short.count("o")
         if "c" in short and word.startswith("-"):
             return index if index < len(words) else None
+    return None
+
+
+_MODULES = {
+    # `python3 -m` this is the entrypoint of the vLLM images up to v0.11.0.
+    "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.api_server": "vllm",
+    "sglang.launch_server": "sglang",
+}
+_SUBCOMMAND_MODULES = {"vllm.entrypoints.cli.main": "vllm"}
+_PYTHON = re.compile(r"python[0-9.]*")
+# Interpreter options that take the next word as their value.
+_PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
+# Programs that only mention an engine in their arguments.
+_MENTIONS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pkill", "pgrep")
+
+
+@dataclass(frozen=True)
+class Program:
+    """Where an engine's program stands in a list of words.
+
+    Attributes:
+        engine: `vllm` or `sglang`.
+        end: Index of the first argument: the words before it are the program.
+        serve: Whether it is `vllm serve`, which takes the model as a positional argument and is
+            the only vLLM program that knows `--headless`.
+    """
+
+    engine: str
+    end: int
+    serve: bool
+
+
+def basename(word: str) -> str:
+    """The last part of a path."""
+    return word.rsplit("/", 1)[-1]
+
+
+def find_program(words: Sequence[str]) -> Program | None:
+    """Finds the first engine program in a command line.
+
+    `vllm serve`, `python3 -m vllm.entrypoints.openai.api_server`, `sglang serve` and
+    `python3 -m sglang.launch_server` are known, also by their full path and behind a prefix such
+    as `exec`, `env A=1`, `numactl ...` or `tini --`.
+    """
+    if words and basename(words[0]) in _MENTIONS:
+        return None
+    for index, word in enumerate(words):
+        name = basename(word)
+        if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
+            return Program(name, index + 2, serve=name == "vllm")
+        if _PYTHON.fullmatch(name):
+            found = _module(words, index + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _module(words: Sequence[str], index: int) -> Program | None:
+    while index < len(words) and words[index].startswith("-") and words[index] != "-m":
+        index += 2 if words[index] in _PYTHON_VALUED else 1
+    module, after = words[index + 1 : index + 2], index + 2
+    if words[index : index + 1] != ["-m"] or not module:
+        return None
+    if module[0] in _MODULES:
+        return Program(_MODULES[module[0]], after, serve=False)
+    if module[0] in _SUBCOMMAND_MODULES and words[after : after + 1] == ["serve"]:
+        return Program(_SUBCOMMAND_MODULES[module[0]], after + 1, serve=True)
     return None
