@@ -64,12 +64,12 @@ class ContainerCommand:
         command: The container's `command`; empty when it gets none, so that the image's own
             entrypoint runs.
         args: The container's `args`; None when it gets none.
-        note: What was changed or is worth knowing beyond what was asked for, else None.
+        note: What was changed beyond what was asked for, else None.
     """
 
     command: list[Any]
     args: list[Any] | None
-    note: str | None
+    note: str | None = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ BY_HAND = "or set launcher: none and write the leader's and the workers' command
 #: Spellings of the flag with the number of nodes.
 NODES = ("--nnodes", "-n")
 
-_SPLIT = "an argument that held a flag and its value was split"
 _SHELL = ["/bin/sh", "-c"]
 _HEAD = f"ray start --head --port={RAY_PORT}"
 _JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
@@ -115,10 +114,7 @@ def unknown_engine(launcher: str) -> LaunchError:
 def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> ContainerCommand:
     """The leader starts ray and then the engine in it; workers run ray alone."""
     if not leads:
-        lost = ""
-        if command.script is not None:
-            lost = "workers only run ray: the container's script runs on the leader alone"
-        return launched(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN], lost)
+        return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
     for name in command.argv.outputs:
         raise _output_error(name)
     if command.script is not None:
@@ -134,18 +130,14 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
                 f"ray: give the container a command (for example [vllm, serve]), {BY_HAND}"
             )
         program = ["vllm", "serve"]
-    split = split_joined_flags(arguments)
-    joined = _SPLIT if split != arguments else ""
-    arguments = positional_model(split) if command.serve else split
-    flag = _BACKEND.names[0]
-    if not has_flag(arguments, flag):
+    arguments = split_joined_flags(arguments)
+    if command.serve:
+        arguments = positional_model(arguments)
+    if not has_flag(arguments, *_BACKEND.names):
         arguments = [*arguments, *_BACKEND.words]
-    guess = ""
-    if command.engine is None:
-        guess = f"{shlex.join(program)} is not a known engine: it must take vLLM's {flag}"
     # `exec` makes the engine process 1, which gets SIGTERM when the pod ends.
     script = f"{_HEAD} && exec {shlex.join([*program, *arguments])}"
-    return launched(list(_SHELL), [script], joined, guess)
+    return ContainerCommand(list(_SHELL), [script])
 
 
 def _plain(argv: Argv) -> list[str]:
@@ -178,13 +170,7 @@ def _ray_script(command: EngineCommand) -> ContainerCommand:
         # Braces: nothing of the script runs when ray does not start.
         body = text.rstrip("\n")
         text = f"{_HEAD} && {{\n{body}{chr(10) if body.endswith(chr(92)) else ''}\n}}"
-    note = ""
-    if not all(call.may_exec or call.program[0] == "exec" for call in script.calls):
-        note = (
-            "the engine is not the last command of the script, so the script has to pass SIGTERM "
-            "on to it"
-        )
-    return launched(*command.argv.with_word(command.argv.script_at or 0, text), note)
+    return ContainerCommand(*command.argv.with_word(command.argv.script_at or 0, text))
 
 
 def node_script(
@@ -195,7 +181,7 @@ def node_script(
     text = script.text
     for call in reversed(script.calls):
         text = _with_arguments(text, call, wanted(call))
-    return launched(*command.argv.with_word(command.argv.script_at or 0, text))
+    return ContainerCommand(*command.argv.with_word(command.argv.script_at or 0, text))
 
 
 def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> str:
@@ -206,17 +192,14 @@ def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> 
 def node_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
     """A container's own command and args with further arguments, where those are missing."""
     added = [word for each in wanted if not command.has(*each.names) for word in each.words]
-    argv, first = command.argv, command.argv.command
-    program, arguments, joined = program_and_arguments(command)
-    moved = ""
-    if command.program_in_args:
-        moved = "the program in args was moved to command"
-        first = tuple(program)
-    if joined or moved:
+    argv = command.argv
+    program, arguments = program_and_arguments(command)
+    # A program in `args` moves to `command` where the image's own entrypoint would start another.
+    end = len(program) if command.program_in_args else len(argv.command)
+    if command.program_in_args or len(program) + len(arguments) > len(argv.words):
         # Where the program ends in `args`, so that `command` is only a part of it, it stays there.
-        kept = [*program[len(first) :], *arguments]
-        return launched(program[: len(first)], [*kept, *added], moved, joined)
-    return launched(list(first), [*argv.args, *added])
+        return ContainerCommand(program[:end], [*program[end:], *arguments, *added])
+    return ContainerCommand(list(argv.command), [*argv.args, *added])
 
 
 def engine_script(command: EngineCommand, launcher: str) -> Script:
@@ -256,14 +239,14 @@ def engine_script(command: EngineCommand, launcher: str) -> Script:
     return script
 
 
-def program_and_arguments(command: EngineCommand) -> tuple[list[Any], list[Any], str]:
-    """A list's program, its arguments with joined ones split, and a note about that if any was."""
+def program_and_arguments(command: EngineCommand) -> tuple[list[Any], list[Any]]:
+    """A list's program, and its arguments with those split that hold a flag and its value."""
     words = command.argv.words
     program = list(words[: len(command.program)])
     arguments: list[Any] = []
     for word in words[len(program) :]:
         arguments.extend(split_joined_flags([word]) if isinstance(word, str) else [word])
-    return program, arguments, _SPLIT if len(program) + len(arguments) > len(words) else ""
+    return program, arguments
 
 
 def positional_model(arguments: Sequence[str]) -> list[str]:
@@ -319,8 +302,3 @@ def _output_error(place: str) -> LaunchError:
         "InferenceService inside Output.apply would hide it from preview), or pass it in an "
         "environment variable and write $(NAME)"
     )
-
-
-def launched(command: list[Any], args: list[Any] | None, *notes: str) -> ContainerCommand:
-    """A command line with those of the notes that are not empty."""
-    return ContainerCommand(command, args, "; ".join(note for note in notes if note) or None)

@@ -43,7 +43,6 @@ from fusioninfer_pulumi.engines.launch import (
     LaunchError,
     check_divisible,
     check_nodes,
-    launched,
     node_lists,
     node_script,
     positional_model,
@@ -474,19 +473,20 @@ def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
 
 
 def _data_parallel_lists(command: EngineCommand, local: int, *, leads: bool) -> ContainerCommand:
-    program, arguments, joined = program_and_arguments(command)
+    program, arguments = program_and_arguments(command)
     if all(isinstance(word, str) for word in arguments):
         arguments = list(positional_model(arguments))
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
     wanted = [each for each in _rank_arguments(local, leads=leads) if not command.has(*each.names)]
     if leads or local == 1:
-        return launched(program, [*arguments, *(w for each in wanted for w in each.words)], joined)
+        added = [word for each in wanted for word in each.words]
+        return ContainerCommand(program, [*arguments, *added])
     # A shell works out the first rank; it hands the words on as they are.
     *wanted, rank = wanted
     script = f'exec {shlex.join(program)} "$@" {rank.names[0]} {rank.in_script}'
     added = [word for each in wanted for word in each.words]
-    return launched(["/bin/sh", "-c", script, "sh"], [*arguments, *added], joined)
+    return ContainerCommand(["/bin/sh", "-c", script, "sh"], [*arguments, *added])
 
 
 def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:

@@ -84,7 +84,7 @@ def test_default_launcher() -> None:
 )  # fmt: skip
 def test_ray_leader(container: dict[str, Any], script: str) -> None:
     before = copy.deepcopy(container)
-    assert leader_launch(container, "ray", 4) == ContainerCommand(["/bin/sh", "-c"], [script], None)
+    assert leader_launch(container, "ray", 4) == ContainerCommand(["/bin/sh", "-c"], [script])
     assert container == before
 
 
@@ -93,7 +93,6 @@ def test_ray_leader_splits_joined_flags() -> None:
     assert leader_launch(container, "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
         [f"{HEAD} exec vllm serve m --kv-transfer-config '{{\"a\": 1}}' {RAY}"],
-        "an argument that held a flag and its value was split",
     )
 
 
@@ -102,56 +101,46 @@ def test_ray_leader_of_an_unknown_program() -> None:
     assert leader_launch(container, "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
         [f"{HEAD} exec '/start it' a {RAY}"],
-        "'/start it' is not a known engine: it must take vLLM's --distributed-executor-backend",
     )
-
-
-PASS_ON = (
-    "the engine is not the last command of the script, so the script has to pass SIGTERM on to it"
-)
 
 
 @pytest.mark.parametrize(
-    ("script", "expected", "note"),
+    ("script", "expected"),
     [
-        ("vllm serve m", f"{HEAD} exec vllm serve m {RAY}", None),
-        ("exec vllm serve m", f"{HEAD} exec vllm serve m {RAY}", None),
-        ("A=1 vllm serve m", f"{HEAD} A=1 exec vllm serve m {RAY}", None),
-        ("cd x && vllm serve m", f"{HEAD} cd x && exec vllm serve m {RAY}", None),
-        ("vllm serve m | tee log", f"{HEAD} vllm serve m {RAY} | tee log", PASS_ON),
-        ("vllm serve m >log 2>&1", f"{HEAD} exec vllm serve m {RAY} >log 2>&1", None),
-        ("vllm serve m # why", f"{HEAD} exec vllm serve m {RAY} # why", None),
-        ("vllm serve m \\\n  -tp 2 \\\n", f"{HEAD} exec vllm serve m \\\n  -tp 2 {RAY} \\\n", None),
-        (f"vllm serve m {RAY}", f"{HEAD} exec vllm serve m {RAY}", None),
-        ("set -e\nvllm serve m\n", f"{HEAD} {{\nset -e\nexec vllm serve m {RAY}\n}}", None),
-        ("x; vllm serve m # why", f"{HEAD} {{\nx; exec vllm serve m {RAY} # why\n}}", None),
-        ("x; vllm serve m \\\n", f"{HEAD} {{\nx; exec vllm serve m {RAY} \\\n\n}}", None),
-        ("vllm serve m & wait", f"{HEAD} {{\nvllm serve m {RAY} & wait\n}}", PASS_ON),
+        ("vllm serve m", f"{HEAD} exec vllm serve m {RAY}"),
+        ("exec vllm serve m", f"{HEAD} exec vllm serve m {RAY}"),
+        ("A=1 vllm serve m", f"{HEAD} A=1 exec vllm serve m {RAY}"),
+        ("cd x && vllm serve m", f"{HEAD} cd x && exec vllm serve m {RAY}"),
+        ("vllm serve m | tee log", f"{HEAD} vllm serve m {RAY} | tee log"),
+        ("vllm serve m >log 2>&1", f"{HEAD} exec vllm serve m {RAY} >log 2>&1"),
+        ("vllm serve m # why", f"{HEAD} exec vllm serve m {RAY} # why"),
+        ("vllm serve m \\\n  -tp 2 \\\n", f"{HEAD} exec vllm serve m \\\n  -tp 2 {RAY} \\\n"),
+        (f"vllm serve m {RAY}", f"{HEAD} exec vllm serve m {RAY}"),
+        ("set -e\nvllm serve m\n", f"{HEAD} {{\nset -e\nexec vllm serve m {RAY}\n}}"),
+        ("x; vllm serve m # why", f"{HEAD} {{\nx; exec vllm serve m {RAY} # why\n}}"),
+        ("x; vllm serve m \\\n", f"{HEAD} {{\nx; exec vllm serve m {RAY} \\\n\n}}"),
+        ("vllm serve m & wait", f"{HEAD} {{\nvllm serve m {RAY} & wait\n}}"),
         (
             "if a; then vllm serve m; else vllm serve n; fi",
             f"{HEAD} {{\nif a; then vllm serve m {RAY}; else vllm serve n {RAY}; fi\n}}",
-            PASS_ON,
         ),
     ],
 )
-def test_ray_leader_of_a_script(script: str, expected: str, note: str | None) -> None:
+def test_ray_leader_of_a_script(script: str, expected: str) -> None:
     assert leader_launch(shell(script), "ray", 2) == ContainerCommand(
-        ["/bin/sh", "-c", expected], None, note
+        ["/bin/sh", "-c", expected], None
     )
     in_args = {"command": ["bash", "-ec"], "args": [script, "name", OUTPUT]}
     assert leader_launch(in_args, "ray", 2) == ContainerCommand(
-        ["bash", "-ec"], [expected, "name", OUTPUT], note
+        ["bash", "-ec"], [expected, "name", OUTPUT]
     )
 
 
 def test_ray_worker() -> None:
-    assert worker_launch({"image": STOCK}, "ray", 2) == ContainerCommand(
-        ["/bin/sh", "-c"], [JOIN], None
-    )
+    assert worker_launch({"image": STOCK}, "ray", 2) == ContainerCommand(["/bin/sh", "-c"], [JOIN])
     assert worker_launch(shell("vllm serve m"), "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
         [JOIN],
-        "workers only run ray: the container's script runs on the leader alone",
     )
 
 
@@ -162,38 +151,32 @@ WORKER = [*VLLM, "$(LWS_WORKER_INDEX)", *MASTER, "--headless"]
 
 
 @pytest.mark.parametrize(
-    ("container", "command", "args", "note"),
+    ("container", "command", "args"),
     [
-        ({"image": NEWER, "args": ["--model", "m"]}, [], ["--model", "m"], None),
-        ({"image": NEWER}, [], [], None),
+        ({"image": NEWER, "args": ["--model", "m"]}, [], ["--model", "m"]),
+        ({"image": NEWER}, [], []),
         ({"image": "x", "command": ["vllm", "serve"], "args": ["m", OUTPUT]},
-         ["vllm", "serve"], ["m", OUTPUT], None),
-        ({"image": "x", "command": ["vllm", "serve", "m"]}, ["vllm", "serve", "m"], [], None),
-        ({"image": NEWER, "args": ["vllm", "serve", "m"]}, ["vllm", "serve"], ["m"],
-         "the program in args was moved to command"),
-        ({"image": "x", "args": ["vllm", "serve", "m"]}, [], ["vllm", "serve", "m"], None),
-        ({"image": NEWER, "args": ["m", "--a '{}'"]}, [], ["m", "--a", "{}"],
-         "an argument that held a flag and its value was split"),
+         ["vllm", "serve"], ["m", OUTPUT]),
+        ({"image": "x", "command": ["vllm", "serve", "m"]}, ["vllm", "serve", "m"], []),
+        ({"image": NEWER, "args": ["vllm", "serve", "m"]}, ["vllm", "serve"], ["m"]),
+        ({"image": "x", "args": ["vllm", "serve", "m"]}, [], ["vllm", "serve", "m"]),
+        ({"image": NEWER, "args": ["m", "--a '{}'"]}, [], ["m", "--a", "{}"]),
         ({"image": "x", "command": ["vllm", "serve", "m", "--a '{}'"]},
-         ["vllm", "serve"], ["m", "--a", "{}"],
-         "an argument that held a flag and its value was split"),
+         ["vllm", "serve"], ["m", "--a", "{}"]),
         ({"image": "x", "command": ["vllm"], "args": ["serve", "--a '{}'"]},
-         ["vllm"], ["serve", "--a", "{}"],
-         "an argument that held a flag and its value was split"),
+         ["vllm"], ["serve", "--a", "{}"]),
         ({"image": NEWER, "args": ["m", "-dp", "16", "-dpl", "8"]}, [],
-         ["m", "-dp", "16", "-dpl", "8"], None),
+         ["m", "-dp", "16", "-dpl", "8"]),
         ({"image": NEWER, "args": ["m", "-dp", "16", "-dpl", "$(N)"]}, [],
-         ["m", "-dp", "16", "-dpl", "$(N)"], None),
+         ["m", "-dp", "16", "-dpl", "$(N)"]),
     ],
 )  # fmt: skip
-def test_multiprocessing(
-    container: dict[str, Any], command: list[Any], args: list[Any], note: str | None
-) -> None:
+def test_multiprocessing(container: dict[str, Any], command: list[Any], args: list[Any]) -> None:
     assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
-        command, [*args, *LEADER], note
+        command, [*args, *LEADER]
     )
     assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
-        command, [*args, *WORKER], note
+        command, [*args, *WORKER]
     )
 
 
@@ -201,10 +184,13 @@ def test_multiprocessing_does_not_double_flags() -> None:
     args = ["m", "-n", "2", "-r=$(LWS_WORKER_INDEX)", "--master_addr", "x", "--master-port=1"]
     args += ["--distributed-executor-backend=mp"]
     container = {"image": NEWER, "args": args}
-    assert leader_launch(container, "multiprocessing", 2) == ContainerCommand([], args, None)
+    assert leader_launch(container, "multiprocessing", 2) == ContainerCommand([], args)
     assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
-        [], [*args, "--headless"], None
+        [], [*args, "--headless"]
     )
+    joined = leader_launch({"image": NEWER, "args": ["m", "--nnodes 2"]}, "multiprocessing", 2)
+    assert joined is not None
+    assert (joined.args or []).count("--nnodes") == 1
 
 
 def test_multiprocessing_of_a_script() -> None:
@@ -212,12 +198,12 @@ def test_multiprocessing_of_a_script() -> None:
     common = "--distributed-executor-backend mp --nnodes 2 --node-rank"
     master = '--master-addr "${LWS_LEADER_ADDRESS}" --master-port 29500'
     assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
-        ["/bin/sh", "-c", f"cd x && vllm serve m {common} 0 {master} | tee log"], None, None
+        ["/bin/sh", "-c", f"cd x && vllm serve m {common} 0 {master} | tee log"], None
     )
     rank = '"${LWS_WORKER_INDEX}"'
     script = f"cd x && vllm serve m {common} {rank} {master} --headless | tee log"
     assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
-        ["/bin/sh", "-c", script], None, None
+        ["/bin/sh", "-c", script], None
     )
 
 
@@ -228,15 +214,14 @@ def test_sglang() -> None:
     container = {"image": "lmsysorg/sglang:v0.5.3", "command": SGLANG, "args": ["--tp", "16"]}
     init = ["--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000"]
     assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
-        SGLANG, ["--tp", "16", "--nnodes", "2", "--node-rank", "0", *init], None
+        SGLANG, ["--tp", "16", "--nnodes", "2", "--node-rank", "0", *init]
     )
     assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
         SGLANG,
         ["--tp", "16", "--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", *init],
-        None,
     )
     given = {"args": [*SGLANG, "--nccl-init-addr", "x:1", "--nnodes", "2", "--node-rank", "1"]}
-    assert worker_launch(given, "multiprocessing", 2) == ContainerCommand([], given["args"], None)
+    assert worker_launch(given, "multiprocessing", 2) == ContainerCommand([], given["args"])
     script = shell("python3 -m sglang.launch_server --tp 16")
     made = worker_launch(script, "multiprocessing", 2)
     assert made is not None
