@@ -39,9 +39,9 @@ class Argv:
         return self.command + self.args
 
     @property
-    def hidden(self) -> bool:
-        """Whether a whole list is unknown."""
-        return bool(self.outputs)
+    def script(self) -> Any:
+        """The script that `sh -c` gets, which may be an Output; None when there is none."""
+        return None if self.script_at is None else self.words[self.script_at]
 
     def texts(self) -> list[str]:
         """The words as text, `UNKNOWN` for each Output."""
@@ -52,11 +52,11 @@ class Argv:
         first = len(self.command)
         return f"command[{index}]" if index < first else f"args[{index - first}]"
 
-    def with_word(self, index: int, word: str) -> tuple[list[Any], list[Any] | None]:
-        """Copies command and args with one word replaced; args is None where there are none."""
-        words = [*self.words[:index], word, *self.words[index + 1 :]]
-        args = words[len(self.command) :]
-        return words[: len(self.command)], args or None
+    def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
+        """Command and args with another script; args is None where there are none."""
+        at = self.script_at or 0
+        words = [*self.words[:at], text, *self.words[at + 1 :]]
+        return words[: len(self.command)], words[len(self.command) :] or None
 
 
 def read_argv(container: Mapping[str, Any]) -> Argv:

@@ -101,16 +101,10 @@ def serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[
 
 
 def serving_port(container: Mapping[str, Any], command: EngineCommand, given: int | None) -> int:
-    """Port of the serving container.
+    """The port on which a container serves.
 
-    Args:
-        container: The serving container.
-        command: Its command line.
-        given: The role's `port`, None when it states none.
-
-    Returns:
-        `given`, else the engine's `--port`, else the container port named http, else the first
-        container port, else 8000.
+    The role's own if it is given, else the engine's `--port`, else the container port named http,
+    else the first container port, else 8000.
     """
     stated = given or command.port
     if stated is not None:

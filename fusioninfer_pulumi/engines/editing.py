@@ -55,18 +55,11 @@ def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argum
 def edit(
     command: EngineCommand, arguments: Sequence[Argument] = (), *, model: str | None = None
 ) -> ContainerCommand | None:
-    """Adds the arguments that are missing, and splits those that hold a flag and its value in one.
+    """A command line with the arguments that it lacks; None when it is right as it is.
 
     An argument that replaces another gets its value where that stands; all others are added at
-    the end.
-
-    Args:
-        command: The command line of the serving container.
-        arguments: The arguments; may be none.
-        model: The engine's positional model, which stands before all arguments; None for none.
-
-    Returns:
-        The new command line, None when it is right as it is.
+    the end. Elements that hold a flag and its value are split. The positional model stands before
+    all arguments.
 
     Raises:
         EditError: When the place for the arguments is not known.
@@ -75,7 +68,7 @@ def edit(
         raise EditError(f"{name} is a pulumi Output as a whole")
     wanted = missing(command, arguments)
     if command.argv.script_at is not None:
-        return _edit_script(command.argv, command.argv.script_at, wanted, model)
+        return _edit_script(command.argv, wanted, model)
     if command.engine is None:
         raise EditError("the container's command and image name neither vLLM nor SGLang")
     return _edit_lists(command, wanted, model)
@@ -132,9 +125,9 @@ def _replaced(
 
 
 def _edit_script(
-    argv: Argv, at: int, wanted: Sequence[Argument], model: str | None
+    argv: Argv, wanted: Sequence[Argument], model: str | None
 ) -> ContainerCommand | None:
-    if is_output(argv.words[at]):
+    if is_output(argv.script):
         raise EditError("the script of the container's shell is a pulumi Output")
     try:
         script = script_of(argv)
@@ -150,7 +143,7 @@ def _edit_script(
         text, joined = f"{text[: call.start]}{line}{text[call.end :]}", joined or split
     if text == script.text:
         return None
-    return ContainerCommand(*argv.with_word(at, text), _JOINED if joined else None)
+    return ContainerCommand(*argv.with_script(text), _JOINED if joined else None)
 
 
 def script_of(argv: Argv) -> Script:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
-from fusioninfer_pulumi.engines.argv import Argv
+from fusioninfer_pulumi.engines.argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
 from fusioninfer_pulumi.engines.image import Image
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Flag of all engines that says on which port they serve.
 PORT_FLAG = "--port"
@@ -39,8 +40,8 @@ class Argument:
 
     Attributes:
         names: Its spellings, the one that is written first.
-        values: The values behind it, none for a switch. They may hold `$(NAME)`, which the
-            kubelet expands.
+        values: The values behind it; none for a switch, and for a value that only a shell can
+            work out. They may hold `$(NAME)`, which the kubelet expands.
         replaces: Whether it replaces the value of one that is there, which stays otherwise.
         in_script: Its value in a shell script, where that is not its quoted values.
     """
@@ -192,7 +193,8 @@ class EngineCommand:
     @property
     def script(self) -> str | None:
         """The text given to `sh -c`, when the container runs one."""
-        return None if self.argv.script_at is None else self.argv.texts()[self.argv.script_at]
+        script = self.argv.script
+        return None if script is None else UNKNOWN if is_output(script) else str(script)
 
     @property
     def port(self) -> int | None:
@@ -328,11 +330,9 @@ class Engine(Protocol):
         ...
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """How the arguments hand the KV cache over.
+        """How the arguments hand the KV cache over; None when they do not say.
 
-        Returns:
-            The connector; what is wrong with it, as the end of a sentence about `transfer_flag`;
-            None when nothing is given.
+        Text is what is wrong with them, as the end of a sentence about `transfer_flag`.
         """
         ...
 
@@ -345,11 +345,8 @@ class Engine(Protocol):
     ) -> Transfer:
         """How the KV cache goes to other pods, and by the same argument to other memory.
 
-        Args:
-            command: The command line, which says nothing of it.
-            asked: The transfer, None for none.
-            offloading: Where the cache is offloaded to, None for nowhere; only for engines that
-                offload by a connector.
+        For a command line that says nothing of it. Only engines that offload by a connector are
+        told where the cache is offloaded to.
         """
         ...
 
@@ -360,13 +357,9 @@ class Engine(Protocol):
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """What it takes to keep KV cache beyond the accelerators' memory.
+        """What it takes to keep KV cache beyond the accelerators' memory, on so many nodes.
 
-        Args:
-            command: The command line with the sizes of the model's parts.
-            wanted: What is asked for.
-            nodes: Pods of one replica.
-            decodes: Whether it gets its KV cache from a prefiller.
+        The command line holds the sizes already. One that decodes gets its cache from a prefiller.
         """
         ...
 

@@ -72,13 +72,8 @@ def launch(
 ) -> ContainerCommand | None:
     """The command line of one node of a replica; None to leave it as it is written.
 
-    Args:
-        command: The command line of the serving container.
-        launcher: One of `LAUNCHERS`.
-        nodes: Pods of one replica; with one there is nothing to launch together.
-        leads: Whether the node is the leader, which serves.
-        retry: With ray, workers wait for the leader instead of ending when it is not up yet: for
-            groups whose restart policy would recreate them all for that.
+    The leader serves. With `retry`, ray's workers wait for the leader instead of ending when it is
+    not up yet: for groups whose restart policy would recreate them all for that.
 
     Raises:
         LaunchError: When the container cannot be launched this way, or there is no such launcher.
@@ -170,7 +165,7 @@ def _ray_script(command: EngineCommand) -> ContainerCommand:
         # Braces: nothing of the script runs when ray does not start.
         body = text.rstrip("\n")
         text = f"{_HEAD} && {{\n{body}{chr(10) if body.endswith(chr(92)) else ''}\n}}"
-    return ContainerCommand(*command.argv.with_word(command.argv.script_at or 0, text))
+    return ContainerCommand(*command.argv.with_script(text))
 
 
 def node_script(
@@ -181,7 +176,7 @@ def node_script(
     text = script.text
     for call in reversed(script.calls):
         text = _with_arguments(text, call, wanted(call))
-    return ContainerCommand(*command.argv.with_word(command.argv.script_at or 0, text))
+    return ContainerCommand(*command.argv.with_script(text))
 
 
 def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> str:
@@ -209,7 +204,7 @@ def engine_script(command: EngineCommand, launcher: str) -> Script:
         LaunchError: When it is an Output, cannot be read, or starts none or several.
     """
     argv = command.argv
-    if is_output(argv.words[argv.script_at or 0]):
+    if is_output(argv.script):
         raise _output_error("the script of the container's shell")
     try:
         script = script_of(argv)

@@ -102,12 +102,9 @@ def stated_sizes(command: EngineCommand, engine: Engine) -> dict[str, int] | Non
 def contradictions(
     command: EngineCommand, wanted: Mapping[str, Argument], *, expert: bool | None
 ) -> Iterator[Finding]:
-    """What a command line says differently.
+    """What a command line says otherwise than the fields of `parallelism`.
 
-    Args:
-        command: The command line of an engine as written.
-        wanted: What it shall say, by field of `parallelism`.
-        expert: The stated `expert`, for the switch that must not be there when it is False.
+    The switch for experts must not be there when `expert` is stated as False.
     """
     for field, each in wanted.items():
         if not each.values or not command.has(*each.names):
@@ -135,16 +132,10 @@ def _contradiction(flag: str, message: str) -> Finding:
 def check_accelerators(
     command: EngineCommand, accelerators_per_pod: int, nodes: int
 ) -> list[Finding]:
-    """Compares what an engine asks for with what its replica has.
+    """An error when an engine needs more accelerators than its replica has, a warning when fewer.
 
-    Args:
-        command: The serving container's command line.
-        accelerators_per_pod: Accelerators that the pod asks for; call it only when it does.
-        nodes: Pods of one replica.
-
-    Returns:
-        An error when the engine needs more than the replica has, a warning when some stay idle,
-        nothing when both agree or the parallelism is not known.
+    Nothing when both agree or the parallelism is not known. To be called only for pods that ask
+    for accelerators.
     """
     parallelism, engine = command.parallelism, command.engine
     # With no local rank the head only serves HTTP; how many ranks the others run is not said.

@@ -222,14 +222,9 @@ class _Command:
 
 
 def read_script(text: str, parameters: Sequence[str] = ()) -> Script:
-    """Reads a shell script.
+    """Reads what `sh -c` gets, and finds the engine commands in it.
 
-    Args:
-        text: What `sh -c` gets.
-        parameters: The words behind it: `$0`, `$1`, ...; they are put in place of `"$@"`.
-
-    Returns:
-        The engine commands in it.
+    The words behind it (`$0`, `$1`, ...) are put in place of `"$@"`.
 
     Raises:
         ShellError: When the script uses something that cannot be read safely.

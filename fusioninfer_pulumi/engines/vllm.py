@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.engines.editing import script_words
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     NIXL,
@@ -194,30 +195,20 @@ class Vllm(Engine):
         if launcher == "ray":
             return ray_launch(command, leads=leads, retry=retry)
         refuse_outputs(command.argv)
-        serve = command.serve or not command.program
-        if launcher == "multiprocessing":
-            wanted = _node_arguments(nodes, leads=leads)
-            if command.script is None:
-                _check_ranks(command, command.arguments, nodes, serve=serve)
-                return node_lists(command, wanted)
+        ranks = launcher == "data-parallel"
 
-            def checked(arguments: Sequence[str], *, serve: bool) -> list[Argument]:
-                _check_ranks(command, arguments, nodes, serve=serve)
-                return wanted
+        def wanted(given: Sequence[str], *, serve: bool) -> list[Argument]:
+            if ranks:
+                return _rank_arguments(_local_ranks(given, nodes, serve=serve), leads=leads)
+            _check_nodes(command, given, nodes, serve=serve)
+            return _node_arguments(nodes, leads=leads)
 
+        if command.script is not None:
             return node_script(
-                command, launcher, lambda call: checked(call.arguments, serve=call.serve)
+                command, launcher, lambda call: wanted(call.arguments, serve=call.serve)
             )
-        if command.script is None:
-            local = _local_ranks(command.arguments, nodes, serve=serve)
-            return _data_parallel_lists(command, local, leads=leads)
-        return node_script(
-            command,
-            launcher,
-            lambda call: _rank_arguments(
-                _local_ranks(call.arguments, nodes, serve=call.serve), leads=leads
-            ),
-        )
+        added = wanted(command.arguments, serve=command.serve or not command.program)
+        return _data_parallel_lists(command, added) if ranks else node_lists(command, added)
 
     def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
         if launcher == "ray":
@@ -404,7 +395,7 @@ def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
     return arguments if leads else [*arguments, _HEADLESS]
 
 
-def _check_ranks(
+def _check_nodes(
     command: EngineCommand, arguments: Sequence[str], nodes: int, *, serve: bool
 ) -> None:
     """Refuses arguments that do not go together with those of `_node_arguments`."""
@@ -472,21 +463,20 @@ def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
     return [*arguments, _HEADLESS, first]
 
 
-def _data_parallel_lists(command: EngineCommand, local: int, *, leads: bool) -> ContainerCommand:
+def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
     program, arguments = program_and_arguments(command)
     if all(isinstance(word, str) for word in arguments):
         arguments = list(positional_model(arguments))
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
-    wanted = [each for each in _rank_arguments(local, leads=leads) if not command.has(*each.names)]
-    if leads or local == 1:
-        added = [word for each in wanted for word in each.words]
-        return ContainerCommand(program, [*arguments, *added])
+    missing = [each for each in wanted if not command.has(*each.names)]
+    computed = [each for each in missing if each.in_script and not each.values]
+    arguments += [word for each in missing if each not in computed for word in each.words]
+    if not computed:
+        return ContainerCommand(program, arguments)
     # A shell works out the first rank; it hands the words on as they are.
-    *wanted, rank = wanted
-    script = f'exec {shlex.join(program)} "$@" {rank.names[0]} {rank.in_script}'
-    added = [word for each in wanted for word in each.words]
-    return ContainerCommand(["/bin/sh", "-c", script, "sh"], [*arguments, *added])
+    script = f'exec {shlex.join(program)} "$@"{script_words(computed)}'
+    return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
 
 def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:
