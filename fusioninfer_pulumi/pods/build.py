@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.facts import RAY_PORT
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.serving_container import serving_container
+from fusioninfer_pulumi.engines.command import serving_container
+from fusioninfer_pulumi.engines.editing import with_command
+from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.outputs import with_placeholders
@@ -170,7 +169,7 @@ def _wired_leader(template: Manifest, wiring: Wiring) -> Manifest:
 
 def _leader_container(role: RolePlan) -> Manifest:
     given = serving_container(role.leader_template, role.args.container)
-    container = with_env(with_words(given, role.leader_launch), role.env)
+    container = with_env(with_command(given, role.leader_launch), role.env)
     if role.wiring is not None:
         spec = role.leader_template["spec"]
         container = wired_container(container, role.wiring, spec)
@@ -184,7 +183,8 @@ def _leader_container(role: RolePlan) -> Manifest:
             name = {} if taken else {"name": "ray-head"}
             ports.append({**name, "containerPort": RAY_PORT})
         container["ports"] = ports
-    path = table.health_path(role.serving.command.engine)
+    engine = role.serving.command.engine
+    path = engine.health_path if engine is not None else None
     if path is not None and "readinessProbe" not in given:
         # On the engine's port: ray's port answers long before the model is loaded, and so does
         # a sidecar.
@@ -196,7 +196,7 @@ def _leader_container(role: RolePlan) -> Manifest:
 
 
 def _health(role: RolePlan, path: str) -> Manifest:
-    https = {"scheme": "HTTPS"} if table.serves_https(role.serving.command) else {}
+    https = {"scheme": "HTTPS"} if role.serving.command.serves_https else {}
     return {
         "httpGet": {"path": path, "port": role.engine_port, **https},
         "periodSeconds": PERIOD_SECONDS,
@@ -207,7 +207,7 @@ def _health(role: RolePlan, path: str) -> Manifest:
 def _worker_container(role: RolePlan) -> Manifest:
     name = role.args.container or role.serving.name
     given = serving_container(role.worker_template, name)
-    container = with_env(with_words(given, role.worker_launch), role.env)
+    container = with_env(with_command(given, role.worker_launch), role.env)
     if role.wiring is not None:
         container = wired_container(container, role.wiring, role.worker_template["spec"])
     return {key: value for key, value in container.items() if key not in LEADER_ONLY}

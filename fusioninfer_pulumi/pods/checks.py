@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
 from fusioninfer_pulumi.kube.containers import shared_memory
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
@@ -96,8 +95,6 @@ def _mappings(items: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 _REACHED = "probe, Service and pool would reach a port on which nothing listens"
-#: A file of arguments, which may hold the port.
-_CONFIG = "--config"
 
 
 def port_findings(
@@ -119,23 +116,23 @@ def port_findings(
         default decides, an error too if the program that runs is known, else a warning.
     """
     command, port, stated = read_command(container), plan.serving.port, plan.args.port
-    given = table.serving_port(command)
+    engine, given = command.engine, command.port
     listens = given or _default(command)
-    if listens is None or listens == port:
+    if engine is None or listens is None or listens == port:
         return
     if own_sidecar(template, str(container["name"]), port) is not None:
         return
     field = join("roles", plan.position, "port")
     if given is not None:
         say = error if command.readable else warning
-        told = f"{table.PORT_FLAG} {given} of the engine"
+        told = f"{PORT_FLAG} {given} of the engine"
         if stated is not None:
             yield say(field, f"{port} contradicts {told} ({at}): {_REACHED}; remove one of them")
         else:
             yield say(at, f"{told} is not the port {port} of the role: {_REACHED}")
         return
-    told = f"{command.engine} listens on {listens} without {table.PORT_FLAG}"
-    way_out = f"{_REACHED}; add {table.PORT_FLAG}={port} to its arguments"
+    told = f"{engine.name} listens on {listens} without {PORT_FLAG}"
+    way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
     if stated is not None:
         # The entrypoint of somebody's own image may choose a port by itself.
         say = error if command.program or command.image.stock else warning
@@ -146,10 +143,9 @@ def port_findings(
 
 def _default(command: EngineCommand) -> int | None:
     """Where the engine listens by itself, None where something unread may say otherwise."""
-    words = split_joined_flags(command.arguments)
-    if not command.readable or has_flag(words, table.PORT_FLAG, _CONFIG):
+    if command.engine is None or not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
-    return table.default_port(command.engine)
+    return command.engine.default_port
 
 
 def declared_port_findings(position: int, role: RoleArgs) -> Iterator[Finding]:

@@ -10,8 +10,7 @@ from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.serving_container import serving_container
+from fusioninfer_pulumi.engines.command import serving_container
 from fusioninfer_pulumi.findings import Finding, error, join, warning
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -75,7 +74,7 @@ def startup_findings(role: RolePlan, rollout: RolloutArgs, wait: WaitArgs) -> It
         )
     elif "startupProbe" in own:
         yield error(at, "the container has a startupProbe of its own; remove one of them")
-    elif table.health_path(role.serving.command.engine) is None:
+    elif role.serving.command.engine is None:
         yield error(
             at,
             "how the program tells that it serves is not known; remove this, and write a "

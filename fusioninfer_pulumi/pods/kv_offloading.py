@@ -8,19 +8,9 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.engines.added_arguments import with_arguments
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
-from fusioninfer_pulumi.engines.kv_offloading import (
-    HASH_SEED_ENV,
-    SGLANG_FOLDER_ENV,
-    Offloading,
-    hierarchical_words,
-    offloading_notes,
-    pod_memory,
-)
-from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch_types import with_words
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.engine import SHARED_MEMORY, Engine, Offload
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import (
@@ -139,21 +129,18 @@ def offloading_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Findi
     at = join("roles", position, "kvCacheOffloading")
     listed = list(places(position, role))
     command = read_command(listed[0].container)
-    if command.engine is None:
+    engine = command.engine
+    if engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         return role, [error(at, f"{message}; write the arguments yourself")]
     decodes = role.component_type is ComponentType.DECODER
-    findings = [
-        Finding(
-            "", Severity(note.severity), parse_path(f"{at}.{field}" if field else at), note.message
-        )
-        for field, note in offloading_notes(command, wanted, decodes=decodes)
-    ]
-    need = pod_memory(command, wanted, role.nodes)
+    offload = engine.offload(command, wanted, role.nodes, decodes=decodes)
+    findings = [each.under(*parse_path(at)) for each in offload.findings]
+    need = offload.memory
     for place in listed:
         findings += tier_findings(place, given)
         findings += _memory(f"{at}.cpu", place, need)
-        if command.engine == "vllm":
+        if offload.in_shared_memory:
             findings += _room(f"{at}.cpu", role, place, need)
     findings += _shared(at, role, given)
     if any(each.severity is Severity.ERROR for each in findings):
@@ -162,39 +149,26 @@ def offloading_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Findi
     built = role
     for place in listed:
         try:
-            container = _container(place, command, wanted, given)
-        except SettingError as problem:
+            container = _container(place, engine, offload)
+        except EditError as problem:
             message = f"the hierarchical cache cannot be set in it: {problem}"
             findings.append(error(place.command_at, f"{message}; write the command as a list"))
             continue
         template = with_tiers(place, container, given)
-        if command.engine == "vllm":
+        if offload.in_shared_memory:
             limit = role.kv_transfer.shared_memory if role.kv_transfer is not None else None
             template = with_shared_memory(template, str(container["name"]), limit)
         built = with_template(built, place.field, template)
     return built, findings
 
 
-def _container(
-    place: Place, command: EngineCommand, wanted: Offloading, given: KvCacheOffloadingArgs
-) -> Template:
-    variables: list[dict[str, Any]] = []
+def _container(place: Place, engine: Engine, offload: Offload) -> Template:
     container: Template = dict(place.container)
-    if command.engine == "sglang":
-        if place.leads or read_command(container).engine == "sglang":
-            edit = with_arguments(container, hierarchical_words(command, wanted))
-            container = with_words(container, edit)
-        if wanted.folders:
-            variables.append({"name": SGLANG_FOLDER_ENV, "value": wanted.folders[0]})
-    elif any(_kept(tier) for tier in given.secondary):
-        variables.append({"name": HASH_SEED_ENV, "value": "0"})
+    command = read_command(container)
+    if offload.arguments and (place.leads or command.engine is engine):
+        container = with_command(container, edit(command, offload.arguments))
+    variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
     return with_env(container, variables)
-
-
-def _kept(tier: Any) -> bool:
-    """Whether what a tier holds is met by another process than the one that wrote it."""
-    claim = tier.file_system.pvc
-    return claim is not None and claim.ref is not None
 
 
 def _memory(at: str, place: Place, need: Decimal) -> Iterator[Finding]:

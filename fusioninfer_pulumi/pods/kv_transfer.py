@@ -6,33 +6,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_transfer import KvRole, KvTransferArgs
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.topology import nodes_per_replica
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.facts import RAY_PORT, spelled
-from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
-from fusioninfer_pulumi.engines.kv_connectors import (
+from fusioninfer_pulumi.engines.command import ENGINES, read_command, serving_port
+from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     NIXL,
-    NIXL_HOST_ENV,
-    NIXL_PORT_ENV,
-    KvSetup,
-    kv_events_json,
-    kv_json,
-    kv_setup,
-    kv_transfer_settings,
-    multi_settings,
-    sglang_setup,
+    PORT_FLAG,
+    Argument,
+    ContainerCommand,
+    EngineCommand,
+    KvConnector,
+    Offloading,
+    Transfer,
+    TransferRequest,
 )
-from fusioninfer_pulumi.engines.kv_offloading import VLLM_WITH_NIXL, Offloading, offloading_settings
-from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_settings
-from fusioninfer_pulumi.engines.kv_transfer import KV_TRANSFER_FLAG
-from fusioninfer_pulumi.engines.launch import Launch
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.model_arguments import served_names
-from fusioninfer_pulumi.engines.serving_container import serving_port
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.engines.launch import RAY_PORT
+from fusioninfer_pulumi.findings import Finding, error, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import (
     memory,
@@ -47,19 +39,6 @@ from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
 #: Variable with the pod's address, which the kubelet puts into arguments.
 POD_IP_ENV = "POD_IP"
 _STATED = ("connector", "role", "extra_config")
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """How a role's engines hand their KV cache over.
-
-    Attributes:
-        settings: Flags that every pod's engine gets for it.
-        setup: What the engine then does, None where it is not known.
-    """
-
-    settings: tuple[Setting, ...] = ()
-    setup: KvSetup | None = None
 
 
 def transfer(
@@ -79,43 +58,44 @@ def transfer(
     """
     given = args.kv_transfer
     field = join("roles", position, "kvTransfer")
-    # SGLang has a flag of its own for it, which is set already.
-    offloading = offloading_of(args) if command.engine == "vllm" else None
-    setup = kv_setup(command)
-    if isinstance(setup, str):
+    engine, setup = command.engine, command.connector
+    # Other engines have arguments of their own for it, which are set already.
+    by_connector = engine is not None and engine.offloads_by_connector
+    offloading = offloading_of(args) if by_connector else None
+    if engine is not None and isinstance(setup, str):
         asked = needed or given or offloading
-        return Transfer(), [error(at, f"{KV_TRANSFER_FLAG} {setup}")] if asked else []
-    if setup is not None:
+        return Transfer(), [error(at, f"{engine.transfer_flag} {setup}")] if asked else []
+    if engine is not None and setup is not None:
+        assert not isinstance(setup, str), "what is wrong with it has been said"
         twice = [] if given is None else list(_twice(given, field))
         if offloading is not None:
             twice.append(
                 error(
                     join("roles", position, "kvCacheOffloading"),
-                    f"the engine's arguments hold {KV_TRANSFER_FLAG} ({setup.connector}) already; "
+                    f"the engine's arguments hold {engine.transfer_flag} ({setup.name}) already; "
                     "remove one of them",
                 )
             )
-        return Transfer((), setup), twice
+        return Transfer(connector=setup), twice
     if given is not None:
         return _generated(args.component_type, given, command, field, offloading)
     if not needed:
-        if offloading is None:
+        if engine is None or offloading is None:
             return Transfer(), []
-        return Transfer((_flag(offloading_settings(offloading)),)), []
-    if command.engine is None or not command.readable:
+        return engine.transfer(command, None, offloading), []
+    if engine is None or not command.readable:
+        flags = " or ".join(f"{each.transfer_flag} ({each.title})" for each in ENGINES.values())
         return Transfer(), [
             warning(
                 at,
-                "whether the engine hands its KV cache over cannot be read here: it needs "
-                f"{KV_TRANSFER_FLAG} (vLLM) or --disaggregation-mode (SGLang)",
+                f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
             )
         ]
-    flag = KV_TRANSFER_FLAG if command.engine == "vllm" else "--disaggregation-mode"
     return Transfer(), [
         error(
             at,
-            f"{flag} is missing, without which no KV cache goes from prefill to decode: add it, "
-            f"or let kvTransfer: {{}} generate it for {NIXL}",
+            f"{engine.transfer_flag} is missing, without which no KV cache goes from prefill to "
+            f"decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
     ]
 
@@ -136,10 +116,6 @@ def _twice(given: KvTransferArgs, field: str) -> Iterator[Finding]:
             )
 
 
-def _flag(settings: Mapping[str, Any]) -> Setting:
-    return Setting(KV_TRANSFER_FLAG, kv_json(settings))
-
-
 def _generated(
     component_type: ComponentType,
     given: KvTransferArgs,
@@ -147,7 +123,8 @@ def _generated(
     field: str,
     offloading: Offloading | None,
 ) -> tuple[Transfer, list[Finding]]:
-    if command.engine is None:
+    engine = command.engine
+    if engine is None:
         return Transfer(), [
             error(
                 field,
@@ -155,47 +132,19 @@ def _generated(
                 "arguments yourself",
             )
         ]
-    if command.engine == "sglang":
-        for name in ("role", "extra_config"):
-            if getattr(given, name) is not None:
-                alias = KvTransferArgs.model_fields[name].alias or name
-                return Transfer(), [error(f"{field}.{alias}", "is vLLM's; SGLang has no such")]
-        mode = "prefill" if component_type is ComponentType.PREFILLER else "decode"
-        flags, setup = sglang_setup(mode, given.connector)
-        return Transfer(tuple(Setting(*each) for each in flags), setup), []
-    connector, role = given.connector or NIXL, given.role or KvRole.BOTH
-    settings = kv_transfer_settings(connector, role.value, given.extra_config)
-    said = []
-    if offloading is not None:
-        said = list(_unfit(connector, command, field))
-        settings = multi_settings([settings, offloading_settings(offloading)])
-    flag = _flag(settings)
-    # Read back, so that what is known of a connector is known of a generated one too.
-    words = (flag.flag, flag.value)
-    made = kv_setup(EngineCommand("vllm", (), words, None, readable=True))
-    assert isinstance(made, KvSetup), "what is generated can be read"
-    return Transfer((flag,), made), said
-
-
-def _unfit(connector: str, command: EngineCommand, field: str) -> Iterator[Finding]:
-    """What is not known to work together with offloading in one engine."""
-    if connector != NIXL:
-        yield error(
-            f"{field}.connector",
-            f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
-            f"one, or write {KV_TRANSFER_FLAG} with both into the arguments",
-        )
-    elif command.image.version is not None and command.image.version < VLLM_WITH_NIXL:
-        yield error(
-            field,
-            f"together with kvCacheOffloading needs vLLM {spelled(VLLM_WITH_NIXL)}, got "
-            f"{spelled(command.image.version)}",
-        )
+    asked = TransferRequest(
+        prefills=component_type is ComponentType.PREFILLER,
+        connector=given.connector,
+        role=given.role.value if given.role is not None else None,
+        extra_config=given.extra_config,
+    )
+    made = engine.transfer(command, asked, offloading)
+    return made, [each.under(*parse_path(field)) for each in made.findings]
 
 
 def events(
     position: int, args: RoleArgs, command: EngineCommand, port: int
-) -> tuple[list[Setting], list[Finding]]:
+) -> tuple[list[Argument], list[Finding]]:
     """Decides on the flag for the KV cache's events, which only the leader's engine publishes.
 
     Args:
@@ -213,12 +162,12 @@ def events(
     field = join("roles", position, "kvEvents")
     if command.engine is None:
         return [], [error(field, "needs an engine that is known: vLLM or SGLang")]
-    if has_flag(split_joined_flags(command.arguments), KV_EVENTS_FLAG):
+    if command.has(KV_EVENTS_FLAG):
         return [], [error(field, f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one")]
     topic = given.topic
     said: list[Finding] = []
     if topic is None:
-        served = served_names(command)
+        served = command.served_names
         if served is None:
             return [], [
                 error(f"{field}.topic", "is required: the model's name cannot be read here")
@@ -238,8 +187,7 @@ def events(
         said.append(
             info(f"{field}.topic", "llm-d's pickers read kv@POD@MODEL, and ignore the pod here")
         )
-    value = kv_events_json(command.engine, given.endpoint, topic)
-    return [Setting(KV_EVENTS_FLAG, value)], said
+    return [command.engine.events_argument(given.endpoint, topic)], said
 
 
 Container = Mapping[str, Any]
@@ -257,7 +205,7 @@ def decode_side(
     paired: Disaggregation,
     wiring: Wiring,
     at: str,
-) -> tuple[Wiring, list[Setting], list[Finding]]:
+) -> tuple[Wiring, list[Argument], list[Finding]]:
     """Plans the sidecar before a decode engine, and the port to which that makes room for it.
 
     Args:
@@ -294,7 +242,7 @@ def decode_side(
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
         return wiring, [], [*found, error(f"{field_at}.enginePort", message)]
-    moves = [Setting("--port", str(engine))]
+    moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
         if given.engine_port is None and own == pool:
@@ -363,8 +311,8 @@ class Wired:
     leader: Container
     worker: Container
     wiring: Wiring | None = None
-    leader_edit: Launch | None = None
-    worker_edit: Launch | None = None
+    leader_edit: ContainerCommand | None = None
+    worker_edit: ContainerCommand | None = None
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -402,25 +350,25 @@ def wired(
         pool_port=(pool := _pool_port(args, leader, command, paired)),
         engine_port=pool,
         labels={labels.LLM_D_ROLE: part} if paired is not None and part is not None else None,
-        setup=way.setup,
+        setup=way.connector,
         shared_memory=memory(given.shared_memory) if paired or args.kv_transfer else None,
     )
     published, said = events(position, args, command, pool)
     found += said
-    settings = [*way.settings, *published]
+    settings = [*way.arguments, *published]
     if paired is not None and args.component_type is ComponentType.DECODER:
         wiring, moved, said = decode_side(
             position, args, template, leader, command, paired, wiring, at
         )
         settings += moved
         found += said
-    setup = way.setup if paired is not None or args.kv_transfer is not None else None
-    wiring = replace(wiring, **_engine_side(given, setup, args, command))
-    edits, said = _edited(leader, worker, settings, list(way.settings), at)
+    setup = way.connector if paired is not None or args.kv_transfer is not None else None
+    wiring = replace(wiring, **_engine_side(given, setup, args))
+    edits, said = _edited(leader, worker, settings, list(way.arguments), at)
     found += said
     return Wired(
-        with_words(leader, edits[0]),
-        with_words(worker, edits[1]),
+        with_command(leader, edits[0]),
+        with_command(worker, edits[1]),
         wiring,
         edits[0],
         edits[1],
@@ -435,8 +383,8 @@ def _as_meant(args: RoleArgs, leader: Container, worker: Container, at: str) -> 
     """
     if nodes_per_replica(args) > 1:
         return Wired(leader, worker)
-    (edit, _), found = _edited(leader, worker, [], [], at)
-    return Wired(with_words(leader, edit), worker, leader_edit=edit, findings=found)
+    (edited, _), found = _edited(leader, worker, [], [], at)
+    return Wired(with_command(leader, edited), worker, leader_edit=edited, findings=found)
 
 
 def _pool_port(
@@ -448,15 +396,16 @@ def _pool_port(
 
 
 def _engine_side(
-    given: KvTransferArgs, setup: KvSetup | None, args: RoleArgs, command: EngineCommand
+    given: KvTransferArgs, setup: KvConnector | None, args: RoleArgs
 ) -> dict[str, Any]:
     """Variables and container ports of the engine."""
     env: list[Mapping[str, Any]] = []
     ports: list[Mapping[str, Any]] = []
-    if setup is not None and setup.uses_nixl and command.engine == "vllm":
+    if setup is not None and setup.side_channel is not None:
+        host, port = setup.side_channel
         env += [
-            {"name": NIXL_HOST_ENV, **_POD_IP},
-            {"name": NIXL_PORT_ENV, "value": str(given.side_channel_port)},
+            {"name": host, **_POD_IP},
+            {"name": port, "value": str(given.side_channel_port)},
         ]
         ports.append({"name": "nixl", "containerPort": given.side_channel_port})
     if args.kv_events is not None:
@@ -470,25 +419,25 @@ def _engine_side(
 def _edited(
     leader: Container,
     worker: Container,
-    settings: list[Setting],
-    worker_settings: list[Setting],
+    settings: list[Argument],
+    worker_settings: list[Argument],
     at: str,
-) -> tuple[tuple[Launch | None, Launch | None], list[Finding]]:
+) -> tuple[tuple[ContainerCommand | None, ContainerCommand | None], list[Finding]]:
     try:
-        edit = with_settings(leader, settings)
-    except SettingError as problem:
+        edited = edit(read_command(leader), settings)
+    except EditError as problem:
         if not settings:
             return (None, None), []
-        flags = ", ".join(setting.flag for setting in settings)
+        flags = ", ".join(each.names[0] for each in settings)
         return (None, None), [
             error(at, f"{flags} cannot be set in it: {problem}; write the command as a list")
         ]
-    found = [info(at, edit.note)] if edit is not None and edit.note else []
+    found = [info(at, edited.note)] if edited is not None and edited.note else []
     try:
-        return (edit, with_settings(worker, worker_settings)), found
-    except SettingError:
+        return (edited, edit(read_command(worker), worker_settings)), found
+    except EditError:
         # A worker with a command of its own, which may well be nothing but ray.
-        return (edit, None), found
+        return (edited, None), found
 
 
 Manifest = dict[str, Any]

@@ -23,16 +23,14 @@ from fusioninfer_pulumi.api.model import (
 )
 from fusioninfer_pulumi.api.role import Launcher, RoleArgs
 from fusioninfer_pulumi.api.topology import serving
-from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.model_arguments import (
+from fusioninfer_pulumi.engines.editing import EditError, edit, missing, with_command
+from fusioninfer_pulumi.engines.served_model import (
     ServedModel,
+    model_arguments,
     model_contradictions,
-    model_words,
 )
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, info, parse_path, warning
 from fusioninfer_pulumi.kube import durations, names
 from fusioninfer_pulumi.kube.containers import (
     free_name,
@@ -368,7 +366,8 @@ def _told(place: Place, wanted: ServedModel) -> tuple[Template, list[Finding]]:
     """Tells the engine which model it serves."""
     container = place.container
     command = read_command(container)
-    if command.engine is None:
+    engine = command.engine
+    if engine is None:
         what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
         return dict(container), [
             warning(
@@ -377,13 +376,16 @@ def _told(place: Place, wanted: ServedModel) -> tuple[Template, list[Finding]]:
                 f"serve, which has to be {what}",
             )
         ]
-    said = [error(place.command_at, text) for text in model_contradictions(command, wanted)]
+    at = parse_path(place.command_at)
+    said = [each.at(*at) for each in model_contradictions(command, engine, wanted)]
     if said:
         return dict(container), said
-    words, positional = model_words(command, wanted)
+    arguments, positional = model_arguments(command, engine, wanted)
+    if positional is None and not missing(command, arguments):
+        return dict(container), []
     try:
-        return with_words(container, with_arguments(container, words, model=positional)), []
-    except SettingError as problem:
+        return with_command(container, edit(command, arguments, model=positional)), []
+    except EditError as problem:
         return dict(container), [
             error(
                 place.command_at,

@@ -8,10 +8,8 @@ from fusioninfer_pulumi import pickers
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.kv_connectors import KvSetup, kv_setup
-from fusioninfer_pulumi.engines.serving_container import serving_container, serving_port
+from fusioninfer_pulumi.engines.command import read_command, serving_container, serving_port
+from fusioninfer_pulumi.engines.engine import KvConnector
 from fusioninfer_pulumi.findings import Finding, error, join, warning
 from fusioninfer_pulumi.pickers.role_intent import picker_image, picker_intent
 from fusioninfer_pulumi.pods.records import Disaggregation
@@ -61,7 +59,7 @@ def disaggregation_of(service: str, declared: Sequence[RoleArgs]) -> Disaggregat
         service=service,
         family=family,
         port=serving_port(containers[0], commands[0], prefillers[0].port),
-        prefill_https=any(table.serves_https(command) for command in commands),
+        prefill_https=any(command.serves_https for command in commands),
     )
 
 
@@ -81,11 +79,11 @@ def agreement_findings(
     known = [
         (role, setup)
         for role in roles
-        if role.component_type in _PAIR and isinstance(setup := _setup(role), KvSetup)
+        if role.component_type in _PAIR and isinstance(setup := _setup(role), KvConnector)
     ]
     for role, setup in known:
         wrong = _WRONG_WAY[role.component_type]
-        if setup.role in wrong and not setup.uses_nixl:
+        if setup.role in wrong and setup.side_channel is None:
             yield say(
                 join("roles", role.position),
                 f"a {role.component_type.value} whose engine says {setup.role}: the KV cache goes "
@@ -95,17 +93,14 @@ def agreement_findings(
         return
     first, wanted = known[0]
     for role, setup in known[1:]:
-        if (role.serving.command.engine, setup.transfers) != (
-            first.serving.command.engine,
-            wanted.transfers,
-        ):
+        if (_engine(role), setup.transfers) != (_engine(first), wanted.transfers):
             yield say(
                 join("roles", role.position),
-                f"hands its KV cache over by {setup.connector} ({role.serving.command.engine}), "
-                f"role {first.name} by {wanted.connector} ({first.serving.command.engine}); all "
+                f"hands its KV cache over by {setup.name} ({_engine(role)}), "
+                f"role {first.name} by {wanted.name} ({_engine(first)}); all "
                 "prefillers and decoders need the same",
             )
-    sizes = {role.name: table.block_size(role.serving.command) for role, _ in known}
+    sizes = {role.name: role.serving.command.block_size for role, _ in known}
     stated = {size for size in sizes.values() if size is not None}
     if len(stated) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
@@ -114,10 +109,15 @@ def agreement_findings(
         )
 
 
-def _setup(role: RolePlan) -> KvSetup | str | None:
+def _engine(role: RolePlan) -> str | None:
+    engine = role.serving.command.engine
+    return engine.name if engine is not None else None
+
+
+def _setup(role: RolePlan) -> KvConnector | str | None:
     if role.wiring is not None and role.wiring.setup is not None:
         return role.wiring.setup
-    return kv_setup(role.serving.command)
+    return role.serving.command.connector
 
 
 def _leader_template(role: RoleArgs) -> Mapping[str, object]:

@@ -7,20 +7,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_problems
 from fusioninfer_pulumi.api.role import Launcher, MultinodeArgs, RoleArgs
-from fusioninfer_pulumi.engines.added_arguments import with_arguments
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.data_parallel_launch import LEADER_ADDRESS_ENV
-from fusioninfer_pulumi.engines.flags import has_flag
-from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch import default_launcher
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.parallel_arguments import (
-    Sizes,
-    contradictions,
-    missing_arguments,
-    wanted_arguments,
-)
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.editing import EditError, edit, missing, with_command
+from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
+from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV, default_launcher
+from fusioninfer_pulumi.engines.parallelism import Sizes, contradictions
+from fusioninfer_pulumi.findings import Finding, error, info, join, parse_path, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.kv_transfer import why_unknown
@@ -51,7 +43,7 @@ def parallel_role(position: int, role: RoleArgs) -> tuple[RoleArgs, list[Finding
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         return role, [error(at, f"{message}; write the arguments yourself, with multinode")]
     findings = list(_shortage(at, role, listed, command))
-    findings += _unfit(at, given, role, command)
+    findings += _unfit(at, given, role, command, command.engine)
     sizes = _sizes(given, role.nodes, launcher)
     built = role
     for place in listed:
@@ -84,7 +76,7 @@ def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
     sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
     need = given.ranks // nodes
     over = f" over {nodes} pods" if nodes > 1 else ""
-    if command.engine == "sglang" and has_flag(command.arguments, "--enable-dp-attention"):
+    if command.engine is not None and command.engine.copies_share_accelerators(command):
         need //= given.data or 1  # its copies share the accelerators of tensor
         del sizes["data"]
     elif given.data_local is not None and nodes > 1:
@@ -119,15 +111,13 @@ def _shortage(
 
 
 def _unfit(
-    at: str, given: ParallelismArgs, role: RoleArgs, command: EngineCommand
+    at: str, given: ParallelismArgs, role: RoleArgs, command: EngineCommand, engine: Engine
 ) -> Iterator[Finding]:
     """What the engine has no argument for."""
-    if command.engine == "sglang":
-        if given.data_rpc_port is not None:
-            yield error(f"{at}.dataRPCPort", "is vLLM's; SGLang has no such argument")
-        if given.expert and given.tensor is None:
-            yield error(f"{at}.expert", "needs tensor: SGLang spreads experts over that many")
-    elif (given.data_rpc_port is not None) and role.nodes == 1:
+    stated = Sizes(tensor=given.tensor, rpc_port=given.data_rpc_port, expert=given.expert)
+    refused = engine.check_sizes(stated)
+    yield from (each.under(*parse_path(at)) for each in refused)
+    if given.data_rpc_port is not None and role.nodes == 1 and not refused:
         yield warning(f"{at}.dataRPCPort", "has no effect: a replica is a single pod")
     if not command.readable:
         yield warning(
@@ -147,9 +137,7 @@ def _launcher(role: RoleArgs, command: EngineCommand, listed: list[Place]) -> La
         return Launcher.NONE  # whoever writes two commands launches by hand
     given = role.parallelism
     data = given.data if given is not None else None
-    if command.engine == "vllm" and data is not None and data % role.nodes == 0:
-        return Launcher.DATA_PARALLEL
-    return Launcher(default_launcher(command))
+    return Launcher(default_launcher(command.engine, role.nodes, data))
 
 
 def _sizes(given: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Sizes:
@@ -177,32 +165,31 @@ def _completed(
     if not (place.leads or container.get("command") or container.get("args")):
         # A worker without words of its own runs what the leader runs, which is complete already.
         leader = next(places(0, role)).container
-        words = {key: leader[key] for key in ("command", "args") if key in leader}
-        return _replaced(role, place, {**container, **words}), []
+        copied = {key: leader[key] for key in ("command", "args") if key in leader}
+        return _replaced(role, place, {**container, **copied}), []
     command = read_command(container)
     if command.engine is None:
         return role, []  # a worker with some other command of its own
-    wanted = wanted_arguments(command.engine, sizes)
-    said = [
-        error(place.command_at, text)
-        for text in contradictions(command, wanted, expert=given.expert)
-    ]
+    wanted = command.engine.size_arguments(sizes)
+    at = parse_path(place.command_at)
+    said = [each.at(*at) for each in contradictions(command, wanted, expert=given.expert)]
     if said:
         return role, said
-    added = missing_arguments(command, wanted)
-    if launcher is Launcher.RAY and (given.data or 1) > 1 and command.engine == "vllm":
-        backend = ("--data-parallel-backend", "-dpb")
-        added += [] if has_flag(command.arguments, *backend) else [backend[0], "ray"]
+    in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
+    added = missing(command, [*wanted.values(), *in_ray])
+    if not added:
+        return _replaced(role, place, dict(container)), []
     try:
-        edit = with_arguments(container, added)
-    except SettingError as problem:
+        edited = edit(command, added)
+    except EditError as problem:
+        words = " ".join(word for each in added for word in each.words)
         return role, [
             error(
                 place.command_at,
-                f"{' '.join(added)} cannot be added to it: {problem}; write the command as a list",
+                f"{words} cannot be added to it: {problem}; write the command as a list",
             )
         ]
-    return _replaced(role, place, with_words(container, edit)), []
+    return _replaced(role, place, with_command(container, edited)), []
 
 
 def _replaced(role: RoleArgs, place: Place, container: dict[str, Any]) -> RoleArgs:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import offloading_problems
+from fusioninfer_pulumi.api.kv_offloading import SecondaryTierArgs, offloading_problems
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.engines.kv_connectors import KvSetup
-from fusioninfer_pulumi.engines.kv_offloading import Offloading
+from fusioninfer_pulumi.engines.engine import KvConnector, Offloading
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pickers import PickerFamily
 
@@ -80,7 +79,7 @@ class Wiring:
     env: tuple[Mapping[str, Any], ...] = ()
     ports: tuple[Mapping[str, Any], ...] = ()
     shared_memory: Mapping[str, Any] | None = None
-    setup: KvSetup | None = None
+    setup: KvConnector | None = None
     sidecar: SidecarPlan | None = None
 
 
@@ -105,4 +104,11 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
         cpu=int(quantity.parse(given.cpu)),
         eviction=given.eviction_policy.value if given.eviction_policy is not None else None,
         folders=tuple(folder(index) for index, _ in enumerate(given.secondary)),
+        shared=any(_kept(tier) for tier in given.secondary),
     )
+
+
+def _kept(tier: SecondaryTierArgs) -> bool:
+    """Whether what a tier holds is met by another process than the one that wrote it."""
+    claim = tier.file_system.pvc
+    return claim is not None and claim.ref is not None

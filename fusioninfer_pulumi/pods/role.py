@@ -9,21 +9,11 @@ from fusioninfer_pulumi.api.role import Launcher, RestartPolicy, RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.topology import nodes_per_replica
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.engines import launch, table
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.notes import EngineNote
-from fusioninfer_pulumi.engines.parallelism import check_parallelism
-from fusioninfer_pulumi.engines.serving_container import serving_container, serving_port
-from fusioninfer_pulumi.findings import (
-    LIFT,
-    Finding,
-    Severity,
-    error,
-    info,
-    join,
-    parse_path,
-    warning,
-)
+from fusioninfer_pulumi.engines.command import read_command, serving_container, serving_port
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.launch import LaunchError, default_launcher, launch
+from fusioninfer_pulumi.engines.parallelism import check_accelerators
+from fusioninfer_pulumi.findings import LIFT, Finding, error, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each, unit_findings
@@ -86,7 +76,7 @@ def role_plan(
     if launcher in WRAPPING and not findings:
         own = args.worker_template is not None
         try:
-            leader_launch = launch.leader_launch(container, launcher.value, nodes)
+            leader_launch = launch(command, launcher.value, nodes, leads=True)
             if own and launcher is Launcher.RAY and _has_command(worker):
                 findings.append(
                     error(
@@ -96,10 +86,14 @@ def role_plan(
                     )
                 )
             else:
-                worker_launch = launch.worker_launch(
-                    worker, launcher.value, nodes, retry=_recreates_early(args)
+                worker_launch = launch(
+                    read_command(worker),
+                    launcher.value,
+                    nodes,
+                    leads=False,
+                    retry=_recreates_early(args),
                 )
-        except launch.LaunchError as problem:
+        except LaunchError as problem:
             findings.append(error(command_at, str(problem)))
     plan = RolePlan(
         position=position,
@@ -160,7 +154,7 @@ def _launcher(args: RoleArgs, command: EngineCommand) -> Launcher:
     # Whoever writes two templates has written two commands.
     if args.worker_template is not None:
         return Launcher.NONE
-    return Launcher(launch.default_launcher(command))
+    return Launcher(default_launcher(command.engine, args.nodes))
 
 
 def _recreates_early(args: RoleArgs) -> bool:
@@ -205,7 +199,8 @@ def _output_findings(
 
 def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
     command = plan.serving.command
-    notes: list[EngineNote] = []
+    engine, written = command.engine, parse_path(at)
+    found: list[Finding] = []
     sizes = set(plan.pod_sizes)
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
@@ -213,23 +208,21 @@ def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
         have = plan.leader_accelerators
         # What `parallelism` cannot hold was said there, in its own words.
         if not sizes_refused(plan.args) and shortage(plan.args, command, have) is None:
-            notes += check_parallelism(command, have, plan.nodes)
-    if plan.launcher is not None:
-        for note in table.launcher_notes(command, plan.launcher.value, plan.nodes):
-            # Without a flag, a note is about the launcher that the image does not fit.
-            launcher = join("roles", plan.position, "multinode", "launcher")
-            yield Finding(
-                "", Severity(note.severity), parse_path(at if note.flag else launcher), note.message
-            )
-    notes += table.connector_notes(command)
-    if plan.leader_launch is None and command.program_in_args and command.image.engine == "vllm":
+            found += check_accelerators(command, have, plan.nodes)
+    if plan.launcher is not None and engine is not None:
+        for each in engine.check_launch(command, plan.launcher.value, plan.nodes):
+            # Without a flag, a finding is about the launcher that the image does not fit.
+            launcher = ("roles", plan.position, "multinode", "launcher")
+            yield each.at(*(written if each.location else launcher))
+    if engine is not None:
+        found += engine.check_connector(command)
+    if plan.leader_launch is None and command.program_in_args:
         yield warning(
             at,
             "vLLM's image starts the engine by itself and gets these words as its arguments: move "
             f'"{" ".join(command.program)}" to command',
         )
-    for note in notes:
-        yield Finding("", Severity(note.severity), parse_path(at), note.message)
+    yield from (each.at(*written) for each in found)
 
 
 def _advice(plan: RolePlan, worker: Mapping[str, Any], worker_at: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.engines.serving_container import serving_container
+from fusioninfer_pulumi.engines.command import serving_container
 from fusioninfer_pulumi.findings import join
 
 Mapped = Mapping[str, Any]

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.engines import observability
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.kv_settings import SettingError, with_settings
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, parse_path, warning
+from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.findings import Finding, error, info, join, parse_path, warning
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.pods.kv_transfer import Wired
 
@@ -57,41 +55,39 @@ def traced(wire: Wired, args: TracingArgs | None, position: int, at: str) -> tup
     if args is None or not args.engines:
         return wire, False
     command = read_command(wire.leader)
-    settings = observability.tracing_settings(command, args.endpoint)
-    if settings is None:
-        name = command.engine or "the program"
+    engine = command.engine
+    arguments = engine.tracing_arguments(args.endpoint) if engine is not None else None
+    if engine is None or arguments is None:
+        name = engine.name if engine is not None else "the program"
         note = info(
             join("roles", position),
             f"{name} is not told to trace: the library knows no flags for that; write them into "
             "the arguments, or set tracing.engines to false",
         )
         return replace(wire, findings=[*wire.findings, note]), False
-    found = [
-        Finding("", Severity(note.severity), parse_path(at), note.message)
-        for note in observability.tracing_notes(command)
-    ]
+    found = [each.at(*parse_path(at)) for each in engine.check_tracing(command)]
     try:
-        leader = with_settings(wire.leader, settings)
-    except SettingError as problem:
+        leader = edit(command, arguments)
+    except EditError as problem:
         return replace(
             wire,
             findings=[
                 *wire.findings,
                 error(
                     at,
-                    f"{settings[0].flag} cannot be set in it: {problem}; write the command as a "
-                    "list, or set tracing.engines to false",
+                    f"{arguments[0].names[0]} cannot be set in it: {problem}; write the command as "
+                    "a list, or set tracing.engines to false",
                 ),
             ],
         ), False
     try:
-        worker = with_settings(wire.worker, settings)
-    except SettingError:
+        worker = edit(read_command(wire.worker), arguments)
+    except EditError:
         worker = None  # nothing but ray, maybe
     return replace(
         wire,
-        leader=with_words(wire.leader, leader),
-        worker=with_words(wire.worker, worker),
+        leader=with_command(wire.leader, leader),
+        worker=with_command(wire.worker, worker),
         leader_edit=leader or wire.leader_edit,
         worker_edit=worker or wire.worker_edit,
         findings=[*wire.findings, *found],

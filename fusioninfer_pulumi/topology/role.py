@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
-from fusioninfer_pulumi.engines.command import EngineCommand
-from fusioninfer_pulumi.engines.launch import Launch
+from fusioninfer_pulumi.engines.engine import ContainerCommand, EngineCommand
 from fusioninfer_pulumi.pods.records import Wiring
 
 
@@ -96,8 +95,8 @@ class RolePlan:
     leader_accelerators: int
     worker_accelerators: int
     launcher: Launcher | None
-    leader_launch: Launch | None
-    worker_launch: Launch | None
+    leader_launch: ContainerCommand | None
+    worker_launch: ContainerCommand | None
     wiring: Wiring | None = None
     env: tuple[Mapping[str, str], ...] = ()
     scaled_elsewhere: bool = False
