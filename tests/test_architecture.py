@@ -1,4 +1,4 @@
-"""Data flows one way between the rooms."""
+"""Data flows one way between the packages, and what differs between engines stays in theirs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+
+from fusioninfer_pulumi.engines.command import ENGINES
 
 PACKAGE = Path(__file__).parent.parent / "fusioninfer_pulumi"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -125,5 +127,33 @@ def test_a_dialect_knows_no_other_dialect() -> None:
         parts = [module.split(".") for module in imports(path)]
         known = {each[2] for each in parts if each[:2] == ["fusioninfer_pulumi", "dialects"]}
         return known & (DIALECTS - {home[1]})
+
+    assert offenders(excess) == {}
+
+
+ENGINE_NAMES = {engine.name for engine in ENGINES.values()}
+
+
+def test_only_the_engines_ask_which_engine_it_is() -> None:
+    def names_compared(node: ast.AST) -> set[str]:
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Dict):
+            parts = [key for key in node.keys if key is not None]
+        elif isinstance(node, ast.MatchValue):
+            parts = [node.value]
+        inside = [each for part in parts for each in ast.walk(part)]
+        texts = {each.value for each in inside if isinstance(each, ast.Constant)}
+        return {text for text in texts if isinstance(text, str)} & ENGINE_NAMES
+
+    def excess(path: Path) -> set[str]:
+        # Importers translate the names of other systems.
+        if room(path) in ("engines", "dialects"):
+            return set()
+        compared = {text for node in ast.walk(tree(path)) for text in names_compared(node)}
+        modules = {f"fusioninfer_pulumi.engines.{name}" for name in ENGINE_NAMES}
+        of_one = {each for each in imports(path) for module in modules if each.startswith(module)}
+        return compared | of_one
 
     assert offenders(excess) == {}

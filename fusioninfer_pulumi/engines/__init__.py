@@ -1,7 +1,7 @@
-"""What is known about the command lines of the inference engines, vLLM and SGLang.
+"""What is known about the inference engines, vLLM and SGLang, and their command lines.
 
-`command` reads a container's command line, `parallelism` counts the accelerators that it needs,
-`table` answers the other questions (port, health path, block size, versions, KV connectors), and
-`launch` writes the commands of a replica that spans several nodes. Everything is pure: containers
-come in as Kubernetes writes them, statements and command lists come out.
+`command.read_command` reads a container's command line; its `engine` is one of two objects of the
+protocol `engine.Engine`, which answer whatever depends on the engine. `editing.edit` sets and adds
+arguments, `launch.launch` writes the commands of a replica that spans several nodes. Everything is
+pure: containers come in as Kubernetes writes them, findings and command lines come out.
 """

@@ -1,116 +1,115 @@
-"""Reads the command line of a serving container."""
+"""Reads the command line of a serving container, and finds the container and its port."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.engines.container_words import UNKNOWN, read_words
+from fusioninfer_pulumi.engines.argv import UNKNOWN, Argv, find_program, read_argv
+from fusioninfer_pulumi.engines.editing import script_of
+from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
+from fusioninfer_pulumi.engines.flags import split_joined_flags
 from fusioninfer_pulumi.engines.image import Image, read_image
-from fusioninfer_pulumi.engines.programs import find_program
-from fusioninfer_pulumi.engines.shell_lexer import ShellError
-from fusioninfer_pulumi.engines.shell_script import read_script
+from fusioninfer_pulumi.engines.sglang import SGLANG
+from fusioninfer_pulumi.engines.shell import ShellError
+from fusioninfer_pulumi.engines.vllm import VLLM
 
-_NAMES = ("vllm", "sglang")
-
-
-@dataclass(frozen=True)
-class EngineCommand:
-    """What is known about the engine that a container starts.
-
-    Attributes:
-        engine: `vllm`, `sglang` or None when neither is recognised.
-        program: The words before the engine's arguments as written, for example
-            `("vllm", "serve")`; empty when the image's own entrypoint runs.
-        arguments: The engine's arguments, what could be read of them; `<output>` stands for an
-            Output.
-        script: The text given to `sh -c`, when the container runs one.
-        readable: False when an Output or a script that could not be read hides arguments.
-        image: What the image reference says.
-        serve: Whether the program is `vllm serve`, written or as the image's entrypoint.
-        program_in_args: Whether the program stands in `args` and the container has no `command`:
-            an image with an entrypoint of its own would get those words as arguments.
-    """
-
-    engine: str | None
-    program: tuple[str, ...]
-    arguments: tuple[str, ...]
-    script: str | None
-    readable: bool
-    image: Image = field(default_factory=Image)
-    serve: bool = False
-    program_in_args: bool = False
+#: The engines by their names.
+ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG)}
 
 
 def read_command(container: Mapping[str, Any]) -> EngineCommand:
-    """Reads a container's command line.
+    """What a container's command line says; never raises.
 
     The engine is the one whose program the command line names; without a command it is the one
     that the image's name says, and the container's name when the image is unknown.
-
-    Args:
-        container: The container as in a pod template.
-
-    Returns:
-        What could be read; never raises.
     """
-    image = read_image(container.get("image"))
-    words = read_words(container)
-    if words.script_at is not None:
-        return _read_script(image, words.texts()[words.script_at :], known=not words.hidden)
-    texts = words.texts()
+    argv, image = read_argv(container), read_image(container.get("image"))
+    if argv.script_at is not None:
+        return _read_script(argv, image)
+    texts = argv.texts()
     program = find_program(texts)
-    known = not (words.hidden or UNKNOWN in texts)
-    if program is not None:
-        return EngineCommand(
-            engine=program.engine,
-            program=tuple(texts[: program.end]),
-            arguments=tuple(texts[program.end :]),
-            script=None,
-            readable=known,
-            image=image,
-            serve=program.serve,
-            program_in_args=not words.command and "command" not in words.outputs,
-        )
-    if words.command or "command" in words.outputs:
-        # Some other program: what it makes of its arguments is not known.
-        return EngineCommand(
-            engine=None,
-            program=tuple(texts[: len(words.command)]),
-            arguments=tuple(texts[len(words.command) :]),
-            script=None,
-            readable=known,
-            image=image,
-        )
-    engine = image.engine
-    if engine is None and not isinstance(container.get("image"), str):
-        engine = container.get("name") if container.get("name") in _NAMES else None
-    return EngineCommand(
-        engine=engine,
-        program=(),
-        arguments=tuple(texts),
-        script=None,
-        readable=known,
+    has_command = bool(argv.command) or "command" in argv.outputs
+    command = EngineCommand(
+        engine=None,
+        arguments=tuple(split_joined_flags(texts)),
+        readable=not (argv.outputs or UNKNOWN in texts),
         image=image,
-        serve=image.stock and engine == "vllm",
+        argv=argv,
     )
+    if program is not None:
+        return replace(
+            command,
+            engine=ENGINES[program.engine],
+            program=tuple(texts[: program.end]),
+            arguments=tuple(split_joined_flags(texts[program.end :])),
+            serve=program.serve,
+            program_in_args=not has_command and _image_serves(image),
+        )
+    if has_command:
+        # Some other program: what it makes of its arguments is not known.
+        end = len(argv.command)
+        arguments = tuple(split_joined_flags(texts[end:]))
+        return replace(command, program=tuple(texts[:end]), arguments=arguments)
+    name = image.engine
+    if name is None and image.name is None:
+        name = container.get("name")
+    engine = ENGINES.get(name) if isinstance(name, str) else None
+    return replace(command, engine=engine, serve=image.stock and _image_serves(image))
 
 
-def _read_script(image: Image, words: list[str], *, known: bool) -> EngineCommand:
-    script = words[0]
+def _image_serves(image: Image) -> bool:
+    """Whether the image's own entrypoint starts an engine."""
+    return image.engine is not None and ENGINES[image.engine].image_serves
+
+
+def _read_script(argv: Argv, image: Image) -> EngineCommand:
+    command = EngineCommand(engine=None, readable=False, image=image, argv=argv)
     try:
-        calls = read_script(script, words[1:]).calls if script != UNKNOWN else ()
+        calls = script_of(argv).calls
     except ShellError:
         calls = ()
-    one = len(calls) == 1 and known and UNKNOWN not in calls[0].arguments
-    call = calls[0] if calls else None
-    return EngineCommand(
-        engine=call.engine if call else None,
-        program=call.program if call else (),
-        arguments=call.arguments if call else (),
-        script=script,
-        readable=call is not None and one and not call.hidden,
-        image=image,
-        serve=call is not None and call.serve,
+    if not calls:
+        return command
+    call = calls[0]
+    known = not argv.outputs and UNKNOWN not in call.arguments
+    return replace(
+        command,
+        engine=ENGINES[call.engine],
+        program=call.program,
+        arguments=tuple(split_joined_flags(call.arguments)),
+        readable=known and len(calls) == 1 and not call.hidden,
+        serve=call.serve,
     )
+
+
+#: Names by which the serving container is found, in this order.
+_SERVING_NAMES = (*ENGINES, "engine", "main")
+_DEFAULT_PORT = 8000
+
+
+def serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
+    """Finds the serving container: the one named, else by usual names, else the first."""
+    containers = {container["name"]: container for container in template["spec"]["containers"]}
+    for candidate in (name, *_SERVING_NAMES):
+        if candidate in containers:
+            found: Mapping[str, Any] = containers[candidate]
+            return found
+    first: Mapping[str, Any] = next(iter(containers.values()))
+    return first
+
+
+def serving_port(container: Mapping[str, Any], command: EngineCommand, given: int | None) -> int:
+    """The port on which a container serves.
+
+    The role's own if it is given, else the engine's `--port`, else the container port named http,
+    else the first container port, else 8000.
+    """
+    stated = given or command.port
+    if stated is not None:
+        return stated
+    ports = container.get("ports") or ()
+    named = [port["containerPort"] for port in ports if port.get("name") == "http"]
+    listed = named or [port["containerPort"] for port in ports]
+    return int(listed[0]) if listed else _DEFAULT_PORT

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
 
 # A long flag, white space, and its value, all in one list element: a shell would have split it.
 _JOINED = re.compile(r"(--[A-Za-z0-9][\w.-]*)[ \t\r\n]+(\S.*)", re.DOTALL)
@@ -22,15 +25,10 @@ def canonical(name: str) -> str:
 
 
 def flag_value(arguments: Sequence[str], *names: str) -> str | None:
-    """Reads the value of a flag: `--x 1`, `--x=1`, `-tp 16`.
+    """The value of a flag in one of its spellings: `--x 1`, `--x=1`, `-tp 16`.
 
-    Args:
-        arguments: The engine's argument list.
-        names: All spellings of the flag, with their leading dashes.
-
-    Returns:
-        The value of the last occurrence, as argparse takes it; None when the flag is absent or
-        stands last or before another long flag, without a value.
+    That of the last occurrence, as argparse takes it; None when the flag is absent or stands last
+    or before another long flag, without a value.
     """
     wanted = {canonical(name) for name in names}
     found = None
@@ -46,30 +44,35 @@ def flag_value(arguments: Sequence[str], *names: str) -> str | None:
 
 
 def has_flag(arguments: Sequence[str], *names: str) -> bool:
-    """Tells whether a flag is given, with or without a value."""
+    """Whether a flag is given, with or without a value."""
     wanted = {canonical(name) for name in names}
     return any(canonical(argument.partition("=")[0]) in wanted for argument in arguments)
 
 
+def last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
+    """The values behind the last occurrence of a flag that takes several; None without it."""
+    found = None
+    for index, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if canonical(name) == flag:
+            behind = arguments[index + 1 :]
+            found = [value] if equals else list(takewhile(lambda word: word[:1] != "-", behind))
+    return found
+
+
 def integer(text: str | None) -> int | None:
-    """Reads a plain decimal integer; None for anything else, such as `$TP` or `auto`."""
+    """A plain decimal integer; None for anything else, such as `$TP` or `auto`."""
     if text is None or re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
         return None
     return int(text)
 
 
 def split_joined_flags(arguments: Sequence[str]) -> list[str]:
-    """Splits elements that hold a flag and its value, such as `--kv-transfer-config '{...}'`.
+    """The arguments with elements split that hold a flag and its value: `--x '{...}'`.
 
     Without a shell nobody splits such an element, and the engine does not know the flag
-    `--kv-transfer-config '{...}'`. Only elements that start with `--` and have white space right
-    after the flag's name are split; a value that is one quoted shell word loses its quotes.
-
-    Args:
-        arguments: The argument list as written.
-
-    Returns:
-        The argument list that was meant.
+    `--x '{...}'`. Only elements that start with `--` and have white space right after the flag's
+    name are split; a value that is one quoted shell word loses its quotes.
     """
     split: list[str] = []
     for argument in arguments:
@@ -93,3 +96,8 @@ def _values(text: str) -> list[str]:
     # "--a 1 --b 2" in one element is a whole command line, "--note two words" one value.
     several = any(word.startswith("--") for word in words)
     return words if len(words) == 1 or several else [text]
+
+
+def json_text(settings: Mapping[str, Any]) -> str:
+    """Settings as the value of a flag that takes JSON, as the engines' documents write them."""
+    return json.dumps(settings, separators=(",", ":"), ensure_ascii=False)

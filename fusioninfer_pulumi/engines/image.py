@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+Version = tuple[int, ...]
+
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
 
 # The engines' own images, by the end of the repository's path, so that mirrors count as well.
@@ -29,11 +31,11 @@ class Image:
     engine: str | None = None
     stock: bool = False
     tag: str | None = None
-    version: tuple[int, ...] | None = None
+    version: Version | None = None
 
 
 def read_image(reference: Any) -> Image:
-    """Reads an image reference; anything but a string (an Output) says nothing."""
+    """What an image reference says; anything but a string (an Output) says nothing."""
     if not isinstance(reference, str):
         return Image()
     name, digest, _ = reference.partition("@")
@@ -50,3 +52,8 @@ def read_image(reference: Any) -> Image:
         tag=tag if colon else None if digest else "latest",
         version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
     )
+
+
+def version_text(version: Version) -> str:
+    """Writes a version as image tags do: `v0.11.0`."""
+    return "v" + ".".join(str(part) for part in version)

@@ -1,95 +1,299 @@
-"""Writes the commands of a replica that spans several nodes.
+"""Writes the command lines of a replica that spans several nodes.
 
 `ray`: the leader starts a ray cluster and the engine in it, the workers join (the documents'
 form). `multiprocessing`: every node runs the engine with the engine's own multi-node arguments.
 `data-parallel`: every node runs its share of vLLM's data parallel ranks, the leader serves.
-`none`: commands stay as they are written.
+`none`: command lines stay as they are written.
+
+LeaderWorkerSet puts `LWS_LEADER_ADDRESS` and `LWS_WORKER_INDEX` (0 on the leader) in front of every
+container's variables, so the kubelet can expand them in `command` and `args`, and a shell in its
+script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines.command import EngineCommand
-from fusioninfer_pulumi.engines.data_parallel_launch import data_parallel_launch
-from fusioninfer_pulumi.engines.launch_types import Launch, LaunchError
-from fusioninfer_pulumi.engines.own_launch import own_launch
-from fusioninfer_pulumi.engines.ray_launch import ray_leader, ray_worker
-
-__all__ = [
-    "LAUNCHERS",
-    "Launch",
-    "LaunchError",
-    "default_launcher",
-    "leader_launch",
-    "worker_launch",
-]
+from fusioninfer_pulumi.engines.argv import Argv
+from fusioninfer_pulumi.engines.editing import script_of, script_words
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
+from fusioninfer_pulumi.engines.flags import has_flag, integer, split_joined_flags
+from fusioninfer_pulumi.engines.shell import EngineCall, Script, ShellError
+from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.kube.outputs import is_output
 
 LAUNCHERS = ("ray", "multiprocessing", "data-parallel", "none")
+#: Port of ray's head.
+RAY_PORT = 6379
+#: Variable with a pod's own address. ZeroMQ binds to addresses and not to names, so the leader of
+#: data parallel ranks needs its own (KServe's template resolves LWS_LEADER_ADDRESS for that
+#: reason).
+LEADER_ADDRESS_ENV = "POD_IP"
+#: The end of every refusal: how to take over.
+BY_HAND = "or set launcher: none and write the leader's and the workers' commands yourself"
+#: Spellings of the flag with the number of nodes.
+NODES = ("--nnodes", "-n")
+
+_SHELL = ["/bin/sh", "-c"]
+_HEAD = f"ray start --head --port={RAY_PORT}"
+_JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
+_BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
+
+# `ray health-check` asks the head whether it is up (KubeRay's workers wait with it too). The trap
+# ends the wait on SIGTERM, which a shell that is process 1 ignores otherwise; `exec` then gives the
+# signal to ray. Once the head has answered there is no further try: if it dies, the worker ends.
+_WAIT_AND_JOIN = f"""\
+trap 'exit 143' TERM
+until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
+  echo "waiting for the ray head at $LWS_LEADER_ADDRESS:{RAY_PORT}"
+  sleep 5 &
+  wait $!
+done
+trap - TERM
+exec {_JOIN}"""
 
 
-def default_launcher(command: EngineCommand) -> str:
-    """The launcher where none is chosen: ray, as in the documents; SGLang has its own."""
-    return "multiprocessing" if command.engine == "sglang" else "ray"
+class LaunchError(ValueError):
+    """Raised when a container's command cannot be launched on several nodes as asked.
+
+    The message says what is in the way and what to do, with `launcher: none` as the last resort.
+    """
 
 
-def leader_launch(container: Mapping[str, Any], launcher: str, nodes: int) -> Launch:
-    """The leader's command line.
+def default_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> str:
+    """The launcher where none is chosen: ray, as in the documents, if the engine is not known."""
+    return "ray" if engine is None else engine.default_launcher(nodes, data)
 
-    Args:
-        container: The serving container as in the pod template; it is not changed.
-        launcher: One of `LAUNCHERS`.
-        nodes: Pods of one replica; with one there is nothing to launch together.
 
-    Returns:
-        The leader's command and args.
+def launch(
+    command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool = False
+) -> ContainerCommand | None:
+    """The command line of one node of a replica; None to leave it as it is written.
+
+    The leader serves. With `retry`, ray's workers wait for the leader instead of ending when it is
+    not up yet: for groups whose restart policy would recreate them all for that.
 
     Raises:
         LaunchError: When the container cannot be launched this way, or there is no such launcher.
     """
-    if _untouched(launcher, nodes):
-        return _as_written(container)
-    if launcher == "ray":
-        return ray_leader(container)
-    if launcher == "data-parallel":
-        return data_parallel_launch(container, nodes, leader=True)
-    return own_launch(container, nodes, leader=True)
-
-
-def worker_launch(
-    container: Mapping[str, Any], launcher: str, nodes: int, *, retry: bool = False
-) -> Launch:
-    """The command line of every other node.
-
-    Args:
-        container: The serving container as in the pod template; it is not changed.
-        launcher: One of `LAUNCHERS`.
-        nodes: Pods of one replica.
-        retry: With ray, wait for the leader instead of ending when it is not up yet: for groups
-            whose restart policy would recreate them all for that.
-
-    Returns:
-        The workers' command and args.
-
-    Raises:
-        LaunchError: When the container cannot be launched this way, or there is no such launcher.
-    """
-    if _untouched(launcher, nodes):
-        return _as_written(container)
-    if launcher == "ray":
-        return ray_worker(container, retry=retry)
-    if launcher == "data-parallel":
-        return data_parallel_launch(container, nodes, leader=False)
-    return own_launch(container, nodes, leader=False)
-
-
-def _untouched(launcher: str, nodes: int) -> bool:
     if launcher not in LAUNCHERS:
         raise LaunchError(f"launcher must be one of {', '.join(LAUNCHERS)}, got {launcher!r}")
-    return launcher == "none" or nodes < 2
+    if launcher == "none" or nodes < 2:
+        return None
+    if command.engine is not None:
+        return command.engine.launch(command, launcher, nodes, leads=leads, retry=retry)
+    if launcher == "ray":
+        return ray_launch(command, leads=leads, retry=retry)
+    refuse_outputs(command.argv)
+    if command.script is not None:
+        engine_script(command, launcher)
+    raise unknown_engine(launcher)
 
 
-def _as_written(container: Mapping[str, Any]) -> Launch:
-    args = container.get("args")
-    return Launch(container.get("command") or [], args, None)
+def unknown_engine(launcher: str) -> LaunchError:
+    """The refusal of a list whose engine has no arguments for a launcher."""
+    if launcher == "data-parallel":
+        return LaunchError(
+            "launcher: data-parallel adds vLLM's arguments, but the container's command and image "
+            f"do not name it: use launcher: multiprocessing for SGLang, {BY_HAND}"
+        )
+    return LaunchError(
+        f"launcher: {launcher} adds the engine's own arguments, but the container's "
+        "command and image name neither vLLM nor SGLang: give it a command (for example "
+        f"[vllm, serve]), {BY_HAND}"
+    )
+
+
+def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> ContainerCommand:
+    """The leader starts ray and then the engine in it; workers run ray alone."""
+    if not leads:
+        return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
+    for name in command.argv.outputs:
+        raise _output_error(name)
+    if command.script is not None:
+        return _ray_script(command)
+    texts = _plain(command.argv)
+    program = list(command.program)
+    arguments = texts[len(program) :]
+    if not program:
+        if not command.serve:
+            raise LaunchError(
+                f"the container has no command, and the program that image "
+                f"{command.image.name!r} starts is not known, so launcher: ray cannot run it after "
+                f"ray: give the container a command (for example [vllm, serve]), {BY_HAND}"
+            )
+        program = ["vllm", "serve"]
+    arguments = split_joined_flags(arguments)
+    if command.serve:
+        arguments = positional_model(arguments)
+    if not has_flag(arguments, *_BACKEND.names):
+        arguments = [*arguments, *_BACKEND.words]
+    # `exec` makes the engine process 1, which gets SIGTERM when the pod ends.
+    script = f"{_HEAD} && exec {shlex.join([*program, *arguments])}"
+    return ContainerCommand(list(_SHELL), [script])
+
+
+def _plain(argv: Argv) -> list[str]:
+    texts: list[str] = []
+    for index, word in enumerate(argv.words):
+        place = argv.place(index)
+        if is_output(word):
+            raise _output_error(place)
+        if not isinstance(word, str):
+            raise LaunchError(f"{place} must be a string, got {word!r}")
+        texts.append(word)
+    return texts
+
+
+def _ray_script(command: EngineCommand) -> ContainerCommand:
+    script = engine_script(command, "ray")
+    if script.starts_ray:
+        raise LaunchError(
+            "the container's shell script starts ray itself, and a second ray start would fail: "
+            f"leave it out, {BY_HAND}"
+        )
+    text = script.text
+    for call in reversed(script.calls):
+        text = _with_arguments(text, call, [_BACKEND])
+        if call.may_exec:
+            text = f"{text[: call.start]}exec {text[call.start :]}"
+    if script.single:
+        text = f"{_HEAD} && {text}"
+    else:
+        # Braces: nothing of the script runs when ray does not start.
+        body = text.rstrip("\n")
+        text = f"{_HEAD} && {{\n{body}{chr(10) if body.endswith(chr(92)) else ''}\n}}"
+    return ContainerCommand(*command.argv.with_script(text))
+
+
+def node_script(
+    command: EngineCommand, launcher: str, wanted: Callable[[EngineCall], Sequence[Argument]]
+) -> ContainerCommand:
+    """A container's own script in which each start of the engine has further arguments."""
+    script = engine_script(command, launcher)
+    text = script.text
+    for call in reversed(script.calls):
+        text = _with_arguments(text, call, wanted(call))
+    return ContainerCommand(*command.argv.with_script(text))
+
+
+def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> str:
+    added = [each for each in wanted if not has_flag(call.arguments, *each.names)]
+    return f"{text[: call.end]}{script_words(added)}{text[call.end :]}"
+
+
+def node_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
+    """A container's own command and args with further arguments, where those are missing."""
+    added = [word for each in wanted if not command.has(*each.names) for word in each.words]
+    argv = command.argv
+    program, arguments = program_and_arguments(command)
+    # A program in `args` moves to `command` where the image's own entrypoint would start another.
+    end = len(program) if command.program_in_args else len(argv.command)
+    if command.program_in_args or len(program) + len(arguments) > len(argv.words):
+        # Where the program ends in `args`, so that `command` is only a part of it, it stays there.
+        return ContainerCommand(program[:end], [*program[end:], *arguments, *added])
+    return ContainerCommand(list(argv.command), [*argv.args, *added])
+
+
+def engine_script(command: EngineCommand, launcher: str) -> Script:
+    """The script of a container's shell, which starts one engine.
+
+    Raises:
+        LaunchError: When it is an Output, cannot be read, or starts none or several.
+    """
+    argv = command.argv
+    if is_output(argv.script):
+        raise _output_error("the script of the container's shell")
+    try:
+        script = script_of(argv)
+    except ShellError as problem:
+        raise LaunchError(
+            f"the container's shell script has {problem}, which is not understood, so arguments "
+            f"cannot be added to the engine in it: write the command as a list, {BY_HAND}"
+        ) from problem
+    if not script.calls:
+        raise LaunchError(
+            "the container's shell script starts no known engine (vllm serve, python3 -m "
+            "sglang.launch_server), so the place for the engine's arguments is not known: write "
+            f"the command as a list, {BY_HAND}"
+        )
+    first = script.calls[0].engine
+    for call in script.calls:
+        if call.engine != first:
+            unfit = (
+                ""
+                if launcher == "multiprocessing"
+                else f", which does not use launcher: {launcher}"
+            )
+            raise LaunchError(
+                f"the container's shell script starts {call.engine} as well{unfit}: "
+                f"start one engine, {BY_HAND}"
+            )
+    return script
+
+
+def program_and_arguments(command: EngineCommand) -> tuple[list[Any], list[Any]]:
+    """A list's program, and its arguments with those split that hold a flag and its value."""
+    words = command.argv.words
+    program = list(words[: len(command.program)])
+    arguments: list[Any] = []
+    for word in words[len(program) :]:
+        arguments.extend(split_joined_flags([word]) if isinstance(word, str) else [word])
+    return program, arguments
+
+
+def positional_model(arguments: Sequence[str]) -> list[str]:
+    """Turns `--model X` into the positional argument that `vllm serve` wants."""
+    if arguments and not arguments[0].startswith("-"):
+        return list(arguments)
+    model, rest, skip = None, [], False
+    for index, argument in enumerate(arguments):
+        if skip:
+            skip = False
+        elif argument == "--model" and index + 1 < len(arguments):
+            model, skip = arguments[index + 1], True
+        elif argument.startswith("--model="):
+            model = argument.partition("=")[2]
+        else:
+            rest.append(argument)
+    return list(arguments) if model is None else [model, *rest]
+
+
+def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
+    """Compares a stated number of nodes with that of the replica."""
+    given = integer(command.value(*NODES))
+    if given is not None and given != nodes:
+        message = f"--nnodes {given}, but a replica has {nodes} nodes: leave it out"
+        yield error("node-count-contradicted", (NODES[0],), message)
+
+
+def check_divisible(command: EngineCommand, engine: Engine, nodes: int) -> Iterator[Finding]:
+    """Whether every node gets as many ranks: all engines assert it, on the product of the sizes."""
+    parallelism = command.parallelism
+    if parallelism is not None and parallelism.devices() % nodes:
+        yield error(
+            "ranks-not-divisible",
+            (NODES[0],),
+            f"{parallelism.written(engine)} cannot be divided evenly among {nodes} nodes, "
+            f"which multiprocessing needs",
+        )
+
+
+def refuse_outputs(argv: Argv) -> None:
+    """Refuses a command or args that is one Output, to which nothing can be added."""
+    for name in argv.outputs:
+        raise LaunchError(
+            f"{name} is a pulumi Output as a whole, so the engine's arguments cannot be added to "
+            f"it: give a list, whose elements may be Outputs, {BY_HAND}"
+        )
+
+
+def _output_error(place: str) -> LaunchError:
+    return LaunchError(
+        f"{place} is a pulumi Output, but a shell script is written from it, so it must be quoted "
+        "and therefore be a plain string: read the value from pulumi.Config instead (building the "
+        "InferenceService inside Output.apply would hide it from preview), or pass it in an "
+        "environment variable and write $(NAME)"
+    )

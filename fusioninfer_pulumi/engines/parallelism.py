@@ -1,35 +1,37 @@
-"""Counts the accelerators that an engine's parallelism flags ask for."""
+"""How many ways an engine splits and copies a model, and the accelerators that this takes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fusioninfer_pulumi.engines.command import EngineCommand
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
-from fusioninfer_pulumi.engines.notes import EngineNote
+from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.findings import Finding, error, warning
 
-__all__ = ["SPELLINGS", "EngineNote", "Parallelism", "check_parallelism", "read_parallelism"]
+if TYPE_CHECKING:  # the protocol's methods return what is defined here
+    from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
 
-# Spellings per engine, the one for messages first. `--tensor-parallel` and SGLang's `--tp` are
-# abbreviations that argparse completes, as the engines' own documents write them.
-# vLLM: `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. SGLang: `ServerArgs` 0.4.6 to 0.5.23.
-SPELLINGS: dict[str, dict[str, tuple[str, ...]]] = {
-    "vllm": {
-        "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
-        "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
-        "context": ("--prefill-context-parallel-size", "-pcp"),
-        "data": ("--data-parallel-size", "-dp"),
-        "data_local": ("--data-parallel-size-local", "-dpl"),
-    },
-    "sglang": {
-        "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
-        "pipeline": ("--pp-size", "--pipeline-parallel-size", "--pp"),
-        "data": ("--dp-size", "--data-parallel-size", "--dp"),
-    },
-}
 
-#: vLLM flags that make a process run one data parallel rank, the others run elsewhere.
-_ONE_RANK = ("--data-parallel-rank", "-dpn", "--data-parallel-external-lb", "-dpe")
+@dataclass(frozen=True)
+class Sizes:
+    """What the arguments shall say; None leaves the engine's default.
+
+    Attributes:
+        tensor: Ways each layer is split.
+        pipeline: Stages of the layers.
+        data: Copies of the model.
+        data_local: Copies on one node, where the launcher does not work them out.
+        rpc_port: Port on which the leader coordinates copies on other nodes.
+        expert: Whether experts are spread.
+    """
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    data: int | None = None
+    data_local: int | None = None
+    rpc_port: int | None = None
+    expert: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,11 @@ class Parallelism:
     context: int = 1
 
     def devices(self, nodes: int | None = None) -> int:
-        """Counts the accelerators of one replica.
+        """The accelerators of one replica; with None for nodes, of all ranks wherever they run.
 
         tensor x pipeline x context for every data parallel rank (vLLM `ParallelConfig.world_size`,
         SGLang `compute_world_size`). `--data-parallel-size-local` says how many ranks run on one
         node; the rest of `--data-parallel-size` may run in other deployments.
-
-        Args:
-            nodes: Nodes of the replica; None counts all ranks, wherever they run.
-
-        Returns:
-            The number of accelerators.
         """
         return self.tensor * self.pipeline * self.context * self._ranks(nodes)
 
@@ -74,9 +70,9 @@ class Parallelism:
             return self.data
         return min(self.data, self.data_local * nodes)
 
-    def written(self, engine: str, nodes: int | None = None) -> str:
-        """Writes the product behind `devices` with the engine's flags, for messages."""
-        names = {size: spellings[0] for size, spellings in SPELLINGS[engine].items()}
+    def written(self, engine: Engine, nodes: int | None = None) -> str:
+        """The product behind `devices` with the engine's flags, for messages."""
+        names = {size: spellings[0] for size, spellings in engine.size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
         ranks = self._ranks(nodes)
@@ -87,85 +83,84 @@ class Parallelism:
         return " x ".join(parts) or f"{names['tensor']} 1"
 
 
-def read_parallelism(command: EngineCommand) -> Parallelism | None:
-    """Reads an engine's parallelism flags.
-
-    Args:
-        command: The container's command line.
-
-    Returns:
-        The parallelism; None when it is not known: another engine, hidden arguments, a value that
-        is no positive integer (`$TP`), or options in a file (`--config`).
-    """
-    if command.engine is None or not command.readable:
+def stated_sizes(command: EngineCommand, engine: Engine) -> dict[str, int] | None:
+    """The numbers behind the engine's `size_flags`; None when they cannot be known."""
+    if not command.readable:
         return None
-    arguments = split_joined_flags(command.arguments)
     sizes: dict[str, int] = {}
-    for size, names in SPELLINGS[command.engine].items():
-        text = flag_value(arguments, *names)
-        if text is None and not has_flag(arguments, *names):
+    for size, names in engine.size_flags.items():
+        if not command.has(*names):
             continue
-        number = integer(text)
+        number = integer(command.value(*names))
         if number is None or number < (0 if size == "data_local" else 1):
             return None
         sizes[size] = number
-    if has_flag(arguments, "--config"):
-        return None
-    data, local = sizes.get("data", 1), sizes.get("data_local")
-    if command.engine == "sglang" and data > 1:
-        if any(part in argument for argument in arguments for part in ("-cp", "context-parallel")):
-            return None  # some of its context parallel layouts reuse --dp-size for other ranks
-        if has_flag(arguments, "--enable-dp-attention"):
-            data = 1
-    if command.engine == "vllm" and local is None and has_flag(arguments, *_ONE_RANK):
-        local = 1
-    return Parallelism(
-        tensor=sizes.get("tensor", 1),
-        pipeline=sizes.get("pipeline", 1),
-        data=data,
-        data_local=local,
-        stated=bool(sizes),
-        context=sizes.get("context", 1),
-    )
+    # A file of options may hold any of them.
+    return None if command.has("--config") else sizes
 
 
-def check_parallelism(
-    command: EngineCommand, accelerators_per_pod: int, nodes: int
-) -> list[EngineNote]:
-    """Compares what an engine asks for with what its replica has.
+def contradictions(
+    command: EngineCommand, wanted: Mapping[str, Argument], *, expert: bool | None
+) -> Iterator[Finding]:
+    """What a command line says otherwise than the fields of `parallelism`.
 
-    Args:
-        command: The serving container's command line.
-        accelerators_per_pod: Accelerators that the pod asks for; call it only when it does.
-        nodes: Pods of one replica.
-
-    Returns:
-        An error when the engine needs more than the replica has, a warning when some stay idle,
-        nothing when both agree or the parallelism is not known.
+    The switch for experts must not be there when `expert` is stated as False.
     """
-    parallelism = read_parallelism(command)
+    for field, each in wanted.items():
+        if not each.values or not command.has(*each.names):
+            continue
+        given = command.value(*each.names)
+        if integer(given) != integer(each.values[0]):
+            yield _contradiction(
+                each.names[0],
+                f"{each.names[0]} {given or 'without a value'} contradicts "
+                f"parallelism.{field} ({each.values[0]}); remove one",
+            )
+    engine = command.engine
+    if expert is False and engine is not None and engine.spreads_experts(command):
+        flag = engine.expert_flags[0]
+        yield _contradiction(flag, f"{flag} contradicts parallelism.expert (false); remove one")
+    off = "--no-enable-expert-parallel"
+    if expert and command.has(off):
+        yield _contradiction(off, f"{off} contradicts parallelism.expert (true); remove one")
+
+
+def _contradiction(flag: str, message: str) -> Finding:
+    return error("parallelism-contradicted", (flag,), message)
+
+
+def check_accelerators(
+    command: EngineCommand, accelerators_per_pod: int, nodes: int
+) -> list[Finding]:
+    """An error when an engine needs more accelerators than its replica has, a warning when fewer.
+
+    Nothing when both agree or the parallelism is not known. To be called only for pods that ask
+    for accelerators.
+    """
+    parallelism, engine = command.parallelism, command.engine
     # With no local rank the head only serves HTTP; how many ranks the others run is not said.
-    if command.engine is None or parallelism is None or parallelism.data_local == 0:
+    if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
     need, have = parallelism.devices(nodes), accelerators_per_pod * nodes
-    asked = parallelism.written(command.engine, nodes)
+    asked = parallelism.written(engine, nodes)
     flag = asked.partition(" ")[0]
     has = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
     if nodes == 1:
         has = f"the pod has {have}"
     if need > have:
-        return [EngineNote("error", flag, f"{asked} needs {_count(need)}, but {has}")]
+        message = f"{asked} needs {_count(need)}, but {has}"
+        return [error("accelerators-too-few", (flag,), message)]
     if need == have:
         return []
     if parallelism.stated:
         message = f"{asked} uses {_count(need)}, but {has}: {have - need} stay idle"
     else:
-        tensor = SPELLINGS[command.engine]["tensor"][0]
+        tensor = engine.size_flags["tensor"][0]
         message = (
-            f"no parallelism is given, so {command.engine} uses 1 accelerator, but {has}: "
+            f"no parallelism is given, so {engine.name} uses 1 accelerator, but {has}: "
             f"give {tensor} {have}, or ask for fewer accelerators"
         )
-    return [EngineNote("warning", flag, message)]
+    return [warning("accelerators-idle", (flag,), message)]
 
 
 def _count(number: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
+from fusioninfer_pulumi.engines.engine import SHARED_MEMORY
 
 Mapped = Mapping[str, Any]
 Manifest = dict[str, Any]

@@ -7,7 +7,6 @@ from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.engines import observability, table
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.operations.records import EngineMonitor, MonitoringPlan
@@ -109,15 +108,16 @@ def _https(role: RolePlan) -> bool:
     sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
     if sidecar is not None and sidecar.port == role.serving.port:
         return sidecar.https
-    return table.serves_https(role.serving.command)
+    return role.serving.command.serves_https
 
 
 def _silent(role: RolePlan, at: str) -> Iterator[Finding]:
     """What an engine that keeps its numbers to itself is told."""
-    reason = observability.silent_metrics(role.serving.command)
+    engine = role.serving.command.engine
+    reason = engine.metrics_off(role.serving.command) if engine is not None else None
     if reason is not None:
         yield warning(at, f"monitoring reads nothing of {role.name}: {reason}")
-    elif role.serving.command.engine is None:
+    elif engine is None:
         yield info(
             at, f"the program of {role.name} is not known: monitoring takes it to serve metrics"
         )

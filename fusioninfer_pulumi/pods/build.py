@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.context import written_pods
@@ -100,7 +100,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     finished = RolePods(
         leader=pods.leader,
         worker=pods.worker,
-        command=pods.engine,
+        command=pods.engine_command,
         port=pods.port,
         engine_port=pods.engine_port,
         kv=pods.kv,

@@ -8,15 +8,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.topology import VOLCANO
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
-from fusioninfer_pulumi.engines.kv_connectors import KvSetup, kv_setup
-from fusioninfer_pulumi.engines.parallelism import check_parallelism
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, PORT_FLAG, EngineCommand, KvConnector
+from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
-    Severity,
     error,
     info,
     path_text,
@@ -48,8 +45,8 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """What the engine's arguments need, and pods, launcher and image do not have."""
-    command, at = pods.command, pods.leader.command_path
-    notes = []
+    command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
+    found: list[Finding] = []
     sizes = {accelerators(each.template) for each in (pods.leader, pods.worker) if each is not None}
     (have, *others) = sizes
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
@@ -57,22 +54,21 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     counted = have and not others and one_rank_each(pods.leader.template)
     # What `parallelism` cannot hold was said there, in its own words.
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
-        notes += check_parallelism(command, have, ctx.nodes)
-    if ctx.launcher is not None:
-        for note in table.launcher_notes(command, ctx.launcher.value, ctx.nodes):
-            # Without a flag, a note is about the launcher that the image does not fit.
-            where = at if note.flag else ctx.at("multinode", "launcher")
-            yield Finding("", Severity(note.severity), where, note.message)
-    notes += table.connector_notes(command)
-    if read_command(pods.leader.container).program_in_args and command.image.engine == "vllm":
+        found += check_accelerators(command, have, ctx.nodes)
+    if ctx.launcher is not None and engine is not None:
+        for each in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
+            # Without a flag, a finding is about the launcher that the image does not fit.
+            yield each.at(*(at if each.location else ctx.at("multinode", "launcher")))
+    if engine is not None:
+        found += engine.check_connector(command)
+    if pods.leader.command.program_in_args:
         yield warning(
             "program-in-args",
             at,
             "vLLM's image starts the engine by itself and gets these words as its arguments: move "
             f'"{" ".join(command.program)}" to command',
         )
-    for note in notes:
-        yield Finding("", Severity(note.severity), at, note.message)
+    yield from (each.at(*at) for each in found)
 
 
 def _advice(ctx: Context) -> Iterator[Finding]:
@@ -86,8 +82,6 @@ def _advice(ctx: Context) -> Iterator[Finding]:
 
 
 _REACHED = "probe, Service and pool would reach a port on which nothing listens"
-#: A file of arguments, which may hold the port.
-_CONFIG = "--config"
 
 
 def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -98,16 +92,16 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """
     leader, port, stated = pods.leader, pods.port, ctx.role.port
     command, at = read_command(leader.own), leader.command_path
-    given = table.serving_port(command)
+    engine, given = command.engine, command.port
     listens = given or _default(command)
-    if listens is None or listens == port:
+    if engine is None or listens is None or listens == port:
         return
     if own_sidecar(leader.written, leader.name, port) is not None:
         return
     field = ctx.at("port")
     if given is not None:
         say = error if command.readable else warning
-        told = f"{table.PORT_FLAG} {given} of the engine"
+        told = f"{PORT_FLAG} {given} of the engine"
         if stated is not None:
             message = f"{port} contradicts {told} ({path_text(at)}): {_REACHED}; remove one of them"
             yield say("port-not-served", field, message)
@@ -115,8 +109,8 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             message = f"{told} is not the port {port} of the role: {_REACHED}"
             yield say("port-not-served", at, message)
         return
-    told = f"{command.engine} listens on {listens} without {table.PORT_FLAG}"
-    way_out = f"{_REACHED}; add {table.PORT_FLAG}={port} to its arguments"
+    told = f"{engine.name} listens on {listens} without {PORT_FLAG}"
+    way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
     if stated is not None:
         # The entrypoint of somebody's own image may choose a port by itself.
         say = error if command.program or command.image.stock else warning
@@ -129,10 +123,9 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _default(command: EngineCommand) -> int | None:
     """Where the engine listens by itself, None where something unread may say otherwise."""
-    words = split_joined_flags(command.arguments)
-    if not command.readable or has_flag(words, table.PORT_FLAG, _CONFIG):
+    if command.engine is None or not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
-    return table.default_port(command.engine)
+    return command.engine.default_port
 
 
 def _declared_ports(pod: Pod) -> Iterator[Finding]:
@@ -191,7 +184,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
-        if ctx.role.component_type in PAIRED and isinstance(setup := _setup(pods), KvSetup)
+        if ctx.role.component_type in PAIRED and isinstance(setup := _setup(pods), KvConnector)
     ]
     if not known:
         return
@@ -199,7 +192,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     say = error if first.pairing is not None else warning
     for ctx, _, setup in known:
         wrong = _WRONG_WAY[ctx.role.component_type]
-        if setup.role in wrong and not setup.uses_nixl:
+        if setup.role in wrong and setup.side_channel is None:
             yield say(
                 "kv-transfer-wrong-way",
                 ctx.at(),
@@ -209,18 +202,16 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
         return
     for ctx, pods, setup in known[1:]:
-        if (pods.command.engine, setup.transfers) != (
-            wanted_pods.command.engine,
-            wanted.transfers,
-        ):
+        engines = (_engine_name(pods), _engine_name(wanted_pods))
+        if engines[0] != engines[1] or setup.transfers != wanted.transfers:
             yield say(
                 "kv-transfer-differs",
                 ctx.at(),
-                f"hands its KV cache over by {setup.connector} ({pods.command.engine}), "
-                f"role {first.role.name} by {wanted.connector} ({wanted_pods.command.engine}); all "
+                f"hands its KV cache over by {setup.name} ({engines[0]}), role "
+                f"{first.role.name} by {wanted.name} ({engines[1]}); all "
                 "prefillers and decoders need the same",
             )
-    sizes = {ctx.role.name: table.block_size(pods.command) for ctx, pods, _ in known}
+    sizes = {ctx.role.name: pods.command.block_size for ctx, pods, _ in known}
     stated = {size for size in sizes.values() if size is not None}
     if len(stated) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
@@ -231,10 +222,14 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         )
 
 
-def _setup(pods: RolePods) -> KvSetup | str | None:
+def _setup(pods: RolePods) -> KvConnector | str | None:
     if pods.kv is not None and pods.kv.connector is not None:
         return pods.kv.connector
-    return kv_setup(pods.command)
+    return pods.command.connector
+
+
+def _engine_name(pods: RolePods) -> str | None:
+    return pods.command.engine.name if pods.command.engine is not None else None
 
 
 #: Fields of core/v1 `VolumeSource` in Kubernetes 1.36.

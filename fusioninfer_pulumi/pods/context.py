@@ -10,10 +10,8 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher
-from fusioninfer_pulumi.engines.serving_container import serving_container, serving_port
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.pickers.role_intent import picker_image, picker_intent
@@ -90,18 +88,14 @@ def _launcher(role: RoleArgs) -> Launcher | None:
     if role.multinode is not None and role.multinode.launcher is not None:
         return role.multinode.launcher
     pods = written_pods(0, role)
-    command = read_command(pods.leader.container)
+    command = pods.leader.command
     split = role.parallelism if command.engine is not None else None
     worker = pods.worker
     # Whoever writes two templates, or with `parallelism` two commands, launches by hand.
-    if worker is not None and (
-        split is None or worker.own.get("command") or worker.own.get("args")
-    ):
+    if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
-    copies = split.data if split is not None and command.engine == "vllm" else None
-    if copies is not None and copies % role.nodes == 0:
-        return Launcher.DATA_PARALLEL
-    return Launcher(default_launcher(command))
+    copies = split.data if split is not None else None
+    return Launcher(default_launcher(command.engine, role.nodes, copies))
 
 
 def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
@@ -120,10 +114,9 @@ def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
     if family.sidecar_image is None:
         return None
     prefillers = [role for role in declared if role.component_type is ComponentType.PREFILLER]
-    containers = [written_pods(0, role).leader.container for role in prefillers]
-    commands = [read_command(container) for container in containers]
+    leaders = [written_pods(0, role).leader for role in prefillers]
     return Pairing(
         family=family,
-        port=serving_port(containers[0], commands[0], prefillers[0].port),
-        prefill_https=any(table.serves_https(command) for command in commands),
+        port=serving_port(leaders[0].container, leaders[0].command, prefillers[0].port),
+        prefill_https=any(leader.command.serves_https for leader in leaders),
     )

@@ -19,7 +19,7 @@ _GRACE = "terminationGracePeriodSeconds"
 
 def graceful_shutdown(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     """Lets pods of a known engine end gracefully, unless their author has said how they end."""
-    if pods.engine.engine is None:
+    if pods.engine_command.engine is None:
         return pods, []
     for pod in pods.each():
         pods = pods.put(_graceful(pod))

@@ -9,8 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
@@ -47,14 +46,14 @@ def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Adds the leader's probes: whether it serves, and how long it may take until it does."""
-    command, path = pods.engine, table.health_path(pods.engine.engine)
+    command = pods.engine_command
     probes: dict[str, Any] = {}
-    if path is not None:
+    if command.engine is not None:
         # On the engine's port: ray's port answers long before the model is loaded, and so does a
         # sidecar.
-        https = {"scheme": "HTTPS"} if table.serves_https(command) else {}
+        https = {"scheme": "HTTPS"} if command.serves_https else {}
         probe = {
-            "httpGet": {"path": path, "port": pods.engine_port, **https},
+            "httpGet": {"path": command.engine.health_path, "port": pods.engine_port, **https},
             "periodSeconds": PERIOD_SECONDS,
             "timeoutSeconds": 5,
         }
@@ -79,7 +78,7 @@ def _findings(leader: Pod, command: EngineCommand, ctx: Context) -> Iterator[Fin
     elif "startupProbe" in leader.own:
         message = "the container has a startupProbe of its own; remove one of them"
         yield error("startup-probe-taken", at, message)
-    elif table.health_path(command.engine) is None:
+    elif command.engine is None:
         yield error(
             "engine-unknown",
             at,

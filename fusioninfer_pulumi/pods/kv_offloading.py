@@ -12,19 +12,8 @@ from fusioninfer_pulumi.api.kv_offloading import (
     offloading_problems,
 )
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.engines.added_arguments import with_arguments
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
-from fusioninfer_pulumi.engines.kv_offloading import (
-    HASH_SEED_ENV,
-    SGLANG_FOLDER_ENV,
-    Offloading,
-    hierarchical_words,
-    offloading_notes,
-    pod_memory,
-)
-from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch_types import with_words
+from fusioninfer_pulumi.engines.editing import EditError
+from fusioninfer_pulumi.engines.engine import SHARED_MEMORY, Engine, Offload, Offloading
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -53,46 +42,52 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
         cpu=int(quantity.parse(given.cpu)),
         eviction=given.eviction_policy.value if given.eviction_policy is not None else None,
         folders=tuple(_folder(index) for index, _ in enumerate(given.secondary)),
+        shared=any(_kept(tier) for tier in given.secondary),
     )
 
 
-def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Gives the pods room for what is offloaded; SGLang's arguments, too.
+def _kept(tier: SecondaryTierArgs) -> bool:
+    """Whether what a tier holds is met by another process than the one that wrote it."""
+    claim = tier.file_system.pvc
+    return claim is not None and claim.ref is not None
 
-    Those of vLLM share a flag with `kvTransfer`, which sets it.
+
+def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Gives the pods room for what is offloaded, and the engine its arguments.
+
+    Where offloading is a KV connector, `kv_transfer` names it in one argument with that of a
+    transfer.
     """
     given, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
     if given is None or wanted is None:
         return pods, []
-    at, command = ctx.at("kvCacheOffloading"), pods.engine
-    if command.engine is None:
+    at, command = ctx.at("kvCacheOffloading"), pods.engine_command
+    engine = command.engine
+    if engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         return pods, [error("engine-unknown", at, f"{message}; write the arguments yourself")]
     decodes = ctx.role.component_type is ComponentType.DECODER
-    findings = [
-        Finding("", Severity(note.severity), (*at, field) if field else at, note.message)
-        for field, note in offloading_notes(command, wanted, decodes=decodes)
-    ]
-    need = pod_memory(command, wanted, ctx.nodes)
+    offload = engine.offload(command, wanted, ctx.nodes, decodes=decodes)
+    findings = [each.under(*at) for each in offload.findings]
     for pod in pods.each():
         findings += _taken(pod, given)
-        findings += _memory((*at, "cpu"), pod, need)
-        if command.engine == "vllm":
-            findings += _room((*at, "cpu"), ctx.role, pod, need)
+        findings += _memory((*at, "cpu"), pod, offload.memory)
+        if offload.in_shared_memory:
+            findings += _room((*at, "cpu"), ctx.role, pod, offload.memory)
     findings += _shared(at, ctx, given)
     if any(each.severity is Severity.ERROR for each in findings):
         return pods, findings
-    findings.append(info("kv-cache-tiers", at, _summary(given, need)))
+    findings.append(info("kv-cache-tiers", at, _summary(given, offload.memory)))
     for pod in pods.each():
         try:
-            told = _told(pod, command, wanted, given)
-        except SettingError as problem:
+            told = _told(pod, engine, offload)
+        except EditError as problem:
             message = f"the hierarchical cache cannot be set in it: {problem}"
             message = f"{message}; write the command as a list"
             findings.append(error("command-not-editable", pod.command_path, message))
             continue
         built = _with_tiers(told, given)
-        if command.engine == "vllm":
+        if offload.in_shared_memory:
             built = built.with_shared_memory(_limit(ctx.role))
         pods = pods.put(built)
     return pods, findings
@@ -107,25 +102,11 @@ def _limit(role: RoleArgs) -> str | None:
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
-def _told(
-    pod: Pod, command: EngineCommand, wanted: Offloading, given: KvCacheOffloadingArgs
-) -> Pod:
-    variables: list[dict[str, Any]] = []
-    if command.engine == "sglang":
-        if pod.leads or read_command(pod.container).engine == "sglang":
-            edit = with_arguments(pod.container, hierarchical_words(command, wanted))
-            pod = pod.with_container(lambda each: with_words(each, edit))
-        if wanted.folders:
-            variables.append({"name": SGLANG_FOLDER_ENV, "value": wanted.folders[0]})
-    elif any(_kept(tier) for tier in given.secondary):
-        variables.append({"name": HASH_SEED_ENV, "value": "0"})
+def _told(pod: Pod, engine: Engine, offload: Offload) -> Pod:
+    variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
+    if offload.arguments and (pod.leads or pod.command.engine is engine):
+        pod = pod.with_arguments(offload.arguments)
     return pod.with_container(lambda each: with_env(each, variables))
-
-
-def _kept(tier: Any) -> bool:
-    """Whether what a tier holds is met by another process than the one that wrote it."""
-    claim = tier.file_system.pvc
-    return claim is not None and claim.ref is not None
 
 
 def _with_tiers(pod: Pod, given: KvCacheOffloadingArgs) -> Pod:

@@ -6,30 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_transfer import KvRole, KvTransferArgs
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.engines.command import EngineCommand
-from fusioninfer_pulumi.engines.facts import RAY_PORT, spelled
-from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
-from fusioninfer_pulumi.engines.kv_connectors import (
+from fusioninfer_pulumi.engines.command import ENGINES, serving_port
+from fusioninfer_pulumi.engines.editing import EditError, edit
+from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     NIXL,
-    NIXL_HOST_ENV,
-    NIXL_PORT_ENV,
-    KvSetup,
-    kv_events_json,
-    kv_json,
-    kv_setup,
-    kv_transfer_settings,
-    multi_settings,
-    sglang_setup,
+    PORT_FLAG,
+    Argument,
+    EngineCommand,
+    KvConnector,
+    Offloading,
+    Transfer,
+    TransferRequest,
 )
-from fusioninfer_pulumi.engines.kv_offloading import VLLM_WITH_NIXL, Offloading, offloading_settings
-from fusioninfer_pulumi.engines.kv_settings import Setting, SettingError, with_settings
-from fusioninfer_pulumi.engines.kv_transfer import KV_TRANSFER_FLAG
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.model_arguments import served_names
-from fusioninfer_pulumi.engines.serving_container import serving_port
+from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
@@ -63,7 +55,7 @@ class KvTransferPlan:
     pool_port: int
     engine_port: int
     moved_from: frozenset[int] = frozenset()
-    connector: KvSetup | None = None
+    connector: KvConnector | None = None
     sidecar: SidecarPlan | None = None
 
 
@@ -74,20 +66,20 @@ def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     here those of single pods, too. The launchers of several nodes split theirs; `launcher: none`
     asks for what was written.
     """
-    role, command = ctx.role, pods.engine
+    role, command = ctx.role, pods.engine_command
     asked = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
     if ctx.pairing is None and all(each is None for each in asked):
         return (pods, []) if ctx.nodes > 1 else _edited(pods, [], [])
     way, found = _transfer(pods.leader, ctx, command)
-    plan = KvTransferPlan(port := _pool_port(pods, ctx, command), port, connector=way.setup)
+    plan = KvTransferPlan(port := _pool_port(pods, ctx, command), port, connector=way.connector)
     published, said = _events(ctx, command, port)
     found += said
-    settings = [*way.settings, *published]
+    arguments = [*way.arguments, *published]
     if ctx.pairing is not None and role.component_type is ComponentType.DECODER:
         plan, moves, said = _decode_side(pods.leader, ctx, command, plan)
-        settings += moves
+        arguments += moves
         found += said
-    pods, said = _edited(pods, settings, list(way.settings))
+    pods, said = _edited(pods, arguments, way.arguments)
     return replace(pods, kv=plan), [*found, *said]
 
 
@@ -118,65 +110,53 @@ def events_port(role: RoleArgs) -> int | None:
     return int(port) if host == "tcp://*" else None
 
 
-@dataclass(frozen=True)
-class _Transfer:
-    """How a role's engines hand their KV cache over.
-
-    Attributes:
-        settings: Flags that every pod's engine gets for it.
-        setup: What the engine then does, None where it is not known.
-    """
-
-    settings: tuple[Setting, ...] = ()
-    setup: KvSetup | None = None
-
-
-def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[_Transfer, list[Finding]]:
-    """Decides on the flags for the KV cache's way.
+def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transfer, list[Finding]]:
+    """Decides on the arguments for the KV cache's way.
 
     Paired pods have to hand their cache over, others may.
     """
     given, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
-    # SGLang has a flag of its own for it, which is set already.
-    offloading = offloading_of(ctx.role) if command.engine == "vllm" else None
-    setup = kv_setup(command)
-    if isinstance(setup, str):
-        found = [error("kv-transfer-unreadable", at, f"{KV_TRANSFER_FLAG} {setup}")]
-        return _Transfer(), found if ctx.pairing or given or offloading else []
-    if setup is not None:
+    engine, connector = command.engine, command.connector
+    # Other engines have arguments of their own for it, which are set already.
+    by_connector = engine is not None and engine.offloads_by_connector
+    offloading = offloading_of(ctx.role) if by_connector else None
+    if engine is not None and isinstance(connector, str):
+        found = [error("kv-transfer-unreadable", at, f"{engine.transfer_flag} {connector}")]
+        return Transfer(), found if ctx.pairing or given or offloading else []
+    if engine is not None and connector is not None:
+        assert not isinstance(connector, str), "what is wrong with it has been said"
         twice = [] if given is None else list(_twice(given, field))
         if offloading is not None:
             twice.append(
                 error(
                     "kv-transfer-set-twice",
                     ctx.at("kvCacheOffloading"),
-                    f"the engine's arguments hold {KV_TRANSFER_FLAG} ({setup.connector}) already; "
-                    "remove one of them",
+                    f"the engine's arguments hold {engine.transfer_flag} ({connector.name}) "
+                    "already; remove one of them",
                 )
             )
-        return _Transfer((), setup), twice
+        return Transfer(connector=connector), twice
     if given is not None:
         return _generated(ctx.role.component_type, given, command, field, offloading)
     if ctx.pairing is None:
-        if offloading is None:
-            return _Transfer(), []
-        return _Transfer((_flag(offloading_settings(offloading)),)), []
-    if command.engine is None or not command.readable:
-        return _Transfer(), [
+        if engine is None or offloading is None:
+            return Transfer(), []
+        return engine.transfer(command, None, offloading), []
+    if engine is None or not command.readable:
+        flags = " or ".join(f"{each.transfer_flag} ({each.title})" for each in ENGINES.values())
+        return Transfer(), [
             warning(
                 "kv-transfer-unreadable",
                 at,
-                "whether the engine hands its KV cache over cannot be read here: it needs "
-                f"{KV_TRANSFER_FLAG} (vLLM) or --disaggregation-mode (SGLang)",
+                f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
             )
         ]
-    flag = KV_TRANSFER_FLAG if command.engine == "vllm" else "--disaggregation-mode"
-    return _Transfer(), [
+    return Transfer(), [
         error(
             "kv-transfer-missing",
             at,
-            f"{flag} is missing, without which no KV cache goes from prefill to decode: add it, "
-            f"or let kvTransfer: {{}} generate it for {NIXL}",
+            f"{engine.transfer_flag} is missing, without which no KV cache goes from prefill to "
+            f"decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
     ]
 
@@ -191,67 +171,32 @@ def _twice(given: KvTransferArgs, field: Location) -> Iterator[Finding]:
             )
 
 
-def _flag(settings: Mapping[str, Any]) -> Setting:
-    return Setting(KV_TRANSFER_FLAG, kv_json(settings))
-
-
 def _generated(
     component_type: ComponentType,
     given: KvTransferArgs,
     command: EngineCommand,
     field: Location,
     offloading: Offloading | None,
-) -> tuple[_Transfer, list[Finding]]:
+) -> tuple[Transfer, list[Finding]]:
     if command.engine is None:
-        return _Transfer(), [
-            error(
-                "engine-unknown",
-                field,
-                f"generates arguments of vLLM or SGLang, but {why_unknown(command)}; write the "
-                "arguments yourself",
-            )
-        ]
-    if command.engine == "sglang":
-        for name in ("role", "extra_config"):
-            if getattr(given, name) is not None:
-                at = (*field, KvTransferArgs.model_fields[name].alias or name)
-                return _Transfer(), [error("field-of-vllm", at, "is vLLM's; SGLang has no such")]
-        mode = "prefill" if component_type is ComponentType.PREFILLER else "decode"
-        flags, setup = sglang_setup(mode, given.connector)
-        return _Transfer(tuple(Setting(*each) for each in flags), setup), []
-    connector, role = given.connector or NIXL, given.role or KvRole.BOTH
-    settings = kv_transfer_settings(connector, role.value, given.extra_config)
-    said = []
-    if offloading is not None:
-        said = list(_unfit(connector, command, field))
-        settings = multi_settings([settings, offloading_settings(offloading)])
-    flag = _flag(settings)
-    # Read back, so that what is known of a connector is known of a generated one too.
-    words = (flag.flag, flag.value)
-    made = kv_setup(EngineCommand("vllm", (), words, None, readable=True))
-    assert isinstance(made, KvSetup), "what is generated can be read"
-    return _Transfer((flag,), made), said
-
-
-def _unfit(connector: str, command: EngineCommand, field: Location) -> Iterator[Finding]:
-    """What is not known to work together with offloading in one engine."""
-    if connector != NIXL:
-        yield error(
-            "connector-beside-offloading",
-            (*field, "connector"),
-            f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
-            f"one, or write {KV_TRANSFER_FLAG} with both into the arguments",
+        message = (
+            f"generates arguments of vLLM or SGLang, but {why_unknown(command)}; write the "
+            "arguments yourself"
         )
-    elif command.image.version is not None and command.image.version < VLLM_WITH_NIXL:
-        yield error(
-            "engine-too-old",
-            field,
-            f"together with kvCacheOffloading needs vLLM {spelled(VLLM_WITH_NIXL)}, got "
-            f"{spelled(command.image.version)}",
-        )
+        return Transfer(), [error("engine-unknown", field, message)]
+    asked = TransferRequest(
+        prefills=component_type is ComponentType.PREFILLER,
+        connector=given.connector,
+        role=given.role.value if given.role is not None else None,
+        extra_config=given.extra_config,
+    )
+    made = command.engine.transfer(command, asked, offloading)
+    return made, [each.under(*field) for each in made.findings]
 
 
-def _events(ctx: Context, command: EngineCommand, port: int) -> tuple[list[Setting], list[Finding]]:
+def _events(
+    ctx: Context, command: EngineCommand, port: int
+) -> tuple[list[Argument], list[Finding]]:
     """Decides on the flag for the KV cache's events, which only the leader's engine publishes."""
     given, field = ctx.role.kv_events, ctx.at("kvEvents")
     if given is None:
@@ -259,14 +204,14 @@ def _events(ctx: Context, command: EngineCommand, port: int) -> tuple[list[Setti
     if command.engine is None:
         message = "needs an engine that is known: vLLM or SGLang"
         return [], [error("engine-unknown", field, message)]
-    if has_flag(split_joined_flags(command.arguments), KV_EVENTS_FLAG):
+    if command.has(KV_EVENTS_FLAG):
         message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
         return [], [error("kv-events-set-twice", field, message)]
     topic = given.topic
     said: list[Finding] = []
     at = (*field, "topic")
     if topic is None:
-        served = served_names(command)
+        served = command.served_names
         if served is None:
             message = "is required: the model's name cannot be read here"
             return [], [error("topic-required", at, message)]
@@ -285,13 +230,12 @@ def _events(ctx: Context, command: EngineCommand, port: int) -> tuple[list[Setti
     if topic.count("@") != 2:
         message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
         said.append(info("topic-unread", at, message))
-    value = kv_events_json(command.engine, given.endpoint, topic)
-    return [Setting(KV_EVENTS_FLAG, value)], said
+    return [command.engine.events_argument(given.endpoint, topic)], said
 
 
 def _decode_side(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
-) -> tuple[KvTransferPlan, list[Setting], list[Finding]]:
+) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     """Plans the sidecar before a decode engine, and the port to which that makes room for it."""
     given, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
     at = leader.command_path
@@ -307,7 +251,7 @@ def _decode_side(
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
         return plan, [], [*found, error("port-of-sidecar", (*field, "enginePort"), message)]
-    moves = [Setting("--port", str(engine))]
+    moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
         if given.engine_port is None and own == pool:
@@ -363,26 +307,26 @@ def _pool_port(pods: Pods, ctx: Context, command: EngineCommand) -> int:
 
 
 def _edited(
-    pods: Pods, settings: Sequence[Setting], worker_settings: Sequence[Setting]
+    pods: Pods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
 ) -> tuple[Pods, list[Finding]]:
     leader, worker = pods.leader, pods.worker
     try:
-        edit = with_settings(leader.container, settings)
-    except SettingError as problem:
-        if not settings:
+        edited = edit(leader.command, arguments)
+    except EditError as problem:
+        if not arguments:
             return pods, []
-        flags = ", ".join(setting.flag for setting in settings)
+        flags = ", ".join(each.names[0] for each in arguments)
         message = f"{flags} cannot be set in it: {problem}; write the command as a list"
         return pods, [error("command-not-editable", leader.command_path, message)]
-    pods = pods.put(leader.with_container(lambda each: with_words(each, edit)))
-    found = [info("argument-split", leader.command_path, edit.note)] if edit and edit.note else []
+    pods = pods.put(leader.with_command(edited))
+    note = edited.note if edited is not None else None
+    found = [info("argument-split", leader.command_path, note)] if note else []
     if worker is not None:
         try:
-            own = with_settings(worker.container, worker_settings)
-        except SettingError:
+            pods = pods.put(worker.with_arguments(worker_arguments))
+        except EditError:
             # A worker with a command of its own, which may well be nothing but ray.
             return pods, found
-        pods = pods.put(worker.with_container(lambda each: with_words(each, own)))
     return pods, found
 
 
@@ -391,14 +335,15 @@ _Side = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
 
 def _engine_side(pods: Pods, ctx: Context) -> _Side:
     """Variables and container ports of an engine that hands its KV cache over."""
-    setup = pods.kv.connector if pods.kv is not None else None
+    connector = pods.kv.connector if pods.kv is not None else None
     env, ports = _events_side(ctx.role)
-    if setup is None or not setup.uses_nixl or pods.engine.engine != "vllm":
+    if connector is None or connector.side_channel is None:
         return env, ports
     port = (ctx.role.kv_transfer or KvTransferArgs()).side_channel_port
-    host = {"name": NIXL_HOST_ENV, **_POD_IP}
-    address = [host, {"name": NIXL_PORT_ENV, "value": str(port)}]
-    return [*address, *env], [{"name": "nixl", "containerPort": port}, *ports]
+    host_variable, port_variable = connector.side_channel
+    address = {"name": host_variable, **_POD_IP}
+    env = [address, {"name": port_variable, "value": str(port)}, *env]
+    return env, [{"name": "nixl", "containerPort": port}, *ports]
 
 
 def _events_side(role: RoleArgs) -> _Side:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.facts import RAY_PORT
-from fusioninfer_pulumi.engines.launch import LaunchError, leader_launch, worker_launch
-from fusioninfer_pulumi.engines.launch_types import Launch, with_words
-from fusioninfer_pulumi.engines.serving_container import serving_port
+from fusioninfer_pulumi.engines import launch as launchers
+from fusioninfer_pulumi.engines.command import read_command, serving_port
+from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, info
 from fusioninfer_pulumi.kube.outputs import contains_output, output_locations
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
@@ -31,7 +29,7 @@ def split(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 
 def read_engine(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Keeps the engine's command line, which a launcher may hide in a script, and its port."""
-    command = pods.engine
+    command = pods.engine_command
     port = serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
     return replace(pods, command=command, port=port), []
@@ -47,15 +45,16 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     # A worker that gives up before the ray head is up would restart its group for ever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
-        pods = pods.put(_launched(leader, leader_launch(leader.container, name, ctx.nodes)))
-        if ctx.role.worker_template is not None and name == "ray" and _has_command(worker):
+        edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
+        pods = pods.put(leader.with_command(edited))
+        if ctx.role.worker_template is not None and name == "ray" and worker.has_command:
             message = (
                 "would be lost: launcher ray starts ray on the workers; remove the command, or use "
                 "launcher: none and write both commands"
             )
             return pods, [error("worker-command-lost", worker.command_path, message)]
-        words = worker_launch(worker.container, name, ctx.nodes, retry=retry)
-        return pods.put(_launched(worker, words)), []
+        edited = launchers.launch(worker.command, name, ctx.nodes, leads=False, retry=retry)
+        return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
         return pods, [error("not-launchable", leader.command_path, str(problem))]
 
@@ -86,14 +85,6 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
         lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
     )
     return pods.put(trimmed), findings
-
-
-def _launched(pod: Pod, words: Launch) -> Pod:
-    return pod.with_container(lambda each: with_words(each, words))
-
-
-def _has_command(pod: Pod) -> bool:
-    return bool(pod.container.get("command") or pod.container.get("args"))
 
 
 def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:

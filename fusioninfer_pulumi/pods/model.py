@@ -18,14 +18,11 @@ from fusioninfer_pulumi.api.model import (
     read_source,
 )
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.added_arguments import with_arguments
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.model_arguments import (
+from fusioninfer_pulumi.engines.editing import EditError, missing
+from fusioninfer_pulumi.engines.served_model import (
     ServedModel,
+    model_arguments,
     model_contradictions,
-    model_words,
 )
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube import names
@@ -314,9 +311,9 @@ def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
 
 def _starts_engine(worker: Pod, ctx: Context) -> bool:
     """Whether workers of a template of their own run the engine: ray's only join a cluster."""
-    if read_command(worker.container).engine is None:
+    if worker.command.engine is None:
         return False
-    if worker.container.get("command") or worker.container.get("args"):
+    if worker.has_command:
         return True
     multinode = ctx.role.multinode
     return multinode is not None and multinode.launcher in _OWN_COMMAND
@@ -344,7 +341,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
 
 def _told(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     """Tells the engine which model it serves."""
-    command = read_command(pod.container)
+    command = pod.command
     if command.engine is None:
         what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
         return pod, [
@@ -355,16 +352,16 @@ def _told(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
                 f"serve, which has to be {what}",
             )
         ]
-    said = [
-        error("model-contradicts-arguments", pod.command_path, text)
-        for text in model_contradictions(command, wanted)
-    ]
+    refused = model_contradictions(command, command.engine, wanted)
+    said = [each.at(*pod.command_path) for each in refused]
     if said:
         return pod, said
-    words, positional = model_words(command, wanted)
+    arguments, positional = model_arguments(command, command.engine, wanted)
+    if positional is None and not missing(command, arguments):
+        return pod, []
     try:
-        edit = with_arguments(pod.container, words, model=positional)
-    except SettingError as problem:
+        return pod.with_arguments(arguments, model=positional), []
+    except EditError as problem:
         return pod, [
             error(
                 "command-not-editable",
@@ -372,7 +369,6 @@ def _told(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
                 f"the model cannot be named in it: {problem}; write the command as a list",
             )
         ]
-    return pod.with_container(lambda container: with_words(container, edit)), []
 
 
 def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:

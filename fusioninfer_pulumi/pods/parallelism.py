@@ -6,18 +6,10 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_problems
 from fusioninfer_pulumi.api.role import Launcher, RoleArgs
-from fusioninfer_pulumi.engines.added_arguments import with_arguments
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.data_parallel_launch import LEADER_ADDRESS_ENV
-from fusioninfer_pulumi.engines.flags import has_flag
-from fusioninfer_pulumi.engines.kv_settings import SettingError
-from fusioninfer_pulumi.engines.launch_types import with_words
-from fusioninfer_pulumi.engines.parallel_arguments import (
-    Sizes,
-    contradictions,
-    missing_arguments,
-    wanted_arguments,
-)
+from fusioninfer_pulumi.engines.editing import EditError, missing
+from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
+from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV
+from fusioninfer_pulumi.engines.parallelism import Sizes, contradictions
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
@@ -31,13 +23,13 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if ctx.role.parallelism is None:
         return _addressed(pods, ctx), []
     at = ctx.at("parallelism")
-    given, command = ctx.role.parallelism, pods.engine
+    given, command = ctx.role.parallelism, pods.engine_command
     if command.engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         message = f"{message}; write the arguments yourself, with multinode"
         return pods, [error("engine-unknown", at, message)]
     findings = list(_shortage(at, pods, ctx))
-    findings += _unfit(at, given, ctx, command)
+    findings += _unfit(at, given, ctx, command, command.engine)
     stated = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
     launcher = stated or ctx.launcher
     sizes = _sizes(given, ctx.nodes, launcher)
@@ -69,7 +61,7 @@ def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
     sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
     need = given.ranks // nodes
     over = f" over {nodes} pods" if nodes > 1 else ""
-    if command.engine == "sglang" and has_flag(command.arguments, "--enable-dp-attention"):
+    if command.engine is not None and command.engine.copies_share_accelerators(command):
         need //= given.data or 1  # its copies share the accelerators of tensor
         del sizes["data"]
     elif given.data_local is not None and nodes > 1:
@@ -95,31 +87,22 @@ def _shortage(at: Location, pods: Pods, ctx: Context) -> Iterator[Finding]:
     for pod in pods.each():
         if not one_rank_each(pod.template):
             continue
-        said = shortage(ctx.role, pods.engine, accelerators(pod.template))
+        said = shortage(ctx.role, pods.engine_command, accelerators(pod.template))
         if said is not None:
             yield error("accelerators-too-few", at, said)
             return
 
 
 def _unfit(
-    at: Location, given: ParallelismArgs, ctx: Context, command: EngineCommand
+    at: Location, given: ParallelismArgs, ctx: Context, command: EngineCommand, engine: Engine
 ) -> Iterator[Finding]:
     """What the engine has no argument for."""
-    if command.engine == "sglang":
-        if given.data_rpc_port is not None:
-            yield error(
-                "field-of-vllm", (*at, "dataRPCPort"), "is vLLM's; SGLang has no such argument"
-            )
-        if given.expert and given.tensor is None:
-            yield error(
-                "experts-need-tensor",
-                (*at, "expert"),
-                "needs tensor: SGLang spreads experts over that many",
-            )
-    elif (given.data_rpc_port is not None) and ctx.nodes == 1:
-        yield warning(
-            "without-effect", (*at, "dataRPCPort"), "has no effect: a replica is a single pod"
-        )
+    stated = Sizes(tensor=given.tensor, rpc_port=given.data_rpc_port, expert=given.expert)
+    refused = engine.check_sizes(stated)
+    yield from (each.under(*at) for each in refused)
+    if given.data_rpc_port is not None and ctx.nodes == 1 and not refused:
+        message = "has no effect: a replica is a single pod"
+        yield warning("without-effect", (*at, "dataRPCPort"), message)
     if not command.readable:
         yield warning(
             "arguments-unreadable",
@@ -146,38 +129,27 @@ def _sizes(given: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Siz
 def _completed(
     pod: Pod, leader: Pod, sizes: Sizes, given: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
-    container = pod.container
-    if not (pod.leads or container.get("command") or container.get("args")):
-        # A worker without words of its own runs what the leader runs, which is complete already.
-        words = {
-            key: leader.container[key] for key in ("command", "args") if key in leader.container
-        }
-        return pod.with_container(lambda each: {**each, **words}), []
-    command = read_command(container)
+    if not pod.leads and not pod.has_command:
+        # It runs what the leader runs, which is complete already.
+        run = leader.container
+        copied = {key: run[key] for key in ("command", "args") if key in run}
+        return pod.with_container(lambda each: {**each, **copied}), []
+    command = pod.command
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
-    wanted = wanted_arguments(command.engine, sizes)
-    said = [
-        error("parallelism-contradicts-arguments", pod.command_path, text)
-        for text in contradictions(command, wanted, expert=given.expert)
-    ]
+    wanted = command.engine.size_arguments(sizes)
+    refused = contradictions(command, wanted, expert=given.expert)
+    said = [each.at(*pod.command_path) for each in refused]
     if said:
         return pod, said
-    added = missing_arguments(command, wanted)
-    if launcher is Launcher.RAY and (given.data or 1) > 1 and command.engine == "vllm":
-        backend = ("--data-parallel-backend", "-dpb")
-        added += [] if has_flag(command.arguments, *backend) else [backend[0], "ray"]
+    in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
+    added = missing(command, [*wanted.values(), *in_ray])
     try:
-        edit = with_arguments(container, added)
-    except SettingError as problem:
-        return pod, [
-            error(
-                "command-not-editable",
-                pod.command_path,
-                f"{' '.join(added)} cannot be added to it: {problem}; write the command as a list",
-            )
-        ]
-    return pod.with_container(lambda each: with_words(each, edit)), []
+        return pod.with_arguments(added) if added else pod, []
+    except EditError as problem:
+        text = " ".join(word for each in added for word in each.words)
+        message = f"{text} cannot be added to it: {problem}; write the command as a list"
+        return pod, [error("command-not-editable", pod.command_path, message)]
 
 
 def _addressed(pods: Pods, ctx: Context) -> Pods:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.editing import edit, with_command
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.containers import memory, shared_memory, with_mounts, with_volumes
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -70,6 +72,30 @@ class Pod:
         command = self.own.get("command") and not self.own.get("args")
         return (*self.container_path, "command" if command else "args")
 
+    @property
+    def command(self) -> EngineCommand:
+        """The command line as far as it is built."""
+        return read_command(self.container)
+
+    @property
+    def has_command(self) -> bool:
+        """Whether the serving container runs more than its image's entrypoint."""
+        return bool(self.container.get("command") or self.container.get("args"))
+
+    def with_arguments(
+        self, arguments: Sequence[Argument] = (), *, model: str | None = None
+    ) -> Pod:
+        """The pod whose engine has these arguments.
+
+        Raises:
+            EditError: When the place for the arguments is not known.
+        """
+        return self.with_command(edit(self.command, arguments, model=model))
+
+    def with_command(self, edited: ContainerCommand | None) -> Pod:
+        """The pod with another command line, None for the one that it has."""
+        return self.with_container(lambda container: with_command(container, edited))
+
     def with_container(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Pod:
         """The pod with its serving container changed."""
         return self.with_spec(
@@ -128,9 +154,9 @@ class Pods:
     traced: bool = False
 
     @property
-    def engine(self) -> EngineCommand:
-        """The engine's command line."""
-        return self.command or read_command(self.leader.container)
+    def engine_command(self) -> EngineCommand:
+        """The engine's command line, at any time."""
+        return self.command or self.leader.command
 
     @property
     def engine_port(self) -> int:

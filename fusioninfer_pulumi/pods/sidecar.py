@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
-from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
-from fusioninfer_pulumi.engines.kv_connectors import KvSetup
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import free_name
@@ -84,7 +82,7 @@ def sidecar_plan(
     given: SidecarArgs,
     ctx: Context,
     command: EngineCommand,
-    setup: KvSetup | None,
+    setup: KvConnector | None,
     spec: Mapping[str, Any],
     ports: tuple[int, int],
 ) -> tuple[SidecarPlan, list[Finding]]:
@@ -147,17 +145,17 @@ def _protocol(
     family: PickerFamily,
     release: SidecarRelease,
     command: EngineCommand,
-    setup: KvSetup | None,
+    setup: KvConnector | None,
     at: Location,
 ) -> tuple[str, list[Finding]]:
     chosen = given.connector.value if given.connector is not None else None
-    if chosen is None:
-        chosen = "sglang" if command.engine == "sglang" else None
+    if chosen is None and command.engine is not None:
+        chosen = command.engine.sidecar_protocol
     if chosen is None and setup is not None:
         chosen = protocol(setup.names)
         if chosen is None:
             message = (
-                f"no protocol of the sidecar is known to fit {setup.connector}, so it speaks "
+                f"no protocol of the sidecar is known to fit {setup.name}, so it speaks "
                 f"{release.connectors[0]}; choose one of {', '.join(release.connectors)}"
             )
             return release.connectors[0], [warning("sidecar-protocol-unknown", at, message)]
@@ -172,7 +170,7 @@ def _protocol(
 
 
 def _tls(command: EngineCommand, *, prefill_https: bool) -> list[str]:
-    decode = table.serves_https(command)
+    decode = command.serves_https
     stages = ["prefiller"] * prefill_https + ["decoder"] * decode
     flags = [f"--enable-tls={','.join(stages)}"] if stages else []
     # On the pod's own loopback there is nobody to be taken for somebody else.

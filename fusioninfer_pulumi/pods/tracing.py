@@ -6,17 +6,15 @@ spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.engines import observability
-from fusioninfer_pulumi.engines.kv_settings import SettingError, with_settings
-from fusioninfer_pulumi.engines.launch_types import Launch, with_words
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, warning
+from fusioninfer_pulumi.engines.editing import EditError
+from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pickers import PickerFamily
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.pod import Context, Pods
 
 Variable = Mapping[str, str]
 
@@ -42,10 +40,11 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     args = ctx.tracing
     if args is None or not args.engines:
         return pods, []
-    leader, command = pods.leader, pods.engine
-    settings = observability.tracing_settings(command, args.endpoint)
-    if settings is None:
-        name = command.engine or "the program"
+    leader, command = pods.leader, pods.engine_command
+    engine = command.engine
+    arguments = engine.tracing_arguments(args.endpoint) if engine is not None else None
+    if engine is None or arguments is None:
+        name = engine.name if engine is not None else "the program"
         note = info(
             "engine-not-traced",
             ctx.at(),
@@ -53,27 +52,22 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             "the arguments, or set tracing.engines to false",
         )
         return pods, [note]
-    found = [
-        Finding("", Severity(note.severity), leader.command_path, note.message)
-        for note in observability.tracing_notes(command)
-    ]
     variables = tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")
     for pod in pods.each():
-        edit = None
+        traced = pod
         try:
-            edit = with_settings(pod.container, settings)
-        except SettingError as problem:
+            traced = pod.with_arguments(arguments)
+        except EditError as problem:
             if pod.leads:
-                message = f"{settings[0].flag} cannot be set in it: {problem}; write the command as"
-                message = f"{message} a list, or set tracing.engines to false"
+                message = (
+                    f"{arguments[0].names[0]} cannot be set in it: {problem}; write the command as "
+                    "a list, or set tracing.engines to false"
+                )
                 return pods, [error("command-not-editable", leader.command_path, message)]
-            # Nothing but ray, maybe.
-        pods = pods.put(_traced(pod, edit, variables))
-    return replace(pods, traced=True), found
-
-
-def _traced(pod: Pod, edit: Launch | None, variables: Sequence[Variable]) -> Pod:
-    return pod.with_container(lambda each: with_env(with_words(each, edit), variables))
+            # A worker may run nothing but ray.
+        pods = pods.put(traced.with_container(lambda each: with_env(each, variables)))
+    findings = [each.at(*leader.command_path) for each in engine.check_tracing(command)]
+    return replace(pods, traced=True), findings
 
 
 def picker_findings(

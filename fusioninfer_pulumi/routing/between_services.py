@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.api.router import SplitArgs
-from fusioninfer_pulumi.engines.model_arguments import served_names
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -299,7 +298,7 @@ def _models(plan: ServicePlan) -> set[str] | None:
     found: set[str] = set()
     for role in plan.roles:
         if role.name in plan.router.pool.roles:
-            served = served_names(role.serving.command)
+            served = role.serving.command.served_names
             if served is None:
                 return None
             found.update(served)

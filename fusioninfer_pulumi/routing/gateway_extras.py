@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.routing.gateways import PickerTls
@@ -84,5 +83,6 @@ def _gke_policy(plan: Topology, router: RouterPlan, kind: str, default: dict[str
 def _health_path(plan: Topology, router: RouterPlan) -> str:
     """Path that tells whether an engine serves; the same for every engine of the pool."""
     served = [role for role in plan.roles if role.name in router.pool.roles]
-    paths = {table.health_path(role.serving.command.engine) or _HEALTH_PATH for role in served}
+    engines = [role.serving.command.engine for role in served]
+    paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
     return paths.pop() if len(paths) == 1 else _HEALTH_PATH

@@ -11,7 +11,6 @@ from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.router_rules import PICKER_CONTAINER
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.findings import Finding, error, errors, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.merge import overlaid
@@ -155,7 +154,7 @@ def _config(
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:
     """Tokens in a block of the engines' KV cache, None where it is not known or not one."""
-    sizes = {table.block_size(role.serving.command) for role in served}
+    sizes = {role.serving.command.block_size for role in served}
     return sizes.pop() if len(sizes) == 1 else None
 
 

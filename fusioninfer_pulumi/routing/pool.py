@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
-from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -115,7 +114,7 @@ def pool_findings(
             "them one port",
         )
     for role in served:
-        if table.serves_https(role.serving.command):
+        if role.serving.command.serves_https:
             yield warning(
                 join("roles", role.position),
                 "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "

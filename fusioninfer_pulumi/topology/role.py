@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.engines.command import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.pods.build import RolePods

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
+from fusioninfer_pulumi.engines.command import ENGINES, read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.image import Image, read_image
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
@@ -62,7 +63,7 @@ def read(**container: Any) -> EngineCommand:
 
 def seen(command: EngineCommand) -> tuple[Any, ...]:
     return (
-        command.engine,
+        command.engine.name if command.engine is not None else None,
         command.program,
         command.arguments,
         command.script,
@@ -234,4 +235,65 @@ WORDS = st.lists(
 )
 def test_never_raises(container: dict[str, Any]) -> None:
     command = read_command(container)
-    assert command.engine in ("vllm", "sglang", None)
+    assert command.engine in (*ENGINES.values(), None)
+
+
+def test_a_flag_and_its_value_in_one_element_are_read_apart() -> None:
+    assert read(image=STOCK, args=["--port 1"]).arguments == ("--port", "1")
+    assert read(command=["sh", "-c", "vllm serve '--port 1'"]).arguments == ("--port", "1")
+
+
+def vllm(*arguments: str) -> EngineCommand:
+    return read(image=STOCK, args=list(arguments))
+
+
+def sglang(*arguments: str) -> EngineCommand:
+    return read(image="lmsysorg/sglang:v0.5.3", args=list(arguments))
+
+
+UNKNOWN = read(args=["--port", "1", "--block-size", "2", "--model", "m", "--ssl-certfile=c"])
+
+
+def test_ports() -> None:
+    assert vllm("m", "--port", "9000").port == 9000
+    assert sglang("--port=9000").port == 9000
+    for command in (vllm("m"), vllm("--port", "$PORT"), vllm("--port", "70000"), UNKNOWN):
+        assert command.port is None
+
+
+def test_https() -> None:
+    assert vllm("m", "--ssl-certfile=/tls/tls.crt", "--ssl-keyfile", "/tls/tls.key").serves_https
+    assert not vllm("m").serves_https
+    assert not UNKNOWN.serves_https
+
+
+def test_block_sizes() -> None:
+    assert vllm("m", "--block-size", "64").block_size == 64
+    assert sglang("--page-size", "32").block_size == 32
+    assert sglang("--block-size", "32").block_size is None
+    assert UNKNOWN.block_size is None
+
+
+SERVED = [
+    (["--model", "a/b"], ("a/b",)),
+    (["--model", "a/b", "--served-model-name", "x"], ("x",)),
+    (["--served-model-name", "y", "x", "--model", "m"], ("y", "x")),
+    (["--served_model_name", "x", "--served-model-name=z"], ("z",)),
+    (["--served-model-name", "x", "$Y"], None),
+    (["--served-model-name"], None),
+    (["--model", "$MODEL"], None),
+    (["--model", "m", "--config", "/etc/vllm.yaml"], None),
+    # The command line comes before the file, in vLLM and in SGLang.
+    (["--model", "m", "--served-model-name", "x", "--config", "/etc/vllm.yaml"], ("x",)),
+    ([], None),
+]
+
+
+@pytest.mark.parametrize(("arguments", "names"), SERVED)
+def test_names_of_a_model(arguments: list[str], names: tuple[str, ...] | None) -> None:
+    assert vllm(*arguments).served_names == names
+
+
+def test_served_names_of_others() -> None:
+    assert UNKNOWN.served_names is None
+    assert sglang("--model-path", "m").served_names == ("m",)

@@ -1,14 +1,16 @@
-"""Whole commands of leaders and workers, and every refusal."""
+"""Whole command lines of leaders and workers, and every refusal word by word."""
 
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
 
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.launch import Launch, default_launcher, leader_launch, worker_launch
+from fusioninfer_pulumi.engines.engine import ContainerCommand
+from fusioninfer_pulumi.engines.launch import LaunchError, default_launcher, launch
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
 STOCK = "vllm/vllm-openai:v0.11.0"
@@ -18,17 +20,27 @@ RAY = "--distributed-executor-backend ray"
 JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 
 
+def leader_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
+    return launch(read_command(container), launcher, nodes, leads=True)
+
+
+def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
+    return launch(read_command(container), launcher, nodes, leads=False)
+
+
 def shell(script: str) -> dict[str, Any]:
     return {"image": STOCK, "command": ["/bin/sh", "-c", script]}
 
 
 def test_default_launcher() -> None:
     engines = ({"image": STOCK}, {"image": "x"}, {"image": "lmsysorg/sglang:v0.5.3"})
-    assert [default_launcher(read_command(engine)) for engine in engines] == [
+    assert [default_launcher(read_command(engine).engine, 2) for engine in engines] == [
         "ray",
         "ray",
         "multiprocessing",
     ]
+    vllm = read_command({"image": STOCK}).engine
+    assert [default_launcher(vllm, 2, data) for data in (4, 3)] == ["data-parallel", "ray"]
 
 
 @pytest.mark.parametrize(
@@ -72,70 +84,63 @@ def test_default_launcher() -> None:
 )  # fmt: skip
 def test_ray_leader(container: dict[str, Any], script: str) -> None:
     before = copy.deepcopy(container)
-    assert leader_launch(container, "ray", 4) == Launch(["/bin/sh", "-c"], [script], None)
+    assert leader_launch(container, "ray", 4) == ContainerCommand(["/bin/sh", "-c"], [script])
     assert container == before
 
 
 def test_ray_leader_splits_joined_flags() -> None:
     container = {"image": STOCK, "args": ["--model=m", "--kv-transfer-config '{\"a\": 1}'"]}
-    assert leader_launch(container, "ray", 2) == Launch(
+    assert leader_launch(container, "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
         [f"{HEAD} exec vllm serve m --kv-transfer-config '{{\"a\": 1}}' {RAY}"],
-        "an argument that held a flag and its value was split",
     )
 
 
 def test_ray_leader_of_an_unknown_program() -> None:
     container = {"image": "x", "command": ["/start it"], "args": ["a"]}
-    assert leader_launch(container, "ray", 2) == Launch(
+    assert leader_launch(container, "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
         [f"{HEAD} exec '/start it' a {RAY}"],
-        "'/start it' is not a known engine: it must take vLLM's --distributed-executor-backend",
     )
 
 
-PASS_ON = (
-    "the engine is not the last command of the script, so the script has to pass SIGTERM on to it"
-)
-
-
 @pytest.mark.parametrize(
-    ("script", "expected", "note"),
+    ("script", "expected"),
     [
-        ("vllm serve m", f"{HEAD} exec vllm serve m {RAY}", None),
-        ("exec vllm serve m", f"{HEAD} exec vllm serve m {RAY}", None),
-        ("A=1 vllm serve m", f"{HEAD} A=1 exec vllm serve m {RAY}", None),
-        ("cd x && vllm serve m", f"{HEAD} cd x && exec vllm serve m {RAY}", None),
-        ("vllm serve m | tee log", f"{HEAD} vllm serve m {RAY} | tee log", PASS_ON),
-        ("vllm serve m >log 2>&1", f"{HEAD} exec vllm serve m {RAY} >log 2>&1", None),
-        ("vllm serve m # why", f"{HEAD} exec vllm serve m {RAY} # why", None),
-        ("vllm serve m \\\n  -tp 2 \\\n", f"{HEAD} exec vllm serve m \\\n  -tp 2 {RAY} \\\n", None),
-        (f"vllm serve m {RAY}", f"{HEAD} exec vllm serve m {RAY}", None),
-        ("set -e\nvllm serve m\n", f"{HEAD} {{\nset -e\nexec vllm serve m {RAY}\n}}", None),
-        ("x; vllm serve m # why", f"{HEAD} {{\nx; exec vllm serve m {RAY} # why\n}}", None),
-        ("x; vllm serve m \\\n", f"{HEAD} {{\nx; exec vllm serve m {RAY} \\\n\n}}", None),
-        ("vllm serve m & wait", f"{HEAD} {{\nvllm serve m {RAY} & wait\n}}", PASS_ON),
+        ("vllm serve m", f"{HEAD} exec vllm serve m {RAY}"),
+        ("exec vllm serve m", f"{HEAD} exec vllm serve m {RAY}"),
+        ("A=1 vllm serve m", f"{HEAD} A=1 exec vllm serve m {RAY}"),
+        ("cd x && vllm serve m", f"{HEAD} cd x && exec vllm serve m {RAY}"),
+        ("vllm serve m | tee log", f"{HEAD} vllm serve m {RAY} | tee log"),
+        ("vllm serve m >log 2>&1", f"{HEAD} exec vllm serve m {RAY} >log 2>&1"),
+        ("vllm serve m # why", f"{HEAD} exec vllm serve m {RAY} # why"),
+        ("vllm serve m \\\n  -tp 2 \\\n", f"{HEAD} exec vllm serve m \\\n  -tp 2 {RAY} \\\n"),
+        (f"vllm serve m {RAY}", f"{HEAD} exec vllm serve m {RAY}"),
+        ("set -e\nvllm serve m\n", f"{HEAD} {{\nset -e\nexec vllm serve m {RAY}\n}}"),
+        ("x; vllm serve m # why", f"{HEAD} {{\nx; exec vllm serve m {RAY} # why\n}}"),
+        ("x; vllm serve m \\\n", f"{HEAD} {{\nx; exec vllm serve m {RAY} \\\n\n}}"),
+        ("vllm serve m & wait", f"{HEAD} {{\nvllm serve m {RAY} & wait\n}}"),
         (
             "if a; then vllm serve m; else vllm serve n; fi",
             f"{HEAD} {{\nif a; then vllm serve m {RAY}; else vllm serve n {RAY}; fi\n}}",
-            PASS_ON,
         ),
     ],
 )
-def test_ray_leader_of_a_script(script: str, expected: str, note: str | None) -> None:
-    assert leader_launch(shell(script), "ray", 2) == Launch(["/bin/sh", "-c", expected], None, note)
+def test_ray_leader_of_a_script(script: str, expected: str) -> None:
+    assert leader_launch(shell(script), "ray", 2) == ContainerCommand(
+        ["/bin/sh", "-c", expected], None
+    )
     in_args = {"command": ["bash", "-ec"], "args": [script, "name", OUTPUT]}
-    assert leader_launch(in_args, "ray", 2) == Launch(
-        ["bash", "-ec"], [expected, "name", OUTPUT], note
+    assert leader_launch(in_args, "ray", 2) == ContainerCommand(
+        ["bash", "-ec"], [expected, "name", OUTPUT]
     )
 
 
 def test_ray_worker() -> None:
-    assert worker_launch({"image": STOCK}, "ray", 2) == Launch(["/bin/sh", "-c"], [JOIN], None)
-    assert worker_launch(shell("vllm serve m"), "ray", 2) == Launch(
+    assert worker_launch({"image": STOCK}, "ray", 2) == ContainerCommand(["/bin/sh", "-c"], [JOIN])
+    assert worker_launch(shell("vllm serve m"), "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
         [JOIN],
-        "workers only run ray: the container's script runs on the leader alone",
     )
 
 
@@ -146,56 +151,59 @@ WORKER = [*VLLM, "$(LWS_WORKER_INDEX)", *MASTER, "--headless"]
 
 
 @pytest.mark.parametrize(
-    ("container", "command", "args", "note"),
+    ("container", "command", "args"),
     [
-        ({"image": NEWER, "args": ["--model", "m"]}, [], ["--model", "m"], None),
-        ({"image": NEWER}, [], [], None),
+        ({"image": NEWER, "args": ["--model", "m"]}, [], ["--model", "m"]),
+        ({"image": NEWER}, [], []),
         ({"image": "x", "command": ["vllm", "serve"], "args": ["m", OUTPUT]},
-         ["vllm", "serve"], ["m", OUTPUT], None),
-        ({"image": "x", "command": ["vllm", "serve", "m"]}, ["vllm", "serve", "m"], [], None),
-        ({"image": NEWER, "args": ["vllm", "serve", "m"]}, ["vllm", "serve"], ["m"],
-         "the program in args was moved to command"),
-        ({"image": "x", "args": ["vllm", "serve", "m"]}, [], ["vllm", "serve", "m"], None),
-        ({"image": NEWER, "args": ["m", "--a '{}'"]}, [], ["m", "--a", "{}"],
-         "an argument that held a flag and its value was split"),
+         ["vllm", "serve"], ["m", OUTPUT]),
+        ({"image": "x", "command": ["vllm", "serve", "m"]}, ["vllm", "serve", "m"], []),
+        ({"image": NEWER, "args": ["vllm", "serve", "m"]}, ["vllm", "serve"], ["m"]),
+        ({"image": "x", "args": ["vllm", "serve", "m"]}, [], ["vllm", "serve", "m"]),
+        ({"image": NEWER, "args": ["m", "--a '{}'"]}, [], ["m", "--a", "{}"]),
         ({"image": "x", "command": ["vllm", "serve", "m", "--a '{}'"]},
-         ["vllm", "serve"], ["m", "--a", "{}"],
-         "an argument that held a flag and its value was split"),
+         ["vllm", "serve"], ["m", "--a", "{}"]),
         ({"image": "x", "command": ["vllm"], "args": ["serve", "--a '{}'"]},
-         ["vllm"], ["serve", "--a", "{}"],
-         "an argument that held a flag and its value was split"),
+         ["vllm"], ["serve", "--a", "{}"]),
         ({"image": NEWER, "args": ["m", "-dp", "16", "-dpl", "8"]}, [],
-         ["m", "-dp", "16", "-dpl", "8"], None),
+         ["m", "-dp", "16", "-dpl", "8"]),
         ({"image": NEWER, "args": ["m", "-dp", "16", "-dpl", "$(N)"]}, [],
-         ["m", "-dp", "16", "-dpl", "$(N)"], None),
+         ["m", "-dp", "16", "-dpl", "$(N)"]),
     ],
 )  # fmt: skip
-def test_multiprocessing(
-    container: dict[str, Any], command: list[Any], args: list[Any], note: str | None
-) -> None:
-    assert leader_launch(container, "multiprocessing", 2) == Launch(command, [*args, *LEADER], note)
-    assert worker_launch(container, "multiprocessing", 2) == Launch(command, [*args, *WORKER], note)
+def test_multiprocessing(container: dict[str, Any], command: list[Any], args: list[Any]) -> None:
+    assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
+        command, [*args, *LEADER]
+    )
+    assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
+        command, [*args, *WORKER]
+    )
 
 
 def test_multiprocessing_does_not_double_flags() -> None:
     args = ["m", "-n", "2", "-r=$(LWS_WORKER_INDEX)", "--master_addr", "x", "--master-port=1"]
     args += ["--distributed-executor-backend=mp"]
     container = {"image": NEWER, "args": args}
-    assert leader_launch(container, "multiprocessing", 2) == Launch([], args, None)
-    assert worker_launch(container, "multiprocessing", 2) == Launch([], [*args, "--headless"], None)
+    assert leader_launch(container, "multiprocessing", 2) == ContainerCommand([], args)
+    assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
+        [], [*args, "--headless"]
+    )
+    joined = leader_launch({"image": NEWER, "args": ["m", "--nnodes 2"]}, "multiprocessing", 2)
+    assert joined is not None
+    assert (joined.args or []).count("--nnodes") == 1
 
 
 def test_multiprocessing_of_a_script() -> None:
     container = shell("cd x && vllm serve m | tee log")
     common = "--distributed-executor-backend mp --nnodes 2 --node-rank"
     master = '--master-addr "${LWS_LEADER_ADDRESS}" --master-port 29500'
-    assert leader_launch(container, "multiprocessing", 2) == Launch(
-        ["/bin/sh", "-c", f"cd x && vllm serve m {common} 0 {master} | tee log"], None, None
+    assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
+        ["/bin/sh", "-c", f"cd x && vllm serve m {common} 0 {master} | tee log"], None
     )
     rank = '"${LWS_WORKER_INDEX}"'
     script = f"cd x && vllm serve m {common} {rank} {master} --headless | tee log"
-    assert worker_launch(container, "multiprocessing", 2) == Launch(
-        ["/bin/sh", "-c", script], None, None
+    assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
+        ["/bin/sh", "-c", script], None
     )
 
 
@@ -205,18 +213,19 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 def test_sglang() -> None:
     container = {"image": "lmsysorg/sglang:v0.5.3", "command": SGLANG, "args": ["--tp", "16"]}
     init = ["--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000"]
-    assert leader_launch(container, "multiprocessing", 2) == Launch(
-        SGLANG, ["--tp", "16", "--nnodes", "2", "--node-rank", "0", *init], None
+    assert leader_launch(container, "multiprocessing", 2) == ContainerCommand(
+        SGLANG, ["--tp", "16", "--nnodes", "2", "--node-rank", "0", *init]
     )
-    assert worker_launch(container, "multiprocessing", 2) == Launch(
+    assert worker_launch(container, "multiprocessing", 2) == ContainerCommand(
         SGLANG,
         ["--tp", "16", "--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", *init],
-        None,
     )
     given = {"args": [*SGLANG, "--nccl-init-addr", "x:1", "--nnodes", "2", "--node-rank", "1"]}
-    assert worker_launch(given, "multiprocessing", 2) == Launch([], given["args"], None)
+    assert worker_launch(given, "multiprocessing", 2) == ContainerCommand([], given["args"])
     script = shell("python3 -m sglang.launch_server --tp 16")
-    assert worker_launch(script, "multiprocessing", 2).command[2] == (
+    made = worker_launch(script, "multiprocessing", 2)
+    assert made is not None
+    assert made.command[2] == (
         "python3 -m sglang.launch_server --tp 16 --nnodes 2 --node-rank "
         '"${LWS_WORKER_INDEX}" --dist-init-addr "${LWS_LEADER_ADDRESS}:20000"'
     )
@@ -226,10 +235,136 @@ def test_sglang() -> None:
     ("launcher", "nodes"), [("none", 4), ("ray", 1), ("multiprocessing", 1), ("none", 1)]
 )
 def test_left_as_written(launcher: str, nodes: int) -> None:
-    for container, expected in (
-        ({"command": ["a"], "args": ["b", OUTPUT]}, Launch(["a"], ["b", OUTPUT], None)),
-        ({"args": ["b"]}, Launch([], ["b"], None)),
-        ({}, Launch([], None, None)),
-    ):
-        assert leader_launch(container, launcher, nodes) == expected
-        assert worker_launch(container, launcher, nodes) == expected
+    for container in ({"command": ["a"], "args": ["b", OUTPUT]}, {"args": ["b"]}, {}):
+        assert leader_launch(container, launcher, nodes) is None
+        assert worker_launch(container, launcher, nodes) is None
+
+
+BY_HAND = "or set launcher: none and write the leader's and the workers' commands yourself"
+
+
+UNQUOTED = (
+    "is a pulumi Output, but a shell script is written from it, so it must be quoted and therefore "
+    "be a plain string: read the value from pulumi.Config instead (building the InferenceService "
+    "inside Output.apply would hide it from preview), or pass it in an environment variable and "
+    "write $(NAME)"
+)
+UNREAD = (
+    "which is not understood, so arguments cannot be added to the engine in it: write the command "
+    f"as a list, {BY_HAND}"
+)
+NO_ENGINE = (
+    "the container's shell script starts no known engine (vllm serve, python3 -m "
+    "sglang.launch_server), so the place for the engine's arguments is not known: write the "
+    f"command as a list, {BY_HAND}"
+)
+RAY_TWICE = (
+    "the container's shell script starts ray itself, and a second ray start would fail: leave it "
+    f"out, {BY_HAND}"
+)
+NOT_RAY = (
+    "SGLang does not use launcher: ray; use launcher: multiprocessing, which gives every node "
+    f"SGLang's own --nnodes, --node-rank and --dist-init-addr, {BY_HAND}"
+)
+OWN = (
+    "cannot be used with launcher: multiprocessing, where the leader alone serves and vLLM gives "
+    f"every node its data parallel ranks by --node-rank: leave it out, {BY_HAND}"
+)
+
+
+@pytest.mark.parametrize(
+    ("container", "launcher", "message"),
+    [
+        (
+            {"image": "me/model:1", "args": ["m"]}, "ray",
+            ("the container has no command, and the program that image 'me/model:1' starts is not "
+             "known, so launcher: ray cannot run it after ray: give the container a command (for "
+             f"example [vllm, serve]), {BY_HAND}"),
+        ),
+        ({"image": STOCK, "args": ["m", OUTPUT]}, "ray", f"args[1] {UNQUOTED}"),
+        ({"command": ["vllm", OUTPUT]}, "ray", f"command[1] {UNQUOTED}"),
+        ({"command": ["vllm", "serve"], "args": OUTPUT}, "ray", f"args {UNQUOTED}"),
+        ({"command": OUTPUT}, "ray", f"command {UNQUOTED}"),
+        ({"command": ["sh", "-c", OUTPUT]}, "ray",
+         f"the script of the container's shell {UNQUOTED}"),
+        ({"image": STOCK, "args": ["m", 8]}, "ray", "args[1] must be a string, got 8"),
+        (shell("cat <<X\nX\nvllm serve m"), "ray",
+         f"the container's shell script has a here-document (<<), {UNREAD}"),
+        (shell("vllm serve 'm"), "ray",
+         f"the container's shell script has an unclosed ', {UNREAD}"),
+        (shell("./start.sh"), "ray", NO_ENGINE),
+        (shell("bash -c 'vllm serve m'"), "ray", NO_ENGINE),
+        (shell("vllm serve m & sglang serve x"), "ray",
+         ("the container's shell script starts sglang as well, which does not use launcher: ray: "
+          f"start one engine, {BY_HAND}")),
+        (shell("ray start --head; vllm serve m"), "ray", RAY_TWICE),
+        (shell("bash /v/multi-node-serving.sh leader; vllm serve m"), "ray", RAY_TWICE),
+        ({"command": SGLANG}, "ray", NOT_RAY),
+        (shell("sglang serve m"), "ray", NOT_RAY),
+        ({"command": ["/start"]}, "multiprocessing",
+         ("launcher: multiprocessing adds the engine's own arguments, but the container's command "
+          "and image name neither vLLM nor SGLang: give it a command (for example [vllm, serve]), "
+          f"{BY_HAND}")),
+        ({"command": ["vllm", "serve"], "args": OUTPUT}, "multiprocessing",
+         ("args is a pulumi Output as a whole, so the engine's arguments cannot be added to it: "
+          f"give a list, whose elements may be Outputs, {BY_HAND}")),
+        ({"command": ["sh", "-c", OUTPUT]}, "multiprocessing",
+         f"the script of the container's shell {UNQUOTED}"),
+        (shell("./start.sh"), "multiprocessing", NO_ENGINE),
+        ({"command": ["python3", "-m", "vllm.entrypoints.openai.api_server"]}, "multiprocessing",
+         ("launcher: multiprocessing starts workers with --headless, which only `vllm serve` "
+          f"obeys: start the engine with `vllm serve`, {BY_HAND}")),
+        ({"image": NEWER, "args": ["m", "--headless"]}, "multiprocessing",
+         ("--headless would keep the leader from serving: leave it out, the workers get it from "
+          f"launcher: multiprocessing, {BY_HAND}")),
+        ({"image": NEWER, "args": ["m", "-dp", "2", "-dpr", "1"]}, "multiprocessing",
+         f"--data-parallel-start-rank {OWN}"),
+        ({"image": NEWER, "args": ["m", "-dp", "2", "--data-parallel-hybrid-lb"]},
+         "multiprocessing", f"--data-parallel-hybrid-lb {OWN}"),
+        ({"image": NEWER, "args": ["m", "-dp", "2", "-dpb", "ray"]}, "multiprocessing",
+         ("--data-parallel-backend ray cannot be used with launcher: multiprocessing: leave it "
+          f"out, use launcher: ray, {BY_HAND}")),
+        ({"image": NEWER, "args": ["m", "-dp", "16", "-dpl", "4"]}, "multiprocessing",
+         ("--data-parallel-size-local 4 does not fit --data-parallel-size 16 on 2 nodes, where "
+          f"each runs 8: leave it out, {BY_HAND}")),
+        ({"image": STOCK}, "slurm",
+         "launcher must be one of ray, multiprocessing, data-parallel, none, got 'slurm'"),
+    ],
+)  # fmt: skip
+def test_refused(container: dict[str, Any], launcher: str, message: str) -> None:
+    with pytest.raises(LaunchError) as raised:
+        leader_launch(container, launcher, 2)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "ray"])
+def test_workers_are_refused_as_well(launcher: str) -> None:
+    with pytest.raises(LaunchError):
+        worker_launch({"command": SGLANG}, launcher, 2)
+
+
+SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
+DATA_PARALLEL_REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"image": "lmsysorg/sglang:v0.5.3", "args": SIZES}, "use launcher: multiprocessing"),
+    ({"image": NEWER, "args": ["--model", "m"]}, "state parallelism.data"),
+    ({"image": NEWER, "args": ["--data-parallel-size", "6"]}, "6 cannot be divided among 4 nodes"),
+    ({"image": NEWER, "args": [*SIZES, "-dpl", "2"]}, "of 2 ranks each"),
+    ({"image": NEWER, "args": [*SIZES, "--headless"]}, "--headless cannot be used"),
+    ({"image": NEWER, "args": [*SIZES, "-dpb", "ray"]}, "use launcher: ray"),
+    ({"command": ["python3", "-m", "vllm.entrypoints.openai.api_server", *SIZES]}, "`vllm serve`"),
+    ({"command": ["sh", "-c", "python3 -m sglang.launch_server"]}, "starts sglang"),
+]
+
+
+@pytest.mark.parametrize(("container", "said"), DATA_PARALLEL_REFUSED)
+def test_data_parallel_ranks_that_do_not_fit(container: dict[str, Any], said: str) -> None:
+    with pytest.raises(LaunchError, match=re.escape(said)):
+        worker_launch(container, "data-parallel", 4)
+
+
+def test_one_rank_a_node_needs_no_shell() -> None:
+    container = {"image": NEWER, "args": ["--model", "m", "--data-parallel-size", "4"]}
+    made = worker_launch(container, "data-parallel", 4)
+    assert made is not None
+    assert made.command == ["vllm", "serve"]
+    assert (made.args or [])[-2:] == ["--data-parallel-start-rank", "$(LWS_WORKER_INDEX)"]

@@ -13,19 +13,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines.flags import split_joined_flags
-from fusioninfer_pulumi.engines.launch import leader_launch, worker_launch
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
+from fusioninfer_pulumi.engines.launch import launch
 
 STOCK = "vllm/vllm-openai:v0.11.0"
+NEWER = "vllm/vllm-openai:v0.12.0"
 RAY = ["--distributed-executor-backend", "ray"]
 HEAD = ["start", "--head", "--port=6379"]
 LWS = {"LWS_LEADER_ADDRESS": "leader.svc", "LWS_WORKER_INDEX": "3", "LWS_GROUP_SIZE": "4"}
 SHELLS = [name for name in ("sh", "bash", "dash") if shutil.which(name)]
 
 
-def words(launch: Any, **variables: str) -> list[str]:
-    """The words that the container's process gets: what the kubelet makes of command and args."""
-    return [expanded(word, variables) for word in [*launch.command, *(launch.args or [])]]
+def leader(container: dict[str, Any], launcher: str, nodes: int, **variables: str) -> list[str]:
+    """The words that the leader's process gets: what the kubelet makes of command and args."""
+    return _words(container, launcher, nodes, variables, leads=True)
+
+
+def worker(
+    container: dict[str, Any], launcher: str, nodes: int, *, retry: bool = False, **variables: str
+) -> list[str]:
+    return _words(container, launcher, nodes, variables, leads=False, retry=retry)
+
+
+def _words(
+    container: dict[str, Any], launcher: str, nodes: int, variables: dict[str, str], **node: bool
+) -> list[str]:
+    made = launch(
+        read_command(container),
+        launcher,
+        nodes,
+        leads=node["leads"],
+        retry=node.get("retry", False),
+    )
+    assert made is not None
+    return [expanded(word, variables) for word in [*made.command, *(made.args or [])]]
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
@@ -48,7 +70,7 @@ def test_arguments_come_back(host: Any, arguments: list[str]) -> None:
     container = {"image": "x", "command": ["python3", "/serve.py"], "args": arguments}
     # `$$` and `$(NAME)` are the kubelet's in both forms.
     meant = [expanded(argument, {}) for argument in arguments]
-    ray, engine = host.run(words(leader_launch(container, "ray", 2)))
+    ray, engine = host.run(leader(container, "ray", 2))
     assert ray.arguments == HEAD
     assert (engine.program, engine.arguments) == ("python3", ["/serve.py", *meant, *RAY])
 
@@ -56,7 +78,7 @@ def test_arguments_come_back(host: Any, arguments: list[str]) -> None:
 def test_kv_transfer_config_stays_json(host: Any) -> None:
     config = '{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}'
     args = ["--model", "deepseek-ai/DeepSeek-R1", "--kv-transfer-config", config]
-    _, engine = host.run(words(leader_launch({"image": STOCK, "args": args}, "ray", 2)))
+    _, engine = host.run(leader({"image": STOCK, "args": args}, "ray", 2))
     assert engine.arguments == [
         "serve", "deepseek-ai/DeepSeek-R1", "--kv-transfer-config", config, *RAY
     ]  # fmt: skip
@@ -64,7 +86,7 @@ def test_kv_transfer_config_stays_json(host: Any) -> None:
 
 def test_kubelet_variables_are_expanded_inside_quotes(host: Any) -> None:
     container = {"image": STOCK, "args": ["m", "--served-model-name", "a b $(NAME) $NAME"]}
-    _, engine = host.run(words(leader_launch(container, "ray", 2), NAME="x y"))
+    _, engine = host.run(leader(container, "ray", 2, NAME="x y"))
     assert engine.arguments[-3] == "a b x y $NAME"
 
 
@@ -95,7 +117,7 @@ SCRIPTS = [
 @pytest.mark.parametrize(("script", "arguments"), SCRIPTS)
 def test_scripts(host: Any, shell: str, script: str, arguments: list[str]) -> None:
     container = {"command": [shell, "-c"], "args": [script, "name", "one", "two words"]}
-    ray, engine = host.run(words(leader_launch(container, "ray", 2)))
+    ray, engine = host.run(leader(container, "ray", 2))
     assert ray.arguments == HEAD
     assert (engine.program, engine.arguments) == ("vllm", [*arguments, *RAY])
 
@@ -103,7 +125,7 @@ def test_scripts(host: Any, shell: str, script: str, arguments: list[str]) -> No
 @pytest.mark.parametrize("script", ["vllm serve m", "true; vllm serve m", "false || vllm serve m"])
 def test_nothing_runs_when_ray_does_not_start(fresh_host: Any, script: str) -> None:
     fresh_host.program("ray", "exit 3\n")
-    process = fresh_host.start(words(leader_launch({"command": ["sh", "-c", script]}, "ray", 2)))
+    process = fresh_host.start(leader({"command": ["sh", "-c", script]}, "ray", 2))
     process.communicate(timeout=30)
     assert process.returncode == 3
     assert [call.program for call in fresh_host.calls()] == ["ray"]
@@ -111,7 +133,7 @@ def test_nothing_runs_when_ray_does_not_start(fresh_host: Any, script: str) -> N
 
 def test_errexit_holds_inside_the_braces(fresh_host: Any) -> None:
     script = "set -e\nfalse\nvllm serve m"
-    process = fresh_host.start(words(leader_launch({"command": ["sh", "-c", script]}, "ray", 2)))
+    process = fresh_host.start(leader({"command": ["sh", "-c", script]}, "ray", 2))
     process.communicate(timeout=30)
     assert process.returncode == 1
     assert [call.program for call in fresh_host.calls()] == ["ray"]
@@ -127,7 +149,7 @@ def test_the_engine_gets_sigterm(fresh_host: Any, shell: str, script: str | None
     container: dict[str, Any] = {"image": STOCK, "args": ["--model", "m"]}
     if script is not None:
         container = {"command": [shell, "-c", script]}
-    process = fresh_host.start(words(leader_launch(container, "ray", 2)), A="1")
+    process = fresh_host.start(leader(container, "ray", 2), A="1")
     wait_for(lambda: "vllm" in [call.program for call in fresh_host.calls()])
     assert fresh_host.calls()[-1].pid == process.pid
     # The stand-in sets its trap right after it has written down the call.
@@ -145,7 +167,7 @@ def wait_for(ready: Any) -> None:
 
 
 def test_worker_joins_the_leader(host: Any) -> None:
-    (ray,) = host.run(words(worker_launch({"image": STOCK}, "ray", 2), **LWS), **LWS)
+    (ray,) = host.run(worker({"image": STOCK}, "ray", 2, **LWS), **LWS)
     assert ray.arguments == ["start", "--address=leader.svc:6379", "--block"]
 
 
@@ -157,9 +179,7 @@ def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
         f'[ "$1" = start ] && exit 5\necho >>{tries}; [ "$(wc -l <{tries})" -ge 3 ]\n',
     )
     fresh_host.program("sleep")
-    process = fresh_host.start(
-        words(worker_launch({"image": STOCK}, "ray", 2, retry=True), **LWS), **LWS
-    )
+    process = fresh_host.start(worker({"image": STOCK}, "ray", 2, retry=True, **LWS), **LWS)
     output, _ = process.communicate(timeout=30)
     assert output == "waiting for the ray head at leader.svc:6379\n" * 2
     assert process.returncode == 5
@@ -174,9 +194,7 @@ def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
 
 def test_waiting_worker_ends_on_sigterm(fresh_host: Any) -> None:
     fresh_host.program("ray", "exit 1\n")
-    process = fresh_host.start(
-        words(worker_launch({"image": STOCK}, "ray", 2, retry=True), **LWS), **LWS
-    )
+    process = fresh_host.start(worker({"image": STOCK}, "ray", 2, retry=True, **LWS), **LWS)
     wait_for(fresh_host.calls)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
@@ -198,19 +216,69 @@ MP = ["--distributed-executor-backend", "mp", "--nnodes", "4", "--node-rank"]
     ],
 )
 def test_multiprocessing_ranks(host: Any, container: dict[str, Any]) -> None:
-    launch = worker_launch(container, "multiprocessing", 4)
-    (engine,) = host.run(words(launch, **LWS), **LWS)
+    (engine,) = host.run(worker(container, "multiprocessing", 4, **LWS), **LWS)
     assert engine.arguments == ["serve", "m", *MP, "3", *MASTER, "--headless"]
-    launch = leader_launch(container, "multiprocessing", 4)
-    (engine,) = host.run(words(launch, **LWS), **LWS)
+    (engine,) = host.run(leader(container, "multiprocessing", 4, **LWS), **LWS)
     assert engine.arguments == ["serve", "m", *MP, "0", *MASTER]
 
 
 def test_sglang_ranks(host: Any) -> None:
     container = {"command": ["sh", "-c", "python3 -m sglang.launch_server --tp 32"]}
-    launch = worker_launch(container, "multiprocessing", 4)
-    (engine,) = host.run(words(launch, **LWS), **LWS)
+    (engine,) = host.run(worker(container, "multiprocessing", 4, **LWS), **LWS)
     assert engine.arguments == [
         "-m", "sglang.launch_server", "--tp", "32", "--nnodes", "4", "--node-rank", "3",
         "--dist-init-addr", "leader.svc:20000",
     ]  # fmt: skip
+
+
+SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
+
+
+def ranks(host: Any, container: dict[str, Any], *, leads: bool) -> list[str]:
+    """The arguments that the engine of one of four nodes gets."""
+    variables = {"POD_IP": "10.0.0.7", **LWS}
+    words = (leader if leads else worker)(container, "data-parallel", 4, **variables)
+    (call,) = host.run(words, **variables)
+    arguments: list[str] = call.arguments
+    return arguments
+
+
+DATA_PARALLEL: list[dict[str, Any]] = [
+    {"image": NEWER, "args": ["--model", "m", *SIZES]},
+    {"image": NEWER, "args": ["--model", "m", "--data-parallel-size 16", "-tp", "2"]},
+    {"image": "x", "command": ["vllm", "serve", "m", *SIZES]},
+    {"image": "x", "command": ["vllm", "serve"], "args": ["m", *SIZES]},
+    {"image": "x", "command": ["sh", "-c", "cd / && exec vllm serve m " + " ".join(SIZES)]},
+    {"image": "x", "command": ["bash", "-c", 'vllm serve "$@"', "--", "m", *SIZES]},
+]
+
+
+@pytest.mark.parametrize("container", DATA_PARALLEL)
+def test_the_leader_serves_from_its_own_address(host: Any, container: dict[str, Any]) -> None:
+    arguments = ranks(host, container, leads=True)
+    assert arguments[:2] == ["serve", "m"]
+    assert flag_value(arguments, "--data-parallel-size") == "16"
+    assert flag_value(arguments, "--data-parallel-size-local") == "4"
+    assert flag_value(arguments, "--data-parallel-address") == "10.0.0.7"
+    # With a first rank, were it 0, vLLM balances on every node by itself.
+    assert "--headless" not in arguments
+    assert "--data-parallel-start-rank" not in arguments
+
+
+@pytest.mark.parametrize("container", DATA_PARALLEL)
+def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -> None:
+    arguments = ranks(host, container, leads=False)
+    assert arguments[:2] == ["serve", "m"]
+    assert "--headless" in arguments
+    assert flag_value(arguments, "--data-parallel-size-local") == "4"
+    assert flag_value(arguments, "--data-parallel-address") == "leader.svc"
+    assert flag_value(arguments, "--data-parallel-start-rank") == "12"
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(SHELLY, max_size=4))
+def test_arguments_come_back_from_data_parallel_ranks(host: Any, more: list[str]) -> None:
+    more = [each for each in more if split_joined_flags([each]) == [each]]
+    container = {"image": "x", "command": ["vllm", "serve"], "args": ["m", *SIZES, *more]}
+    arguments = ranks(host, container, leads=False)
+    assert arguments[2 : 2 + len(SIZES) + len(more)] == [*SIZES, *more]

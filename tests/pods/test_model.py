@@ -12,7 +12,6 @@ from pods.models import main, pod, serving
 from fusioninfer_pulumi.api.model import ModelSource, read_source
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.flags import flag_value
-from fusioninfer_pulumi.engines.model_arguments import model_argument, served_names
 from tests.samples import (
     container,
     kinds,
@@ -201,8 +200,8 @@ def test_what_is_set_is_read_back(uri: str, name: str | None, form: str, pods: i
     for each in pod_templates(serving(model, multinode=multinode, **words)):
         command = read_command(each["spec"]["containers"][0])
         path = "Qwen/Qwen3-8B" if uri.startswith(HF) else "/mnt/models"
-        assert model_argument(command) == path
+        assert command.model == path
         if uri == f"{HF}@v1":
             assert flag_value(command.arguments, "--revision") == "v1"
         wanted = name or ("Qwen/Qwen3-8B" if HF in uri else "svc")
-        assert served_names(command) == (wanted,)
+        assert command.served_names == (wanted,)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag
-from fusioninfer_pulumi.engines.parallelism import read_parallelism
 from tests.samples import (
     container,
     nodes,
@@ -293,7 +292,7 @@ def test_what_is_set_is_read_back(tensor: Any, local: int, pods: int, form: str)
     given = {name: size for name, size in sizes.items() if size is not None}
     manifest = split(given, gpus=(tensor or 1) * local, **words)
     for each in pod_templates(manifest):
-        read = read_parallelism(read_command(each["spec"]["containers"][0]))
+        read = read_command(each["spec"]["containers"][0]).parallelism
         assert read is not None
         assert (read.tensor, read.data) == (tensor or 1, local * pods)
         assert read.devices(pods) == (tensor or 1) * local * pods

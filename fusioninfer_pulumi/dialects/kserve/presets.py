@@ -11,7 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi.dialects.carrier import Book
 from fusioninfer_pulumi.dialects.kserve.merging import Node, edited, made, merged
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
+from fusioninfer_pulumi.engines.engine import SHARED_MEMORY
 from fusioninfer_pulumi.engines.flags import flag_value, integer
 
 MAIN = "main"

@@ -20,7 +20,6 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
     TargetModel,
 )
 from fusioninfer_pulumi.dialects.kthena.servers import Server, commands
-from fusioninfer_pulumi.engines.model_arguments import served_names
 from fusioninfer_pulumi.kube import durations
 
 
@@ -253,7 +252,7 @@ def _names(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
     if not name or model is None or name == model:
         return
     found = [command for role in server.serving.roles for command in commands(role)]
-    if not any(name in (served_names(each) or ()) for each in found):
+    if not any(name in (each.served_names or ()) for each in found):
         book.lost(
             at,
             f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "

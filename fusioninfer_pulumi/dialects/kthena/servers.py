@@ -18,9 +18,8 @@ from fusioninfer_pulumi.dialects.kthena.routing_models import (
     PDGroup,
     Protocol,
 )
-from fusioninfer_pulumi.engines.command import EngineCommand, read_command
-from fusioninfer_pulumi.engines.kv_connectors import kv_setup
-from fusioninfer_pulumi.engines.model_arguments import served_names
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
 
 ROUTER = "router"
 _ENGINES = {InferenceEngine.VLLM: "vllm", InferenceEngine.SGLANG: "sglang"}
@@ -201,10 +200,10 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: At) -> None:
     book, place = serving.carrier.book, at / "inferenceEngine"
     book.read(place, at / "model")
     found = [command for role in serving.roles for command in commands(role)]
-    engines = {command.engine for command in found}
+    engines = {command.engine.name for command in found if command.engine is not None}
     wanted = _ENGINES[spec.inference_engine]
     if engines and engines != {wanted}:
-        book.refuse(place, f"the pods run {', '.join(sorted(map(str, engines)))}")
+        book.refuse(place, f"the pods run {', '.join(sorted(engines))}")
     elif not engines and spec.inference_engine is InferenceEngine.SGLANG:
         book.lost(
             place,
@@ -213,7 +212,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: At) -> None:
         )
     elif not engines:
         book.note(place, "no container's program is known; vLLM is assumed")
-    served = {name for each in found for name in served_names(each) or ()}
+    served = {name for each in found for name in each.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         book.warn(at / "model", f"the engines serve {', '.join(sorted(served))} by their arguments")
     elif spec.model is not None and not served:
@@ -249,4 +248,4 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: At) -> None:
 
 def _has_own(role: Role) -> bool:
     """Whether the engine's arguments say how the KV cache is handed over, right or wrong."""
-    return any(kv_setup(command) is not None for command in commands(role))
+    return any(command.connector is not None for command in commands(role))

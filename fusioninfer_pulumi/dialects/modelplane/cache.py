@@ -21,8 +21,6 @@ from fusioninfer_pulumi.dialects.modelplane.clusters import carry_cluster
 from fusioninfer_pulumi.dialects.modelplane.companions import ModelCache
 from fusioninfer_pulumi.dialects.modelplane.models import ModelCacheRef
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
-from fusioninfer_pulumi.engines.model_arguments import model_argument
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
@@ -147,9 +145,7 @@ def _engines(carrier: Carrier) -> Iterator[Mapping[str, Any]]:
 def _path_as_name(carrier: Carrier) -> str | None:
     """What engines call a model of which they are told nothing but the path."""
     commands = [read_command(container) for container in _engines(carrier)]
-    if any(
-        has_flag(split_joined_flags(each.arguments), "--served-model-name") for each in commands
-    ):
+    if any(each.has("--served-model-name") for each in commands):
         return None
-    paths = {model_argument(each) or MOUNT_PATH for each in commands}
+    paths = {each.model or MOUNT_PATH for each in commands}
     return paths.pop() if len(paths) == 1 else None

@@ -8,8 +8,8 @@ from fusioninfer_pulumi.dialects.carrier import Book, Carrier
 from fusioninfer_pulumi.dialects.given import At, Path
 from fusioninfer_pulumi.dialects.modelplane.models import Phase, Template
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
-from fusioninfer_pulumi.engines.flags import flag_value, integer, split_joined_flags
+from fusioninfer_pulumi.engines.engine import PORT_FLAG, SHARED_MEMORY
+from fusioninfer_pulumi.engines.flags import integer
 
 #: Component type of each phase.
 TYPES = {Phase.PREFILL: "prefiller", Phase.DECODE: "decoder"}
@@ -74,7 +74,7 @@ def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, A
         added = [{"name": name, "value": value} for name, value in _GANG.items()]
         engine["env"] = [*added, *_own_env(spec)]
     if serves and "readinessProbe" not in engine:
-        stated = integer(flag_value(split_joined_flags(read_command(engine).arguments), "--port"))
+        stated = integer(read_command(engine).value(PORT_FLAG))
         port = _PORT if stated is None else stated
         engine["readinessProbe"] = {"httpGet": {"path": "/health", "port": port}, **_PACE}
     volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []

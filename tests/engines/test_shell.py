@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines.shell_lexer import ShellError, tokens
-from fusioninfer_pulumi.engines.shell_script import read_script
+from fusioninfer_pulumi.engines.shell import ShellError, read_script, tokens
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""The arguments that say which model an engine serves, under which name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
+from fusioninfer_pulumi.findings import Finding, error
+
+# vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
+# SGLang: `ServerArgs` of 0.5.3.
+_NAME = "--served-model-name"
+_REVISION = "--revision"
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What the arguments shall say.
+
+    Attributes:
+        model: A repository of Hugging Face, or the path of the model's files.
+        revision: Revision of the repository, None for its main branch.
+        name: Name by which requests ask for it, None for the engine's default.
+        default_name: Name where neither `name` nor the arguments state one; None for the engine's.
+        adapters: Repository or path of each LoRA adapter by its name.
+        limits: `max_rank`, `max_adapters` and `max_cpu_adapters`, those that are stated.
+    """
+
+    model: str
+    revision: str | None = None
+    name: str | None = None
+    default_name: str | None = None
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+def model_arguments(
+    command: EngineCommand, engine: Engine, wanted: ServedModel
+) -> tuple[list[Argument], str | None]:
+    """The arguments of a command line that contradicts nothing, and its positional model."""
+    arguments: list[Argument] = []
+    positional = None
+    if command.model is None:
+        # `vllm serve --model X` is an error up to 0.11.0; an image without a command may start
+        # another program, which wants the flag.
+        if command.serve and command.program:
+            positional = wanted.model
+        else:
+            arguments.append(Argument(engine.model_flags, (wanted.model,), replaces=True))
+    if wanted.revision is not None:
+        arguments.append(Argument((_REVISION,), (wanted.revision,)))
+    name = wanted.name or wanted.default_name
+    if name is not None:
+        arguments.append(Argument((_NAME,), (name,)))
+    if wanted.adapters:
+        flags = engine.lora_flags
+        modules = tuple(f"{name}={place}" for name, place in wanted.adapters.items())
+        arguments += [Argument(("--enable-lora",)), Argument((flags["modules"],), modules)]
+        arguments += [Argument((flags[key],), (str(n),)) for key, n in wanted.limits.items()]
+    return arguments, positional
+
+
+def model_contradictions(
+    command: EngineCommand, engine: Engine, wanted: ServedModel
+) -> Iterator[Finding]:
+    """What a command line says differently."""
+    given, model = command.model, wanted.model
+    if given is not None and not _is_at(given, model):
+        message = f"the model {given} contradicts model.uri ({model}); remove one"
+        yield error("model-contradicted", (engine.model_flags[0],), message)
+    stated = [(_REVISION, wanted.revision, "model.uri"), (_NAME, wanted.name, "model.name")]
+    if wanted.adapters:
+        fields = {"max_rank": "maxRank", "max_adapters": "maxAdapters"}
+        fields["max_cpu_adapters"] = "maxCpuAdapters"
+        stated += [
+            (engine.lora_flags[key], str(limit), f"model.lora.{fields[key]}")
+            for key, limit in wanted.limits.items()
+        ]
+    for flag, value, where in stated:
+        said = command.value(flag)
+        if value is not None and command.has(flag) and said != value:
+            message = (
+                f"{flag} {said or 'without a value'} contradicts {where} ({value}); remove one"
+            )
+            yield error("model-contradicted", (flag,), message)
+    modules = engine.lora_flags["modules"]
+    if wanted.adapters and command.has(modules):
+        message = f"{modules} stands beside model.lora; move its adapters there"
+        yield error("adapters-stated-twice", (modules,), message)
+
+
+def _is_at(given: str, model: str) -> bool:
+    """Whether a command names the model, or one of its files, such as one of several GGUF files."""
+    return given == model or (model.startswith("/") and f"{given}/".startswith(f"{model}/"))

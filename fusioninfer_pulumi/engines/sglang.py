@@ -1,0 +1,287 @@
+"""SGLang: read in `server_args.py` and `mem_cache` of 0.4.6, 0.5.3 and 0.5.23.
+
+Nothing was run on accelerators. What is not written down here is not known, and nothing is said
+about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from fusioninfer_pulumi.engines.engine import (
+    KV_EVENTS_FLAG,
+    Argument,
+    ContainerCommand,
+    Engine,
+    EngineCommand,
+    KvConnector,
+    Offload,
+    Offloading,
+    Transfer,
+    TransferRequest,
+)
+from fusioninfer_pulumi.engines.flags import integer, json_text
+from fusioninfer_pulumi.engines.image import Version, version_text
+from fusioninfer_pulumi.engines.launch import (
+    BY_HAND,
+    LaunchError,
+    check_divisible,
+    check_nodes,
+    engine_script,
+    node_lists,
+    node_script,
+    refuse_outputs,
+    unknown_engine,
+)
+from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
+from fusioninfer_pulumi.findings import Finding, error
+
+#: Oldest releases of which it was read that they have a hierarchical cache, and storage of the
+#: kind `file` behind it.
+CPU_OFFLOADING: Version = (0, 4, 6)
+SECONDARY_OFFLOADING: Version = (0, 5, 3)
+
+#: Port of the multi-node guide for `--dist-init-addr`.
+_INIT_PORT = 20000
+#: Folder of the `file` storage.
+_FOLDER_ENV = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
+_GIGABYTE = 10**9  # the unit of `--hicache-size`
+
+_MODE = "--disaggregation-mode"
+_BACKEND = "--disaggregation-transfer-backend"
+_DEFAULT_BACKEND = "mooncake"
+#: The backend that is chosen where nothing else is.
+_NIXL_BACKEND = "nixl"
+_DP_ATTENTION = "--enable-dp-attention"
+
+
+class Sglang(Engine):
+    """SGLang."""
+
+    name = "sglang"
+    title = "SGLang"
+    default_port = 30000  # `ServerArgs.port`
+    health_path = "/health"
+    image_serves = False
+    block_size_flag = "--page-size"
+    model_flags = ("--model-path", "--model")
+    # `--tp` is an abbreviation that argparse completes, as SGLang's own documents write it.
+    size_flags: Mapping[str, tuple[str, ...]] = {
+        "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
+        "pipeline": ("--pp-size", "--pipeline-parallel-size", "--pp"),
+        "data": ("--dp-size", "--data-parallel-size", "--dp"),
+    }
+    expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
+    lora_flags: Mapping[str, str] = {
+        "modules": "--lora-paths",
+        "max_rank": "--max-lora-rank",
+        "max_adapters": "--max-loras-per-batch",
+        "max_cpu_adapters": "--max-loaded-loras",
+    }
+    transfer_flag = _MODE
+    sidecar_protocol = "sglang"
+    offloads_by_connector = False
+
+    def default_launcher(self, nodes: int, data: int | None) -> str:
+        return "multiprocessing"
+
+    def launch(
+        self, command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool
+    ) -> ContainerCommand:
+        if launcher == "ray":
+            raise LaunchError(
+                "SGLang does not use launcher: ray; use launcher: multiprocessing, which gives "
+                f"every node SGLang's own --nnodes, --node-rank and --dist-init-addr, {BY_HAND}"
+            )
+        refuse_outputs(command.argv)
+        if launcher == "data-parallel":
+            if command.script is None:
+                raise unknown_engine(launcher)
+            engine_script(command, launcher)
+            raise LaunchError(
+                "the container's shell script starts sglang, which does not use launcher: "
+                f"data-parallel: use launcher: multiprocessing, {BY_HAND}"
+            )
+        index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
+        rank = Argument(("--node-rank",), ("0",))
+        if not leads:
+            rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
+        arguments = [
+            Argument(("--nnodes",), (str(nodes),)),
+            rank,
+            Argument(
+                ("--dist-init-addr", "--nccl-init-addr"),
+                (f"$({leader}):{_INIT_PORT}",),
+                in_script=f'"${{{leader}}}:{_INIT_PORT}"',
+            ),
+        ]
+        if command.script is not None:
+            return node_script(command, launcher, lambda _: arguments)
+        return node_lists(command, arguments)
+
+    def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
+        if launcher != "multiprocessing":
+            return []
+        found = list(check_nodes(command, nodes))
+        parallelism = command.parallelism
+        # `check_server_args`: "multi-node data parallel is not supported unless dp attention!"
+        if parallelism is not None and parallelism.data > 1:
+            message = (
+                f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
+                f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
+            )
+            found.append(error("data-parallel-across-nodes", ("--dp-size",), message))
+        return [*found, *check_divisible(command, self, nodes)]
+
+    def parallelism(self, command: EngineCommand) -> Parallelism | None:
+        sizes = stated_sizes(command, self)
+        if sizes is None:
+            return None
+        data = sizes.get("data", 1)
+        if data > 1:
+            context = ("-cp", "context-parallel")
+            if any(part in argument for argument in command.arguments for part in context):
+                return None  # some of its context parallel layouts reuse --dp-size for other ranks
+            data = 1 if self.copies_share_accelerators(command) else data
+        tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
+        return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
+
+    def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
+        numbers = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
+        found = {
+            field: Argument(self.size_flags[field], (str(number),))
+            for field, number in numbers.items()
+            if number is not None
+        }
+        if sizes.expert:
+            # SGLang's own advice: as many expert ranks as tensor ranks.
+            found["expert"] = Argument(self.expert_flags, (str(sizes.tensor or 1),))
+        return found
+
+    def check_sizes(self, sizes: Sizes) -> list[Finding]:
+        found = []
+        if sizes.rpc_port is not None:
+            message = "is vLLM's; SGLang has no such argument"
+            found.append(error("parallelism-unsupported", ("dataRPCPort",), message))
+        if sizes.expert and sizes.tensor is None:
+            message = "needs tensor: SGLang spreads experts over that many"
+            found.append(error("expert-without-tensor", ("expert",), message))
+        return found
+
+    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
+        return []
+
+    def copies_share_accelerators(self, command: EngineCommand) -> bool:
+        return command.has(_DP_ATTENTION)
+
+    def spreads_experts(self, command: EngineCommand) -> bool:
+        return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
+
+    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+        mode = command.value(_MODE)
+        if mode in (None, "null"):
+            return None
+        backend = command.value(_BACKEND) or _DEFAULT_BACKEND
+        return KvConnector(backend, mode, (backend,), (backend,))
+
+    def check_connector(self, command: EngineCommand) -> list[Finding]:
+        return []
+
+    def transfer(
+        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+    ) -> Transfer:
+        if asked is None:
+            return Transfer()
+        for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
+            if value is not None:
+                message = "is vLLM's; SGLang has no such"
+                return Transfer(findings=(error("kv-transfer-unsupported", (field,), message),))
+        mode, backend = "prefill" if asked.prefills else "decode", asked.connector or _NIXL_BACKEND
+        return Transfer(
+            tuple(
+                Argument((flag,), (value,), replaces=True)
+                for flag, value in ((_MODE, mode), (_BACKEND, backend))
+            ),
+            KvConnector(backend, mode, (backend,), (backend,)),
+        )
+
+    def events_argument(self, endpoint: str, topic: str) -> Argument:
+        settings = {"publisher": "zmq", "endpoint": endpoint, "topic": topic}
+        return Argument((KV_EVENTS_FLAG,), (json_text(settings),))
+
+    def offload(
+        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
+    ) -> Offload:
+        sizes = command.parallelism
+        ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
+        # Each rank is told its memory, in whole gigabytes.
+        of_rank = wanted.cpu // (_GIGABYTE * ranks)
+        memory = Decimal(wanted.cpu)
+        if sizes is not None:
+            memory = Decimal(of_rank * _GIGABYTE * sizes.devices() // nodes)
+        arguments = [
+            Argument(("--enable-hierarchical-cache",)),
+            Argument(("--hicache-size",), (str(of_rank),)),
+        ]
+        variables = {}
+        if wanted.folders:
+            arguments.append(Argument(("--hicache-storage-backend",), ("file",)))
+            variables[_FOLDER_ENV] = wanted.folders[0]
+        found = list(self._check_offload(command, wanted, decodes=decodes))
+        if sizes is None:
+            message = (
+                "SGLang is told the memory of each rank, but how many there are cannot be read "
+                "here; write --hicache-size yourself"
+            )
+            found.append(error("offloading-ranks-unknown", ("cpu",), message))
+        elif of_rank < 1:
+            message = "is less than SGLang's smallest amount, one gigabyte for each rank"
+            found.append(error("offloading-too-small", ("cpu",), message))
+        return Offload(
+            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(found)
+        )
+
+    def _check_offload(
+        self, command: EngineCommand, wanted: Offloading, *, decodes: bool
+    ) -> Iterator[Finding]:
+        for flag in (
+            "--enable-hierarchical-cache",
+            "--hicache-size",
+            "--hicache-ratio",
+            "--hicache-storage-backend",
+        ):
+            if command.has(flag):
+                message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
+                yield error("offloading-stated-twice", (), message)
+        if decodes:
+            message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
+            yield error("offloading-on-decoder", (), message)
+        version = command.image.version
+        needed, field = (
+            (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
+        )
+        if version is not None and version < needed:
+            message = f"needs SGLang {version_text(needed)} or later, got {version_text(version)}"
+            yield error("release-without-offloading", field, message)
+        if wanted.eviction == "arc":
+            message = "arc is vLLM's; SGLang has lru"
+            yield error("eviction-policy-unsupported", ("evictionPolicy",), message)
+        if len(wanted.folders) > 1:
+            message = f"SGLang has one tier behind the host memory, got {len(wanted.folders)}"
+            yield error("offloading-tiers-too-many", ("secondary",), message)
+
+    def metrics_off(self, command: EngineCommand) -> str | None:
+        # As its guide to production metrics says.
+        if command.readable and not command.has("--enable-metrics"):
+            return "SGLang serves metrics only with --enable-metrics; add it to the arguments"
+        return None
+
+    def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
+        return None  # they have changed their spelling between releases, so they are the user's
+
+    def check_tracing(self, command: EngineCommand) -> list[Finding]:
+        return []
+
+
+SGLANG = Sglang()

@@ -1,0 +1,701 @@
+"""vLLM, with the evidence for what is known about its releases.
+
+Read in the source distributions of 0.8.0, 0.9.2, 0.10.2, 0.11.0 to 0.14.0, 0.16.0 to 0.18.0,
+0.21.0 to 0.25.0 and 0.33.0, and in the requirements that the wheels of 0.8.5 to 0.20.0 declare.
+Nothing was run on accelerators. What is not written down here is not known, and nothing is said
+about it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.engines.editing import script_words
+from fusioninfer_pulumi.engines.engine import (
+    KV_EVENTS_FLAG,
+    NIXL,
+    Argument,
+    ContainerCommand,
+    Engine,
+    EngineCommand,
+    KvConnector,
+    Offload,
+    Offloading,
+    Transfer,
+    TransferRequest,
+)
+from fusioninfer_pulumi.engines.flags import (
+    canonical,
+    flag_value,
+    has_flag,
+    integer,
+    json_text,
+    split_joined_flags,
+)
+from fusioninfer_pulumi.engines.image import Version, version_text
+from fusioninfer_pulumi.engines.launch import (
+    BY_HAND,
+    LEADER_ADDRESS_ENV,
+    NODES,
+    LaunchError,
+    check_divisible,
+    check_nodes,
+    node_lists,
+    node_script,
+    positional_model,
+    program_and_arguments,
+    ray_launch,
+    refuse_outputs,
+)
+from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
+from fusioninfer_pulumi.findings import Finding, error, info, warning
+
+#: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
+#: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
+WITHOUT_RAY: Version = (0, 18, 0)
+LAST_WITH_RAY: Version = (0, 17, 1)
+#: Moving tags of vllm/vllm-openai. They only move forward, and were past 0.18.0 when this was read.
+_MOVING_TAGS = ("latest", "nightly")
+
+#: First release whose multiprocessing executor spans nodes (`--nnodes`, `--node-rank`,
+#: `--master-addr`, `--master-port`; vllm#23691): in `vllm/engine/arg_utils.py` of 0.11.1, not of
+#: 0.11.0. Only `vllm serve` obeys `--headless` (`vllm/entrypoints/cli/serve.py`): the older
+#: `python3 -m vllm.entrypoints.openai.api_server` accepts it and starts a server all the same.
+MULTI_NODE: Version = (0, 11, 1)
+#: First release in which data parallel ranks that each span several nodes work with
+#: multiprocessing (vllm#35429: workers bound the message queue to the head's address). The old
+#: line is in `vllm/v1/executor/multiproc_executor.py` of 0.16.0, the fix in that of 0.17.0.
+MULTI_NODE_RANKS: Version = (0, 17, 0)
+
+#: Connectors that `KVConnectorFactory` registers, by the releases that were read. 0.9.2 still has
+#: PyNcclConnector, for its old (V0) engine; 0.10.2 and later do not.
+_CONNECTORS: dict[Version, str] = {
+    (0, 10, 2): (
+        "LMCacheConnectorV1, MultiConnector, NixlConnector, P2pNcclConnector, "
+        "SharedStorageConnector"
+    ),
+    (0, 11, 0): (
+        "LMCacheConnectorV1, MultiConnector, NixlConnector, OffloadingConnector, P2pNcclConnector, "
+        "SharedStorageConnector"
+    ),
+    (0, 12, 0): (
+        "DecodeBenchConnector, LMCacheConnectorV1, LMCacheMPConnector, MultiConnector, "
+        "NixlConnector, OffloadingConnector, P2pNcclConnector, SharedStorageConnector"
+    ),
+    (0, 18, 0): (
+        "LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, MultiConnector, NixlConnector, "
+        "OffloadingConnector, P2pNcclConnector"
+    ),
+    (0, 33, 0): (
+        "LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, MultiConnector, NixlConnector, "
+        "OffloadingConnector"
+    ),
+}
+_REMOVED_CONNECTOR = "PyNcclConnector"
+#: Holds other connectors in its extra settings.
+_MULTI = "MultiConnector"
+#: The connector to host memory and the tiers behind it.
+_OFFLOADING = "OffloadingConnector"
+
+#: First release whose OffloadingConnector is told bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
+#: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
+#: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
+CPU_OFFLOADING: Version = (0, 14, 0)
+#: First release with tiers behind the host memory (`TieringOffloadingSpec`; vllm#40020).
+SECONDARY_OFFLOADING: Version = (0, 22, 0)
+#: First release whose tests run NixlConnector and OffloadingConnector in one MultiConnector, as
+#: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
+OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
+
+#: Releases from the second on, and before the first, come without OpenTelemetry: with the flag
+#: they exit (`ObservabilityConfig`). The wheels of 0.8.5 and 0.9.0 require it, those of 0.9.2,
+#: 0.10.0, 0.10.2 and 0.11.0 to 0.15.0 do not, 0.16.0 has an extra `otel`, 0.17.0 and 0.18.0 require
+#: it again.
+WITH_OTEL: Version = (0, 17, 0)
+WITHOUT_OTEL: Version = (0, 9, 2)
+
+#: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
+#: up from the port (`vllm/envs.py`; the default address is localhost).
+_SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
+#: Seeds block hashes. Random in each process up to 0.25.0 at least, so that no process finds what
+#: another one has written.
+_HASH_SEED_ENV = "PYTHONHASHSEED"
+#: Port of the multi-node rendezvous: torch's own default, which FusionInfer's later design writes
+#: (vLLM's default is 29501; its data parallel ports are free ports that the head picks).
+_MASTER_PORT = 29500
+
+_TRANSFER = "--kv-transfer-config"
+_TRACING = "--otlp-traces-endpoint"
+_EXECUTOR = "--distributed-executor-backend"
+_DATA = ("--data-parallel-size", "-dp")
+_LOCAL = ("--data-parallel-size-local", "-dpl")
+_ADDRESS = ("--data-parallel-address", "-dpa")
+_RANK = ("--data-parallel-rank", "-dpn")
+_START_RANK = ("--data-parallel-start-rank", "-dpr")
+_EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
+_DATA_BACKEND = ("--data-parallel-backend", "-dpb")
+# With these every node serves its own endpoint or holds a rank that its command states: vLLM
+# refuses them together with `--headless`, or the one template cannot say them for every node.
+_OWN_RANKS = (
+    _RANK,
+    _START_RANK,
+    ("--data-parallel-hybrid-lb", "-dph"),
+    _EXTERNAL_BALANCER,
+    ("--data-parallel-multi-port-external-lb", "-dpm"),
+)
+_HEADLESS = Argument(("--headless",))
+
+
+class Vllm(Engine):
+    """vLLM."""
+
+    name = "vllm"
+    title = "vLLM"
+    default_port = 8000  # `vllm/entrypoints`
+    health_path = "/health"
+    # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
+    # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
+    # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
+    # model is written as the positional argument, which all of them take.
+    image_serves = True
+    block_size_flag = "--block-size"
+    model_flags = ("--model",)
+    # `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. `--tensor-parallel` is an abbreviation that
+    # argparse completes, as vLLM's own documents write it.
+    size_flags: Mapping[str, tuple[str, ...]] = {
+        "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
+        "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
+        "context": ("--prefill-context-parallel-size", "-pcp"),
+        "data": _DATA,
+        "data_local": _LOCAL,
+    }
+    expert_flags = ("--enable-expert-parallel", "-ep")
+    lora_flags: Mapping[str, str] = {
+        "modules": "--lora-modules",
+        "max_rank": "--max-lora-rank",
+        "max_adapters": "--max-loras",
+        "max_cpu_adapters": "--max-cpu-loras",
+    }
+    transfer_flag = _TRANSFER
+    sidecar_protocol = None
+    offloads_by_connector = True
+
+    # Several nodes.
+
+    def default_launcher(self, nodes: int, data: int | None) -> str:
+        return "data-parallel" if data is not None and data % nodes == 0 else "ray"
+
+    def launch(
+        self, command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool
+    ) -> ContainerCommand:
+        if launcher == "ray":
+            return ray_launch(command, leads=leads, retry=retry)
+        refuse_outputs(command.argv)
+        ranks = launcher == "data-parallel"
+
+        def wanted(given: Sequence[str], *, serve: bool) -> list[Argument]:
+            if ranks:
+                return _rank_arguments(_local_ranks(given, nodes, serve=serve), leads=leads)
+            _check_nodes(command, given, nodes, serve=serve)
+            return _node_arguments(nodes, leads=leads)
+
+        if command.script is not None:
+            return node_script(
+                command, launcher, lambda call: wanted(call.arguments, serve=call.serve)
+            )
+        added = wanted(command.arguments, serve=command.serve or not command.program)
+        return _data_parallel_lists(command, added) if ranks else node_lists(command, added)
+
+    def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
+        if launcher == "ray":
+            return [*_ray_image(command), *_ray_flags(command)]
+        if launcher == "multiprocessing":
+            return [
+                *_multiprocessing_version(command, nodes),
+                *check_nodes(command, nodes),
+                *_executor(command),
+                *check_divisible(command, self, nodes),
+            ]
+        return []  # data parallel ranks are checked where they are launched
+
+    # Parallelism.
+
+    def parallelism(self, command: EngineCommand) -> Parallelism | None:
+        sizes = stated_sizes(command, self)
+        if sizes is None:
+            return None
+        local = sizes.get("data_local")
+        # With these a process runs one data parallel rank, the others run elsewhere.
+        if local is None and command.has(*_RANK, *_EXTERNAL_BALANCER):
+            local = 1
+        return Parallelism(
+            tensor=sizes.get("tensor", 1),
+            pipeline=sizes.get("pipeline", 1),
+            data=sizes.get("data", 1),
+            data_local=local,
+            stated=bool(sizes),
+            context=sizes.get("context", 1),
+        )
+
+    def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
+        flags = self.size_flags
+        numbers = {
+            "tensor": (flags["tensor"], sizes.tensor),
+            "pipeline": (flags["pipeline"], sizes.pipeline),
+            "data": (flags["data"], sizes.data),
+            "dataLocal": (flags["data_local"], sizes.data_local),
+            "dataRPCPort": (("--data-parallel-rpc-port", "-dpp"), sizes.rpc_port),
+        }
+        found = {
+            field: Argument(names, (str(number),))
+            for field, (names, number) in numbers.items()
+            if number is not None
+        }
+        return {**found, "expert": Argument(self.expert_flags)} if sizes.expert else found
+
+    def check_sizes(self, sizes: Sizes) -> list[Finding]:
+        return []
+
+    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
+        return [Argument(_DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
+
+    def copies_share_accelerators(self, command: EngineCommand) -> bool:
+        return False
+
+    def spreads_experts(self, command: EngineCommand) -> bool:
+        return command.has(*self.expert_flags)
+
+    # The KV cache.
+
+    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+        settings = transfer_config(command)
+        if settings is None:
+            return "has no value" if command.has(_TRANSFER) else None
+        if isinstance(settings, str):
+            return "is not a JSON object"
+        if not isinstance(settings.get("kv_connector"), str):
+            return "names no kv_connector"
+        return _connector_of(settings)
+
+    def check_connector(self, command: EngineCommand) -> list[Finding]:
+        # Only PyNcclConnector is judged: it is in no registry from 0.10.2 on, and older releases
+        # and other names (connectors can come from modules of one's own) are not known well enough.
+        settings = transfer_config(command)
+        version = command.image.version
+        if not isinstance(settings, dict) or settings.get("kv_connector") != _REMOVED_CONNECTOR:
+            return []
+        if settings.get("kv_connector_module_path"):
+            return []
+        if version is not None and version < min(_CONNECTORS):
+            return []
+        release = max(known for known in _CONNECTORS if version is None or known <= version)
+        message = (
+            f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
+            f"'Unsupported connector type': vLLM {version_text(release)} has {_CONNECTORS[release]}"
+        )
+        return [warning("kv-connector-removed", (_TRANSFER,), message)]
+
+    def transfer(
+        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+    ) -> Transfer:
+        if asked is None:
+            if offloading is None:
+                return Transfer()
+            return Transfer((_transfer_argument(_offloading_settings(offloading)),))
+        name = asked.connector or NIXL
+        settings = _connector_settings(name, asked.role or "kv_both", asked.extra_config)
+        if offloading is None:
+            return Transfer((_transfer_argument(settings),), _connector_of(settings))
+        both = {"connectors": [settings, _offloading_settings(offloading)]}
+        settings = _connector_settings(_MULTI, "kv_both", both)
+        return Transfer(
+            (_transfer_argument(settings),),
+            _connector_of(settings),
+            tuple(_check_together(name, command.image.version)),
+        )
+
+    def events_argument(self, endpoint: str, topic: str) -> Argument:
+        settings = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": endpoint,
+            "topic": topic,
+        }
+        return Argument((KV_EVENTS_FLAG,), (json_text(settings),))
+
+    def offload(
+        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
+    ) -> Offload:
+        # The ranks share one region in /dev/shm, which every pod of an engine makes in full size;
+        # each data parallel copy has its own.
+        sizes = command.parallelism
+        copies = 1
+        if sizes is not None:
+            copies = min(sizes.data_local or max(sizes.data // nodes, 1), sizes.data)
+        return Offload(
+            arguments=(),
+            variables={_HASH_SEED_ENV: "0"} if wanted.shared else {},
+            memory=Decimal(wanted.cpu * copies),
+            in_shared_memory=True,
+            findings=tuple(_check_offload(command, wanted)),
+        )
+
+    # Metrics and traces.
+
+    def metrics_off(self, command: EngineCommand) -> str | None:
+        # The engine then has no loggers, Prometheus's among them (`vllm/v1/engine/async_llm.py`).
+        if command.readable and command.has("--disable-log-stats"):
+            return "vLLM counts nothing with --disable-log-stats; remove it"
+        return None
+
+    def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
+        return [Argument((_TRACING,), (endpoint,), replaces=True)]
+
+    def check_tracing(self, command: EngineCommand) -> list[Finding]:
+        version = command.image.version
+        if version is None:
+            message = (
+                "traces need the OpenTelemetry packages in the image, as vLLM has them from "
+                "v0.17.0 on; without them vLLM exits"
+            )
+            return [info("tracing-packages-unknown", (_TRACING,), message)]
+        if not WITHOUT_OTEL <= version < WITH_OTEL:
+            return []
+        message = (
+            f"vLLM {'.'.join(map(str, version))} exits when it shall trace: its image has no "
+            "OpenTelemetry packages; use v0.17.0 or later, or set tracing.engines to false"
+        )
+        return [error("tracing-packages-missing", (_TRACING,), message)]
+
+
+def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
+    """What makes every node run the same command with its own rank.
+
+    Data parallel ranks need no further arguments: vLLM divides them among the nodes by
+    `--nnodes` and `--node-rank` (`create_engine_config`, 0.11.1 to 0.33.0).
+    """
+    index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
+    rank = Argument(("--node-rank", "-r"), ("0",))
+    if not leads:
+        rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
+    arguments = [
+        # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then refuses
+        # `--nnodes`; later releases choose `mp` or `uni` themselves.
+        Argument((_EXECUTOR,), ("mp",)),
+        Argument(NODES, (str(nodes),)),
+        rank,
+        Argument(("--master-addr",), (f"$({leader})",), in_script=f'"${{{leader}}}"'),
+        Argument(("--master-port",), (str(_MASTER_PORT),)),
+    ]
+    # Only the leader serves HTTP.
+    return arguments if leads else [*arguments, _HEADLESS]
+
+
+def _check_nodes(
+    command: EngineCommand, arguments: Sequence[str], nodes: int, *, serve: bool
+) -> None:
+    """Refuses arguments that do not go together with those of `_node_arguments`."""
+    _check_serve("multiprocessing", serve=serve)
+    if has_flag(arguments, *_HEADLESS.names):
+        raise LaunchError(
+            "--headless would keep the leader from serving: leave it out, the workers get it from "
+            f"launcher: multiprocessing, {BY_HAND}"
+        )
+    for names in _OWN_RANKS:
+        if has_flag(arguments, *names):
+            raise LaunchError(
+                f"{names[0]} cannot be used with launcher: multiprocessing, where the leader alone "
+                "serves and vLLM gives every node its data parallel ranks by --node-rank: leave it "
+                f"out, {BY_HAND}"
+            )
+    _check_data_backend("multiprocessing", arguments)
+    given, parallelism = integer(flag_value(arguments, *_LOCAL)), command.parallelism
+    if given is None or parallelism is None:
+        return
+    # How vLLM infers the number of local ranks: the share of a node, at least one.
+    rank = parallelism.devices() // parallelism.data
+    right = max(parallelism.devices() // nodes // rank, 1)
+    if given != right:
+        raise LaunchError(
+            f"--data-parallel-size-local {given} does not fit --data-parallel-size "
+            f"{parallelism.data} on {nodes} nodes, where each runs {right}: leave it out, {BY_HAND}"
+        )
+
+
+def _check_serve(launcher: str, *, serve: bool) -> None:
+    if not serve:
+        raise LaunchError(
+            f"launcher: {launcher} starts workers with --headless, which only `vllm serve` "
+            f"obeys: start the engine with `vllm serve`, {BY_HAND}"
+        )
+
+
+def _check_data_backend(launcher: str, arguments: Sequence[str]) -> None:
+    if flag_value(arguments, *_DATA_BACKEND) == "ray":
+        raise LaunchError(
+            f"--data-parallel-backend ray cannot be used with launcher: {launcher}: leave it "
+            f"out, use launcher: ray, {BY_HAND}"
+        )
+
+
+def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
+    """What makes a node run its data parallel ranks, as many as `local`.
+
+    As KServe and llm-d launch them, and `docs/serving/data_parallel_deployment.md` of vLLM
+    describes: the other nodes run `--headless` from their first rank on, and find the leader by
+    its address.
+    """
+    address = LEADER_ADDRESS_ENV if leads else "LWS_LEADER_ADDRESS"
+    arguments = [
+        Argument(_LOCAL, (str(local),)),
+        # The kubelet would expand $(NAME) too; the shell's own form needs no such knowledge.
+        Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
+    ]
+    if leads:
+        return arguments
+    # Where a node has one rank its number is its index, which needs no arithmetic.
+    values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
+    first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
+    return [*arguments, _HEADLESS, first]
+
+
+def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
+    program, arguments = program_and_arguments(command)
+    if all(isinstance(word, str) for word in arguments):
+        arguments = list(positional_model(arguments))
+    # Only `vllm serve` knows --headless, and older images start something else.
+    program = program or ["vllm", "serve"]
+    missing = [each for each in wanted if not command.has(*each.names)]
+    computed = [each for each in missing if each.in_script and not each.values]
+    arguments += [word for each in missing if each not in computed for word in each.words]
+    if not computed:
+        return ContainerCommand(program, arguments)
+    # A shell works out the first rank; it hands the words on as they are.
+    script = f'exec {shlex.join(program)} "$@"{script_words(computed)}'
+    return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
+
+
+def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:
+    """Data parallel ranks on each node."""
+    given = split_joined_flags(arguments)
+    _check_serve("data-parallel", serve=serve)
+    others = [names for names in _OWN_RANKS if names != _START_RANK]
+    # vLLM refuses these with `--headless`, or they serve HTTP on every node.
+    for names in (*others, _HEADLESS.names, _START_RANK):
+        if has_flag(given, *names):
+            raise LaunchError(
+                f"{names[0]} cannot be used with launcher: data-parallel, which lets the leader "
+                f"alone serve and gives every node its ranks: leave it out, {BY_HAND}"
+            )
+    _check_data_backend("data-parallel", given)
+    data = integer(flag_value(given, *_DATA))
+    if data is None:
+        raise LaunchError(
+            "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
+            "state parallelism.data and dataLocal"
+        )
+    local = integer(flag_value(given, *_LOCAL))
+    if local is None and data % nodes == 0:
+        return data // nodes
+    if local is None or local * nodes != data:
+        share = "" if local is None else f" of {local} ranks each ({_LOCAL[0]})"
+        raise LaunchError(
+            f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}"
+        )
+    return local
+
+
+def _ray_image(command: EngineCommand) -> Iterator[Finding]:
+    version, tag = command.image.version, command.image.tag
+    moving = command.image.stock and tag is not None and tag.startswith(_MOVING_TAGS)
+    if moving or (version is not None and version >= WITHOUT_RAY):
+        yield warning(
+            "image-without-ray",
+            (),
+            f"the image vllm/vllm-openai:{tag} has no ray ({version_text(LAST_WITH_RAY)} is the "
+            f"last with it): use launcher: multiprocessing, or an image that adds ray",
+        )
+
+
+def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
+    backend = command.value(_EXECUTOR)
+    if backend is not None and backend != "ray":
+        yield warning(
+            "executor-without-ray",
+            (_EXECUTOR,),
+            f"{_EXECUTOR} {backend} does not use the ray cluster that launcher: ray starts: leave "
+            f"it out, or use launcher: multiprocessing",
+        )
+    if command.has(*NODES) and command.value(*NODES) != "1":
+        message = "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing"
+        yield error("node-count-with-ray", (NODES[0],), message)
+    parallelism = command.parallelism
+    ray_ranks = command.value(*_DATA_BACKEND) == "ray"
+    # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
+    if parallelism is not None and parallelism.data > 1 and not ray_ranks:
+        yield warning(
+            "ranks-on-leader-alone",
+            (_DATA[0],),
+            "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
+            "leader: add it, or use launcher: multiprocessing",
+        )
+
+
+def _multiprocessing_version(command: EngineCommand, nodes: int) -> Iterator[Finding]:
+    version = command.image.version
+    if version is not None and version < MULTI_NODE:
+        yield warning(
+            "release-without-multi-node",
+            (),
+            f"vLLM {version_text(version)} cannot span nodes with multiprocessing (--nnodes exists "
+            f"from {version_text(MULTI_NODE)} on): use launcher: ray, or a newer image",
+        )
+        return
+    parallelism = command.parallelism
+    if parallelism is None or version is None or version >= MULTI_NODE_RANKS:
+        return
+    rank = parallelism.devices() // parallelism.data
+    if parallelism.data > 1 and parallelism.devices() < rank * nodes:
+        yield warning(
+            "rank-across-nodes",
+            (_DATA[0],),
+            f"in vLLM {version_text(version)} a data parallel rank cannot span nodes with "
+            f"multiprocessing (vllm#35429, fixed in {version_text(MULTI_NODE_RANKS)})",
+        )
+
+
+def _executor(command: EngineCommand) -> Iterator[Finding]:
+    # ParallelConfig: "nnodes > 1 can only be set when distributed executor backend is mp".
+    if command.value(_EXECUTOR) == "ray":
+        yield error(
+            "executor-with-ray",
+            (_EXECUTOR,),
+            f"{_EXECUTOR} ray cannot be used with launcher: multiprocessing: leave it out, or use "
+            f"launcher: ray",
+        )
+
+
+def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
+    """The settings behind `--kv-transfer-config`; the text as written when it is no JSON object.
+
+    None when the flag is absent. Keys written as `--kv-transfer-config.kv_role kv_both` are merged
+    in, as vLLM does.
+    """
+    text = command.value(_TRANSFER)
+    settings: dict[str, Any] = {}
+    if text is not None:
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            return text
+        if not isinstance(parsed, dict):
+            return text
+        settings.update(parsed)
+    for argument in command.arguments:
+        name = argument.partition("=")[0]
+        flag, dot, key = name.partition(".")
+        if dot and canonical(flag) == _TRANSFER and "." not in key:
+            settings[key] = command.value(name)
+    return settings or None if text is None else settings
+
+
+def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
+    role = settings.get("kv_role")
+    names = tuple(_names(settings))
+    to_pods = tuple(each for each in names if each not in (_MULTI, _OFFLOADING))
+    return KvConnector(
+        name=names[0],
+        role=role if isinstance(role, str) else None,
+        names=names,
+        transfers=to_pods or names,
+        side_channel=_SIDE_CHANNEL if NIXL in names else None,
+    )
+
+
+def _names(settings: Mapping[str, Any]) -> Iterator[str]:
+    """The connector that settings name, and those inside of it."""
+    name = settings.get("kv_connector")
+    if isinstance(name, str):
+        yield name
+    extra = settings.get("kv_connector_extra_config")
+    inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
+    for each in inner if isinstance(inner, list) else ():
+        if isinstance(each, Mapping):
+            yield from _names(each)
+
+
+def _transfer_argument(settings: Mapping[str, Any]) -> Argument:
+    return Argument((_TRANSFER,), (json_text(settings),), replaces=True)
+
+
+def _connector_settings(
+    connector: str, role: str, extra: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {"kv_connector": connector, "kv_role": role}
+    if extra:
+        settings["kv_connector_extra_config"] = dict(extra)
+    return settings
+
+
+def _offloading_settings(wanted: Offloading) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    if wanted.folders:
+        extra["spec_name"] = "TieringOffloadingSpec"
+    extra["cpu_bytes_to_use"] = wanted.cpu
+    if wanted.eviction is not None:
+        extra["eviction_policy"] = wanted.eviction
+    if wanted.folders:
+        extra["secondary_tiers"] = [{"type": "fs", "root_dir": folder} for folder in wanted.folders]
+    return _connector_settings(_OFFLOADING, "kv_both", extra)
+
+
+def _check_together(connector: str, version: Version | None) -> Iterator[Finding]:
+    """What is not known to work together with offloading in one engine."""
+    if connector != NIXL:
+        yield error(
+            "connector-with-offloading",
+            ("connector",),
+            f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
+            f"one, or write {_TRANSFER} with both into the arguments",
+        )
+    elif version is not None and version < OFFLOADING_WITH_NIXL:
+        yield error(
+            "release-without-both-connectors",
+            (),
+            f"together with kvCacheOffloading needs vLLM {version_text(OFFLOADING_WITH_NIXL)}, got "
+            f"{version_text(version)}",
+        )
+
+
+def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Finding]:
+    for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
+        if command.has(flag):
+            message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
+            yield error("offloading-stated-twice", (), message)
+    version = command.image.version
+    needed, field = (
+        (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
+    )
+    rule = "release-without-offloading"
+    if version is None:
+        message = f"needs vLLM {version_text(needed)} or later, which the image's tag does not say"
+        yield info("offloading-release-unknown", field, message)
+    elif version < CPU_OFFLOADING:
+        message = (
+            f"needs vLLM {version_text(CPU_OFFLOADING)}: the connector of {version_text(version)} "
+            "cannot be told how much memory to use"
+        )
+        yield error(rule, (), message)
+    elif version < needed:
+        message = (
+            f"needs vLLM {version_text(needed)}; {version_text(version)} offloads to host memory "
+            "alone"
+        )
+        yield error(rule, field, message)
+
+
+VLLM = Vllm()

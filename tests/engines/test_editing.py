@@ -1,0 +1,204 @@
+"""Arguments that are set or added reach the engine, through real shells too."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
+from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
+from fusioninfer_pulumi.engines.launch import launch
+
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+
+
+def setting(flag: str, value: str) -> Argument:
+    return Argument((flag,), (value,), replaces=True)
+
+
+def edited(
+    container: dict[str, Any], *arguments: Argument, model: str | None = None
+) -> ContainerCommand | None:
+    return edit(read_command(container), arguments, model=model)
+
+
+SETTINGS = [setting("--kv-transfer-config", NIXL), setting("--port", "8001")]
+SHELLS = [name for name in ("sh", "bash", "dash") if shutil.which(name)]
+SHELLY = st.text(alphabet="'\"\\$`(){}[]<>|&;#!*?~=% \t\n\rab1-")
+
+SCRIPTS = [
+    "vllm serve m",
+    "exec vllm serve m --port 8000 -tp 2",
+    "vllm serve m --port=8000 >/dev/null 2>&1",
+    "vllm serve m >/dev/null --port 8000",
+    "P=8000; vllm serve m --port $P",
+    'P=8000; vllm serve m --port="$P" | cat',
+    f"vllm serve m --kv-transfer-config '{NIXL}' --port 1",
+    f"vllm serve m \"--kv-transfer-config {NIXL}\"".replace('{"', '{\\"').replace('":"', '\\":\\"')
+    .replace('","', '\\",\\"').replace('"}"', '\\"}"'),
+    'vllm serve m "--port 8000"',
+    "set -e\ncd / &&\nvllm serve m \\\n  --port 8000 \\\n",
+    "if false; then vllm serve a; else vllm serve b; fi",
+    "vllm serve \"$@\"",
+    "vllm serve m --port",
+]  # fmt: skip
+
+
+def run(
+    host: Any, container: dict[str, Any], chosen: list[Argument], model: str | None = None
+) -> list[str]:
+    made = edited(container, *chosen, model=model)
+    assert made is not None
+    (call,) = host.run([*made.command, *(made.args or [])])
+    arguments: list[str] = call.arguments
+    return arguments
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_gives_the_engine_what_is_set(host: Any, shell: str, script: str) -> None:
+    container = {"command": [shell, "-c", script, "name", "--port", "8000"]}
+    arguments = run(host, container, SETTINGS)
+    assert flag_value(arguments, "--port") == "8001"
+    assert flag_value(arguments, "--kv-transfer-config") == NIXL
+    # What the engine reads, and nothing that stands twice for it but `"$@"`.
+    assert arguments.count("--port") <= 1 + ("$@" in script)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
+    container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
+    made = with_command(container, edited(container, *SETTINGS))
+    leader = launch(read_command(made), "ray", 2, leads=True)
+    assert leader is not None
+    _, engine = host.run([*leader.command, *(leader.args or [])])
+    assert flag_value(engine.arguments, "--port") == "8001"
+    assert flag_value(engine.arguments, "--kv-transfer-config") == NIXL
+
+
+@settings(deadline=None, max_examples=25)
+@given(SHELLY.filter(lambda text: not text.startswith("--")))
+def test_any_value_survives_the_shell(host: Any, value: str) -> None:
+    container = {"command": ["sh", "-c", "vllm serve m --flag x"]}
+    chosen = [setting("--flag", value), setting("--other", value)]
+    assert run(host, container, chosen) == ["serve", "m", "--flag", value, "--other", value]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(SHELLY, max_size=5), SHELLY.filter(lambda text: not text.startswith("--")))
+def test_a_list_is_left_as_it_is_but_for_the_flag(arguments: list[str], value: str) -> None:
+    kept = [a for a in arguments if split_joined_flags([a]) == [a] and a.partition("=")[0] != "--p"]
+    container = {"command": ["vllm", "serve"], "args": kept}
+    made = edited(container, setting("--p", value))
+    assert made is not None
+    assert [*made.command, *(made.args or [])] == ["vllm", "serve", *kept, "--p", value]
+
+
+LISTS: list[tuple[list[str], list[str]]] = [
+    (["--port", "1"], ["--port", "2"]),
+    (["--port=1"], ["--port=2"]),
+    (["--port 1"], ["--port", "2"]),
+    (["--port"], ["--port", "2"]),
+    (["--port", "--tp", "1"], ["--port", "2", "--tp", "1"]),
+    (["--port", "1", "--port=3"], ["--port", "2", "--port=2"]),
+    (["m"], ["m", "--port", "2"]),
+]
+
+
+@pytest.mark.parametrize(("given_args", "wanted"), LISTS)
+def test_a_flag_gets_its_value_where_it_stands(given_args: list[str], wanted: list[str]) -> None:
+    made = edited({"image": "vllm/vllm-openai:latest", "args": given_args}, setting("--port", "2"))
+    assert made is not None
+    assert (made.command, made.args) == ([], wanted)
+
+
+def test_what_is_right_is_not_touched() -> None:
+    container = {"image": "vllm/vllm-openai:latest", "args": ["--port=2"]}
+    assert edited(container, setting("--port", "2")) is None
+    assert edited(container) is None
+    script = {"command": ["sh", "-c", "vllm serve m --port=2"]}
+    assert edited(script, setting("--port", "2")) is None
+
+
+@pytest.mark.parametrize(
+    ("container", "why"),
+    [
+        ({"image": "mine:1", "command": ["/serve"]}, "name neither vLLM nor SGLang"),
+        ({"command": ["sh", "-c", "cat <<E\nE\nvllm serve m"]}, "a here-document"),
+        ({"command": ["sh", "-c", "/start.sh"]}, "starts neither vLLM nor SGLang"),
+    ],
+)
+def test_no_flag_is_set_where_its_place_is_not_known(container: dict[str, Any], why: str) -> None:
+    with pytest.raises(EditError, match=why):
+        edited(container, setting("--port", "2"))
+
+
+def test_outputs_stay_in_a_list_and_are_no_script(output: Any) -> None:
+    name = output("m")
+    container = {"command": ["vllm", "serve"], "args": [name, "--port", "1"]}
+    made = edited(container, setting("--port", "2"))
+    assert made is not None
+    assert made.args is not None
+    assert made.args[0] is name
+    assert made.args[1:] == ["--port", "2"]
+    for hidden in ({"args": output([])}, {"command": ["sh", "-c"], "args": [output("x")]}):
+        with pytest.raises(EditError, match="a pulumi Output"):
+            edited({"image": "vllm/vllm-openai:latest", **hidden})
+
+
+ADDED = [
+    Argument(("--tensor-parallel-size", "-tp"), ("4",)),
+    Argument(("--lora-modules",), ("a=/x y", "b='z'")),
+]
+ADDED_WORDS = ["--tensor-parallel-size", "4", "--lora-modules", "a=/x y", "b='z'"]
+VALUES = SHELLY.filter(lambda text: text[:1] != "-")
+
+CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"command": ["vllm", "serve"]}, []),
+    ({"command": ["vllm", "serve", "--port", "1"]}, ["--port", "1"]),
+    ({"command": ["vllm"], "args": ["serve", "--port", "1"]}, ["--port", "1"]),
+    ({"command": ["vllm", "serve"], "args": ["--port 1"]}, ["--port", "1"]),
+    ({"command": ["sh", "-c", "vllm serve --port 1"]}, ["--port", "1"]),
+    ({"command": ["sh", "-c"], "args": ["cd /; exec vllm serve >/dev/null --port 1"]},
+     ["--port", "1"]),
+    ({"command": ["bash", "-c", 'vllm serve "$@"', "-", "--port", "1"]}, ["--port", "1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("container", "own"), CONTAINERS)
+def test_arguments_stand_behind_the_own_ones(
+    host: Any, container: dict[str, Any], own: list[str]
+) -> None:
+    arguments = run(host, container, ADDED, model="org/model")
+    assert arguments == ["serve", "org/model", *own, *ADDED_WORDS]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(VALUES, min_size=1, max_size=3), VALUES)
+def test_any_added_value_survives_the_shell(host: Any, values: list[str], model: str) -> None:
+    container = {"command": ["sh", "-c", "vllm serve"]}
+    arguments = run(host, container, [Argument(("--x",), tuple(values))], model=model)
+    assert arguments == ["serve", model, "--x", *values]
+
+
+@given(st.lists(VALUES, min_size=1, max_size=3))
+def test_what_was_added_is_read_back(values: list[str]) -> None:
+    container = {"image": "vllm/vllm-openai:v0.12.0", "args": ["--model", "m"]}
+    made = edited(container, Argument(("--x",), tuple(values)))
+    assert made is not None
+    command = read_command({**container, "args": made.args})
+    assert command.arguments == ("--model", "m", "--x", *values)
+
+
+def test_what_is_there_is_not_added() -> None:
+    for container in (
+        {"command": ["vllm", "serve"], "args": ["-tp", "2"]},
+        {"command": ["sh", "-c", "vllm serve m -tp 2"]},
+    ):
+        assert edited(container, ADDED[0]) is None

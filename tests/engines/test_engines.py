@@ -1,0 +1,298 @@
+"""What the engines say of their releases, connectors, sizes and launchers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.parallelism import Parallelism, check_accelerators
+from fusioninfer_pulumi.engines.vllm import transfer_config
+from fusioninfer_pulumi.findings import Finding, Location
+
+OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
+SGLANG = ["python3", "-m", "sglang.launch_server"]
+
+
+def vllm(arguments: str | list[str] = "m", tag: str = "v0.11.0") -> EngineCommand:
+    words = arguments.split() if isinstance(arguments, str) else arguments
+    return read_command({"image": f"vllm/vllm-openai:{tag}", "args": words})
+
+
+def sglang(arguments: str) -> EngineCommand:
+    return read_command({"image": "x", "command": SGLANG, "args": arguments.split()})
+
+
+UNKNOWN = read_command({"image": "x", "args": ["--tensor-parallel-size", "64"]})
+
+
+def said(found: list[Finding]) -> list[tuple[str, Location, str]]:
+    return [(each.severity.value, each.location, each.message) for each in found]
+
+
+NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+FLAG = "--kv-transfer-config"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config"),
+    [
+        (["m"], None),
+        (["m", FLAG, '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'], NIXL),
+        (["m", FLAG + ' \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''], NIXL),
+        (["m", FLAG, '{"kv_role":"x"}', FLAG + ".kv_role=kv_both",
+          "--kv_transfer_config.kv_connector", "NixlConnector"], NIXL),
+        (["m", FLAG + ".kv_role", "kv_both"], {"kv_role": "kv_both"}),
+        (["m", FLAG, "{kv_role:kv_both}"], "{kv_role:kv_both}"),
+        (["m", FLAG, "[1]"], "[1]"),
+        (["m", FLAG, "{}"], {}),
+    ],
+)  # fmt: skip
+def test_transfer_config(arguments: list[str], config: Any) -> None:
+    assert transfer_config(vllm(arguments)) == config
+
+
+PYNCCL = '{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}'
+
+
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        (
+            vllm([FLAG, PYNCCL]),
+            (
+                "vLLM v0.11.0 has LMCacheConnectorV1, MultiConnector, NixlConnector, "
+                "OffloadingConnector, P2pNcclConnector, SharedStorageConnector"
+            ),
+        ),
+        (
+            vllm([FLAG, PYNCCL], "latest"),
+            (
+                "vLLM v0.33.0 has LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, "
+                "MultiConnector, NixlConnector, OffloadingConnector"
+            ),
+        ),
+    ],
+)
+def test_connector_that_does_not_exist(command: EngineCommand, known: str) -> None:
+    message = (
+        "PyNcclConnector is not a connector of vLLM's V1 engine, which stops with 'Unsupported "
+        f"connector type': {known}"
+    )
+    assert command.engine is not None
+    assert said(command.engine.check_connector(command)) == [("warning", (FLAG,), message)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        vllm([FLAG, PYNCCL], "v0.8.5"),
+        vllm([FLAG, '{"kv_connector":"MyConnector"}']),
+        vllm([FLAG, '{"kv_connector":"PyNcclConnector","kv_connector_module_path":"mine"}']),
+        vllm([FLAG, "PyNcclConnector"]),
+        vllm(),
+        sglang(FLAG),
+    ],
+)
+def test_connectors_that_are_not_judged(command: EngineCommand) -> None:
+    assert command.engine is not None
+    assert command.engine.check_connector(command) == []
+
+
+NO_RAY = (
+    "has no ray (v0.17.1 is the last with it): use launcher: multiprocessing, or an image that "
+    "adds ray"
+)
+BACKEND = "--distributed-executor-backend"
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher", "expected"),
+    [
+        # ray
+        (vllm("m -tp 16"), "ray", []),
+        (vllm("m", "v0.17.1"), "ray", []),
+        (vllm("m", "v0.18.0"), "ray",
+         [("warning", (), f"the image vllm/vllm-openai:v0.18.0 {NO_RAY}")]),
+        (vllm("m", "latest"), "ray",
+         [("warning", (), f"the image vllm/vllm-openai:latest {NO_RAY}")]),
+        (read_command({"image": "me/vllm:v0.30.0"}), "ray", []),
+        (vllm(f"m {BACKEND} ray"), "ray", []),
+        (vllm(f"m {BACKEND}=mp"), "ray", [(
+            "warning", (BACKEND,),
+            (f"{BACKEND} mp does not use the ray cluster that launcher: ray starts: leave it out, "
+            "or use launcher: multiprocessing"))]),
+        (vllm("m --nnodes 2"), "ray", [(
+            "error", ("--nnodes",),
+            "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing")]),
+        (vllm("m -dp 2"), "ray", [(
+            "warning", ("--data-parallel-size",),
+            ("without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
+            "leader: add it, or use launcher: multiprocessing"))]),
+        (vllm("m -dp 2 --data-parallel-backend=ray"), "ray", []),
+        # multiprocessing
+        (vllm("m -tp 16", "v0.11.0"), "multiprocessing", [(
+            "warning", (),
+            ("vLLM v0.11.0 cannot span nodes with multiprocessing (--nnodes exists from v0.11.1 "
+            "on): use launcher: ray, or a newer image"))]),
+        (vllm("m -tp 16", "v0.11.1"), "multiprocessing", []),
+        (vllm("m -tp 16", "latest"), "multiprocessing", []),
+        (vllm("m -tp 16 --nnodes 3", "v0.12.0"), "multiprocessing", [(
+            "error", ("--nnodes",), "--nnodes 3, but a replica has 2 nodes: leave it out")]),
+        (vllm("m -tp 16 --nnodes 2", "v0.12.0"), "multiprocessing", []),
+        (vllm(f"m -tp 16 {BACKEND} ray", "v0.12.0"), "multiprocessing", [(
+            "error", (BACKEND,),
+            (f"{BACKEND} ray cannot be used with launcher: multiprocessing: leave it out, or use "
+            "launcher: ray"))]),
+        (vllm("m -tp 3 -dp 3", "v0.17.0"), "multiprocessing", [(
+            "error", ("--nnodes",),
+            ("--tensor-parallel-size 3 x --data-parallel-size 3 cannot be divided evenly among "
+            "2 nodes, which multiprocessing needs"))]),
+        (vllm("m -tp 1", "v0.17.0"), "multiprocessing", [(
+            "error", ("--nnodes",),
+            ("--tensor-parallel-size 1 cannot be divided evenly among 2 nodes, which "
+            "multiprocessing needs"))]),
+        (vllm("m -tp 16 -dp 2", "v0.16.0"), "multiprocessing", []),
+        (sglang("--tp 16"), "multiprocessing", []),
+        (sglang("--tp 16 --dp 16 --enable-dp-attention"), "multiprocessing", []),
+        (sglang("--tp 16 --dp 2"), "multiprocessing", [(
+            "error", ("--dp-size",),
+            ("SGLang does not run --dp-size 2 on 2 nodes without data parallel attention "
+            "(--enable-dp-attention, or --attn-dp-size in newer releases)"))]),
+        (sglang("--tp 3 --nnodes 4"), "multiprocessing", [
+            ("error", ("--nnodes",), "--nnodes 4, but a replica has 2 nodes: leave it out"),
+            ("error", ("--nnodes",), ("--tp-size 3 cannot be divided evenly among 2 nodes, which "
+             "multiprocessing needs"))]),
+        (sglang("--tp $TP"), "multiprocessing", []),
+        (vllm("m", "v0.18.0"), "none", []),
+    ],
+)  # fmt: skip
+def test_launchers(command: EngineCommand, launcher: str, expected: Any) -> None:
+    assert command.engine is not None
+    assert said(command.engine.check_launch(command, launcher, 2)) == expected
+
+
+def test_ranks_that_span_nodes() -> None:
+    spanning = vllm("m -tp 16 -dp 2", "v0.16.0")
+    assert spanning.engine is not None
+    (found,) = spanning.engine.check_launch(spanning, "multiprocessing", 4)
+    assert found.message == (
+        "in vLLM v0.16.0 a data parallel rank cannot span nodes with multiprocessing "
+        "(vllm#35429, fixed in v0.17.0)"
+    )
+    fixed = vllm("m -tp 16 -dp 2", "v0.17.0")
+    assert spanning.engine.check_launch(fixed, "multiprocessing", 4) == []
+
+
+PROGRAMS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launch_server"]}
+
+
+def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
+    words = arguments.split() if isinstance(arguments, str) else arguments
+    return read_command({"name": "c", "image": "x", "command": PROGRAMS[engine], "args": words})
+
+
+@pytest.mark.parametrize(
+    ("engine", "arguments", "expected"),
+    [
+        ("vllm", "m", Parallelism(1, 1, 1, None, False)),
+        ("vllm", "m --tensor-parallel-size 16", Parallelism(16, 1, 1, None, True)),
+        ("vllm", "m -tp=8 -pp 2", Parallelism(8, 2, 1, None, True)),
+        ("vllm", "m -tp 2 -dp 16 -dpl 8", Parallelism(2, 1, 16, 8, True)),
+        ("vllm", "m --data_parallel_size=4 -pcp 2", Parallelism(1, 1, 4, None, True, 2)),
+        ("vllm", "m -dp 4 --data-parallel-rank 1", Parallelism(1, 1, 4, 1, True)),
+        ("vllm", "m -dp 4 -dpl 0", Parallelism(1, 1, 4, 0, True)),
+        ("vllm", ["m", "--tensor-parallel-size 4"], Parallelism(4, 1, 1, None, True)),
+        # SGLang's flags are not vLLM's.
+        ("vllm", "m --tp 4", Parallelism(1, 1, 1, None, False)),
+        ("sglang", "--tp 16 --pp-size 2", Parallelism(16, 2, 1, None, True)),
+        ("sglang", "--tensor-parallel-size 4 --dp 2", Parallelism(4, 1, 2, None, True)),
+        ("sglang", "--tp-size 8 --dp-size 8 --enable-dp-attention",
+         Parallelism(8, 1, 1, None, True)),
+        ("sglang", "--tp-size 8 --attn-dp-size 8", Parallelism(8, 1, 1, None, True)),
+        # Not known.
+        ("sglang", "--tp 8 --dp 2 --attn-cp-size 2", None),
+        ("vllm", "m -tp $TP", None),
+        ("vllm", "m -tp $(TP)", None),
+        ("vllm", "m -tp 0", None),
+        ("vllm", "m -tp", None),
+        ("vllm", "m --config c.yaml", None),
+        ("vllm", ["m", OUTPUT], None),
+    ],
+)  # fmt: skip
+def test_read(engine: str, arguments: str | list[Any], expected: Parallelism | None) -> None:
+    assert command(engine, arguments).parallelism == expected
+
+
+def test_unknown_engine() -> None:
+    assert UNKNOWN.parallelism is None
+    assert check_accelerators(UNKNOWN, 8, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "nodes", "devices"),
+    [
+        (Parallelism(8, 2, 1, None, True), None, 16),
+        (Parallelism(2, 1, 16, 8, True), None, 32),
+        (Parallelism(2, 1, 16, 8, True), 1, 16),
+        (Parallelism(2, 1, 16, 8, True), 2, 32),
+        (Parallelism(2, 1, 16, 8, True), 4, 32),
+        (Parallelism(2, 1, 2, None, True, 2), 1, 8),
+    ],
+)
+def test_devices(parallelism: Parallelism, nodes: int | None, devices: int) -> None:
+    assert parallelism.devices(nodes) == devices
+
+
+@pytest.mark.parametrize(
+    ("engine", "arguments", "per_pod", "nodes", "expected"),
+    [
+        ("vllm", "m --tensor-parallel-size 32", 8, 4, []),
+        ("vllm", "m", 1, 1, []),
+        ("vllm", "m --tensor-parallel-size 32", 8, 2, [("error", ("--tensor-parallel-size",),
+            ("--tensor-parallel-size 32 needs 32 accelerators, but a replica has "
+            "2 nodes x 8 = 16"))]),
+        ("vllm", "m -tp 8 -pp 4", 8, 2, [("error", ("--tensor-parallel-size",),
+            ("--tensor-parallel-size 8 x --pipeline-parallel-size 4 needs 32 accelerators, but a "
+            "replica has 2 nodes x 8 = 16"))]),
+        ("vllm", "m -tp 2", 1, 1, [("error", ("--tensor-parallel-size",),
+            "--tensor-parallel-size 2 needs 2 accelerators, but the pod has 1")]),
+        ("vllm", "m -tp 2", 8, 1, [("warning", ("--tensor-parallel-size",),
+            "--tensor-parallel-size 2 uses 2 accelerators, but the pod has 8: 6 stay idle")]),
+        ("vllm", "m -tp 1", 2, 1, [("warning", ("--tensor-parallel-size",),
+            "--tensor-parallel-size 1 uses 1 accelerator, but the pod has 2: 1 stay idle")]),
+        ("vllm", "m", 8, 2, [("warning", ("--tensor-parallel-size",),
+            ("no parallelism is given, so vllm uses 1 accelerator, but a replica has "
+            "2 nodes x 8 = 16: give --tensor-parallel-size 16, or ask for fewer accelerators"))]),
+        # Ranks that run in other deployments do not count.
+        ("vllm", "m -tp 2 -dp 16 -dpl 4", 8, 1, []),
+        ("vllm", "m -tp 4 -dp 16 -dpl 4", 8, 1, [("error", ("--tensor-parallel-size",),
+            ("--tensor-parallel-size 4 x --data-parallel-size-local 4 on each node needs 16 "
+            "accelerators, but the pod has 8"))]),
+        ("vllm", "m -dp 16", 8, 1, [("error", ("--data-parallel-size",),
+            "--data-parallel-size 16 needs 16 accelerators, but the pod has 8")]),
+        ("vllm", "m -tp 8 -dp 16 -dpn 3", 8, 1, []),
+        # The head without ranks of its own: what the others run is not said.
+        ("vllm", "m -tp 64 -dp 16 -dpl 0", 8, 1, []),
+        ("vllm", "m -tp $TP", 8, 1, []),
+        ("sglang", "--tp 16 --dp 2 --enable-dp-attention", 8, 2, []),
+        ("sglang", "--tp 8 --dp 2", 8, 1, [("error", ("--tp-size",),
+            "--tp-size 8 x --dp-size 2 needs 16 accelerators, but the pod has 8")]),
+        ("sglang", "", 8, 1, [("warning", ("--tp-size",),
+            ("no parallelism is given, so sglang uses 1 accelerator, but the pod has 8: give "
+            "--tp-size 8, or ask for fewer accelerators"))]),
+    ],
+)  # fmt: skip
+def test_check(
+    engine: str, arguments: str, per_pod: int, nodes: int, expected: list[tuple[str, Location, str]]
+) -> None:
+    assert said(check_accelerators(command(engine, arguments), per_pod, nodes)) == expected
+
+
+def test_through_a_shell_script() -> None:
+    script = {"image": "x", "command": ["/bin/sh", "-c", "cd /x && vllm serve m -tp 16 | tee log"]}
+    assert [each.rule for each in check_accelerators(read_command(script), 8, 1)] == [
+        "accelerators-too-few"
+    ]
