@@ -14,9 +14,10 @@ from fusioninfer_pulumi.api.topology import (
     needs_gang,
     serving,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, info, shown, warning
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
-from fusioninfer_pulumi.operations.operations import day_two_plan
+from fusioninfer_pulumi.name_collisions import Owners
+from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.checks import (
     declared_port_findings,
     role_credentials,
@@ -32,14 +33,14 @@ from fusioninfer_pulumi.pods.pairing import agreement_findings, disaggregation_o
 from fusioninfer_pulumi.pods.role import role_plan
 from fusioninfer_pulumi.pods.template_keys import key_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings
+from fusioninfer_pulumi.rollout.layout_checks import layout_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
 from fusioninfer_pulumi.routing.records import RouterPlan
 from fusioninfer_pulumi.routing.router import router_plan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
 from fusioninfer_pulumi.topology.gang_checks import network_topology_findings, scheduling_findings
-from fusioninfer_pulumi.topology.layout_checks import layout_findings
-from fusioninfer_pulumi.topology.name_checks import Owners, name_findings
+from fusioninfer_pulumi.topology.name_checks import name_findings
 from fusioninfer_pulumi.topology.role import RolePlan
 
 
@@ -122,7 +123,11 @@ def planned_pods(
             findings += declared_port_findings(position, given.roles[position])
             findings += volume_findings(role, planned)
     if args.groups == 0:
-        findings.append(info("groups", "is 0: the service is parked, no pods of it are made"))
+        findings.append(
+            info(
+                "service-parked", ("groups",), "is 0: the service is parked, no pods of it are made"
+            )
+        )
     findings += agreement_findings(roles, pairing)
     findings += stated_findings(args.roles)
     findings += name_findings(service, roles, args.rollout)
@@ -197,7 +202,8 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
     """What a service without a router does to its clients."""
     if is_prefill_decode(serving(declared)):
         yield warning(
-            "roles",
+            "prefill-decode-without-router",
+            ("roles",),
             "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
             "a role of componentType router",
         )
@@ -206,7 +212,8 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
     if len(ports) > 1:
         listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
         yield warning(
-            "roles",
+            "serving-ports-differ",
+            ("roles",),
             f"the roles serve on different ports ({listed}): the Service reaches only "
             f"{entry[0].serving.port}; give them one port",
         )
@@ -230,10 +237,10 @@ def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
         args: The service.
     """
     if args.placement.colocate is not None:
-        yield warning("placement.colocate", _MESSAGE)
+        yield warning("placement-without-inventory", ("placement", "colocate"), _MESSAGE)
     for index, role in enumerate(args.roles):
         if role.placement is not None:
-            yield warning(join("roles", index, "placement"), _MESSAGE)
+            yield warning("placement-without-inventory", ("roles", index, "placement"), _MESSAGE)
 
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -261,7 +268,9 @@ def plan_service(
     findings += found
     routing, found = planned_routing(service, pods, leave_out)
     findings += found
-    day_two, found = day_two_plan(service, pods.args, pods.roles, routing.router, scheduling.gang)
+    operations, found = operations_plan(
+        service, pods.args, pods.roles, routing.router, scheduling.gang
+    )
     findings += found
     plan = ServicePlan(
         service=service,
@@ -281,7 +290,7 @@ def plan_service(
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
-        day_two=day_two,
+        operations=operations,
         model=pods.model,
     )
     findings += rollout_findings(plan)
@@ -326,7 +335,8 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
 def _service_findings(service: str) -> Iterator[Finding]:
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
-            "metadata.name",
+            "service-name-invalid",
+            ("metadata", "name"),
             f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
         )

@@ -14,8 +14,9 @@ from fusioninfer_pulumi.component.state import RecordedSet, recorded_of, recorde
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.gang_update import RunningSet
-from fusioninfer_pulumi.rollout.refusals import FIELD, gang_findings, policy_findings, same_policy
+from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 
 def running_findings(

@@ -111,7 +111,7 @@ def role_plan(
         leader_launch=leader_launch,
         worker_launch=worker_launch,
         wiring=wire.wiring,
-        scaled_elsewhere=args.autoscaling is not None,
+        scaled_externally=args.autoscaling is not None,
         env=tracing_env(tracing, f"{service}-{args.name}") if tracing and traces else (),
     )
     findings += wire.findings

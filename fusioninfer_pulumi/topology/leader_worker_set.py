@@ -16,9 +16,9 @@ from fusioninfer_pulumi.pods.build import (
     role_templates,
     set_labels,
 )
-from fusioninfer_pulumi.rollout.refusals import completed
 from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.topology.sub_group_policy import completed
 from fusioninfer_pulumi.topology.topology import Topology
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"

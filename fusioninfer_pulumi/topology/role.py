@@ -83,7 +83,7 @@ class RolePlan:
         worker_launch: The same on workers.
         wiring: What pods get that hand their KV cache over, None for all others.
         env: Variables of the serving container that its author has not set, on every pod.
-        scaled_elsewhere: Whether something else, such as an autoscaler, sets the replicas of its
+        scaled_externally: Whether something else, such as an autoscaler, sets the replicas of its
             one LeaderWorkerSet once it exists; only for layout PerRole.
     """
 
@@ -99,7 +99,7 @@ class RolePlan:
     worker_launch: ContainerCommand | None
     wiring: Wiring | None = None
     env: tuple[Mapping[str, str], ...] = ()
-    scaled_elsewhere: bool = False
+    scaled_externally: bool = False
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:

@@ -10,8 +10,9 @@ from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
 from fusioninfer_pulumi.cli.diff.plain import count_at
 from fusioninfer_pulumi.cli.diff.workloads import gang
 from fusioninfer_pulumi.rollout.gang_update import RunningSet
-from fusioninfer_pulumi.rollout.refusals import FIELD, gang_findings, policy_findings
+from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 
 
 def refusals(

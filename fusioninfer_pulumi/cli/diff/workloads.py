@@ -12,7 +12,7 @@ from typing import Any
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest
 from fusioninfer_pulumi.cli.diff.plain import at, count_at, same, text_at
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout import refusals as sub_group_policy
+from fusioninfer_pulumi.topology import sub_group_policy
 
 LWS_GROUP = "leaderworkerset.x-k8s.io"
 VOLCANO_GROUP = "scheduling.volcano.sh"

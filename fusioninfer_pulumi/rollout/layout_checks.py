@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, error, info, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_path, role_rollout, stated
+from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout, stated
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -24,7 +24,8 @@ def layout_findings(plan: Topology) -> Iterator[Finding]:
     gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
-            "schedulingStrategy.gangPolicy.requiredReplicas",
+            "lowest-ordinals-needs-per-replica",
+            ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
             "LowestOrdinals needs layout: PerReplica: in one set for each role an update begins "
             "with the highest ordinal, and stands still there while it lacks room",
         )
@@ -39,12 +40,14 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rolling = rollout.strategy is RolloutStrategy.ROLLING
     if stated(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
         yield error(
-            field_path(role, "max_unavailable"),
+            "max-unavailable-zero",
+            field_location(role, "max_unavailable"),
             "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0",
         )
     if surge and not per_role:
         yield error(
-            field_path(role, "max_surge"),
+            "max-surge-needs-per-role",
+            field_location(role, "max_surge"),
             f"needs layout: PerRole, got {shown(surge)}: where each replica is a LeaderWorkerSet "
             "of its own, none of them can have one replica more for the time of an update",
         )
@@ -52,13 +55,16 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         return
     if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
-            field_path(role, "partition"),
+            "partition-with-recreate",
+            field_location(role, "partition"),
             f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the set is deleted with all its replicas and made anew; use Rolling or AllAtOnce",
         )
     if surge and not rolling:
         yield warning(
-            field_path(role, "max_surge"), f"has no effect with strategy {rollout.strategy.value}"
+            "max-surge-without-effect",
+            field_location(role, "max_surge"),
+            f"has no effect with strategy {rollout.strategy.value}",
         )
     if rolling and role.replicas:
         yield from _surge(plan, role)
@@ -67,7 +73,8 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         if not rolling or rollout.max_unavailable > 1:
             field = "max_unavailable" if rolling else "strategy"
             yield info(
-                field_path(role, field),
+                "max-unavailable-needs-feature-gate",
+                field_location(role, field),
                 "the replicas of a set go down together only where the cluster's feature gate "
                 "MaxUnavailableStatefulSet is on (by default in Kubernetes 1.35.0 to 1.35.3, and "
                 "from 1.37); else one after the other",
@@ -80,7 +87,8 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         return
     if rollout.partition:
         yield warning(
-            field_path(role, "max_surge"),
+            "max-surge-kept-by-partition",
+            field_location(role, "max_surge"),
             f"LeaderWorkerSet keeps the replicas that it started beside the others until partition "
             f"is 0 again, got {rollout.partition}",
         )
@@ -90,7 +98,8 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     # Whatever maxUnavailable says: the highest ordinal comes first, and these are the highest.
     severity = warning if plan.gang_scheduled else info
     yield severity(
-        field_path(role, "max_surge"),
+        "max-surge-needs-room",
+        field_location(role, "max_surge"),
         f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it runs",
     )
 
@@ -99,7 +108,8 @@ def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     count, required = role.group_replicas, required_ordinals(plan, role)
     if required < count:
         yield warning(
-            join("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
+            "update-needs-room-for-optional-replicas",
+            ("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
             f"with layout: PerRole an update of {role.name} needs room for all of its {count} "
             "replicas: LeaderWorkerSet starts with the highest one and stands still where that "
             "never runs; lower replicas before an update, or use layout: PerReplica",
