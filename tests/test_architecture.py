@@ -96,7 +96,7 @@ def test_only_the_rooms_that_are_about_pulumi_import_it() -> None:
 
 def test_models_and_validation_stay_in_the_spec_and_the_dialects() -> None:
     def excess(path: Path) -> set[str]:
-        at_home = room(path) in ("api", "dialects", "loading")
+        at_home = room(path) in ("spec", "importers")
         return set() if at_home else roots(path) & {"pydantic", "pydantic_core"}
 
     assert offenders(excess) == {}
@@ -106,16 +106,16 @@ def test_files_say_what_they_are_for() -> None:
     assert [name(path) for path in FILES if not ast.get_docstring(tree(path))] == []
 
 
-DIALECTS = {each.name for each in (PACKAGE / "dialects").iterdir() if each.is_dir()}
+DIALECTS = {each.name for each in (PACKAGE / "importers").iterdir() if each.is_dir()}
 
 
 def test_a_dialect_knows_no_other_dialect() -> None:
     def excess(path: Path) -> set[str]:
         home = path.relative_to(PACKAGE).parts
-        if home[0] != "dialects" or len(home) <= 2:
+        if home[0] != "importers" or len(home) <= 2:
             return set()
         parts = [module.split(".") for module in imports(path)]
-        known = {each[2] for each in parts if each[:2] == ["fusioninfer_pulumi", "dialects"]}
+        known = {each[2] for each in parts if each[:2] == ["fusioninfer_pulumi", "importers"]}
         return known & (DIALECTS - {home[1]})
 
     assert offenders(excess) == {}

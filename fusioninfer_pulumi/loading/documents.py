@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.service import KIND
-from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of, platform_of
-from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.importers import DIALECTS, Dialect, dialect_of, platform_of
+from fusioninfer_pulumi.importers.given import Given
 from fusioninfer_pulumi.loading.validate import Document, examine
 
 #: A finding and the label of the document that it is about.

@@ -1,0 +1,103 @@
+"""Pod templates of a ModelServing: what Kthena's controller adds to its pods, and its labels.
+
+The controller sets three variables in every container (a role's `environment` is ours for them),
+and labels that selectors refer to (pkg/model-serving-controller/utils/utils.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fusioninfer_pulumi.importers.carrier import Book, Carrier
+from fusioninfer_pulumi.importers.given import At, Path
+from fusioninfer_pulumi.importers.kthena.models import PodTemplate, Role
+from fusioninfer_pulumi.kube import labels
+
+PREFIX = "modelserving.volcano.sh/"
+NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
+#: Labels whose values are the same in ours.
+_SAME = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
+#: Labels that tell the same pods apart, with other values.
+_KEYS = {
+    **_SAME,
+    f"{PREFIX}group-name": labels.GROUP_INDEX,
+    f"{PREFIX}role-id": labels.REPLICA_INDEX,
+    f"{PREFIX}revision": labels.REVISION,
+}
+_KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
+
+
+def carry_template(carrier: Carrier, target: Path, template: PodTemplate, at: At) -> None:
+    """Carries a pod template over, with labels of ours in its selectors.
+
+    Args:
+        carrier: The service.
+        target: Where it stands in ours.
+        template: The template.
+        at: Where it stands.
+    """
+    spec = _relabelled(carrier.book, template.spec, at / "spec")
+    given = {"metadata": template.metadata, "spec": spec}
+    carrier.put(target, {key: value for key, value in given.items() if value is not None}, at)
+
+
+def needs_environment(role: Role) -> bool:
+    """Tells whether a role's containers may read the variables of Kthena's pods.
+
+    Kthena sets them in every pod; in a single one they are noise unless its template names one.
+    """
+    templates = [each for each in (role.entry_template, role.worker_template) if each is not None]
+    return bool(role.worker_replicas) or any(_mentions(each.spec) for each in templates)
+
+
+def _mentions(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_mentions, value.values()))
+    if isinstance(value, list):
+        return any(map(_mentions, value))
+    return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
+
+
+def _relabelled(book: Book, value: Any, at: At) -> Any:
+    """Replaces Kthena's labels in selectors by ours."""
+    if isinstance(value, list):
+        return [_relabelled(book, item, at / index) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        if isinstance(value, str) and PREFIX in value:
+            book.lost(at, f"pods of ours have no label of {PREFIX}; their labels: {_ours()}")
+        return value
+    built: dict[Any, Any] = {}
+    for key, item in value.items():
+        place = at / key
+        if key in _KEY_LISTS and isinstance(item, list):
+            built[key] = [_key(book, each, place / index) for index, each in enumerate(item)]
+        elif key == "matchLabels" and isinstance(item, Mapping):
+            built[key] = {_same(book, each, place / each): held for each, held in item.items()}
+        elif key == "key" and "operator" in value:
+            built[key] = _same(book, item, place)
+        else:
+            built[key] = _relabelled(book, item, place)
+    return built
+
+
+def _key(book: Book, key: Any, at: At) -> Any:
+    """Our label for one by which pods are told apart, whatever its values are."""
+    if key in _KEYS:
+        book.note(at, f"{key} is {_KEYS[key]} on pods of ours")
+        return _KEYS[key]
+    return _same(book, key, at)
+
+
+def _same(book: Book, key: Any, at: At) -> Any:
+    """Our label for one that has the same values."""
+    if key in _SAME:
+        book.note(at, f"{key} is {_SAME[key]} on pods of ours")
+        return _SAME[key]
+    if isinstance(key, str) and key.startswith(PREFIX):
+        book.lost(at, f"pods of ours have no label {key} with these values; theirs: {_ours()}")
+    return key
+
+
+def _ours() -> str:
+    return ", ".join(dict.fromkeys(_KEYS.values()))

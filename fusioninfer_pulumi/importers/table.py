@@ -1,0 +1,110 @@
+"""The table of dialects: the one place that lists their kinds."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusioninfer_pulumi.importers.conversion import Conversion
+from fusioninfer_pulumi.importers.given import Given
+
+#: API version, kind, namespace and name of an object.
+ObjectKey = tuple[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A system whose manifests are read.
+
+    Attributes:
+        name: The system, as messages name it.
+        module: Module with `convert(documents, allow_lossy=...) -> Conversion`.
+        services: Kinds that become a service, each with the API versions that are read.
+        companions: Kinds that say more about a service of the same input.
+        platform: Kinds that say nothing about a service: what it runs on.
+    """
+
+    name: str
+    module: str
+    services: Mapping[str, tuple[str, ...]]
+    companions: Mapping[str, tuple[str, ...]]
+    platform: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> dict[str, tuple[str, ...]]:
+        """All kinds that are read, each with its API versions."""
+        return {**self.services, **self.companions}
+
+    def convert(self, documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
+        """Turns the documents of one input into services of ours."""
+        made: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
+        return made
+
+    def named(self, documents: Sequence[Given]) -> frozenset[ObjectKey]:
+        """Objects of no dialect that its documents name, and that are given to it too.
+
+        A converter that reads such objects has a function `named(documents)`.
+        """
+        named = getattr(self._converter, "named", None)
+        return frozenset() if named is None else named(documents)
+
+    @property
+    def _converter(self) -> Any:
+        return importlib.import_module(f"{__package__}.{self.module}")
+
+
+_KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)
+_MODELPLANE = ("modelplane.ai/v1alpha1",)
+_KTHENA_NETWORKING = ("networking.serving.volcano.sh/v1alpha1",)
+_KSERVE = ("serving.kserve.io/v1alpha2", "serving.kserve.io/v1alpha1")
+
+DIALECTS = (
+    Dialect(
+        "Kthena",
+        "kthena.convert",
+        {"ModelServing": _KTHENA_WORKLOAD},
+        {
+            "ModelServer": _KTHENA_NETWORKING,
+            "ModelRoute": _KTHENA_NETWORKING,
+            "AutoscalingPolicy": _KTHENA_WORKLOAD,
+            "AutoscalingPolicyBinding": _KTHENA_WORKLOAD,
+            "ModelBooster": _KTHENA_WORKLOAD,
+        },
+    ),
+    Dialect(
+        "Modelplane",
+        "modelplane.convert",
+        {"ModelDeployment": _MODELPLANE},
+        dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
+        dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
+    ),
+    Dialect(
+        "KServe",
+        "kserve.convert",
+        {"LLMInferenceService": _KSERVE},
+        {"LLMInferenceServiceConfig": _KSERVE},
+    ),
+)
+
+
+def dialect_of(raw: Any) -> Dialect | None:
+    """The dialect that a document is written in, None for ours and for what nobody knows."""
+    if not isinstance(raw, Mapping):
+        return None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if not isinstance(kind, str) or not isinstance(version, str):
+        return None
+    return next((each for each in DIALECTS if version in each.kinds.get(kind, ())), None)
+
+
+def platform_of(raw: Any) -> Dialect | None:
+    """The dialect whose platform a document describes, None for any other document."""
+    if not isinstance(raw, Mapping):
+        return None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    for each in DIALECTS:
+        if isinstance(kind, str) and version in each.platform.get(kind, ()):
+            return each
+    return None
