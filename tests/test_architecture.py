@@ -1,4 +1,4 @@
-"""Data flows one way between the rooms; files stay small."""
+"""Data flows one way between the rooms."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_only_the_rooms_that_are_about_pulumi_import_it() -> None:
     assert offenders(excess) == {}
 
 
-def test_models_and_validation_stay_in_the_spec_and_the_dialects() -> None:
+def test_models_and_validation_stay_in_the_spec_and_the_importers() -> None:
     def excess(path: Path) -> set[str]:
         at_home = room(path) in ("spec", "importers")
         return set() if at_home else roots(path) & {"pydantic", "pydantic_core"}
@@ -106,16 +106,16 @@ def test_files_say_what_they_are_for() -> None:
     assert [name(path) for path in FILES if not ast.get_docstring(tree(path))] == []
 
 
-DIALECTS = {each.name for each in (PACKAGE / "importers").iterdir() if each.is_dir()}
+SYSTEMS = {each.name for each in (PACKAGE / "importers").iterdir() if each.is_dir()}
 
 
-def test_a_dialect_knows_no_other_dialect() -> None:
+def test_an_importer_knows_no_other_importer() -> None:
     def excess(path: Path) -> set[str]:
         home = path.relative_to(PACKAGE).parts
         if home[0] != "importers" or len(home) <= 2:
             return set()
         parts = [module.split(".") for module in imports(path)]
         known = {each[2] for each in parts if each[:2] == ["fusioninfer_pulumi", "importers"]}
-        return known & (DIALECTS - {home[1]})
+        return known & (SYSTEMS - {home[1]})
 
     assert offenders(excess) == {}

@@ -1,9 +1,9 @@
-"""Other systems' manifests: which kinds are known, and who turns them into ours.
+"""Converts manifests of other systems (Kthena, KServe, Modelplane) into ours.
 
-One folder per system. `DIALECTS` is all that the reader knows of them; a system's modules are
-imported when a manifest of its kinds is met. How to add one: docs/architecture.md.
+One folder per system. The loader knows them by `IMPORTERS` alone; the modules of a system are
+imported when a document of its kinds comes. How to add one: docs/architecture.md.
 """
 
-from fusioninfer_pulumi.importers.table import DIALECTS, Dialect, dialect_of, platform_of
+from fusioninfer_pulumi.importers.table import IMPORTERS, Importer, importer_of, platform_of
 
-__all__ = ["DIALECTS", "Dialect", "dialect_of", "platform_of"]
+__all__ = ["IMPORTERS", "Importer", "importer_of", "platform_of"]

@@ -1,4 +1,4 @@
-"""The base of every dialect's models, and how a document is read with them."""
+"""The base of the importers' models, and the validation of a document."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.api.messages import findings_of
 from fusioninfer_pulumi.api.pod_template import wanted
-from fusioninfer_pulumi.importers.carrier import Book
-from fusioninfer_pulumi.importers.given import Given
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ConversionReport
+from fusioninfer_pulumi.importers.source import SourceDocument
 
 
-def _amount(value: Any) -> Any:
+def _quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
-    raise PydanticCustomError("amount", wanted(value, "a quantity such as 5, 500m or 16Gi"))
+    raise PydanticCustomError("quantity", wanted(value, "a quantity such as 5, 500m or 16Gi"))
 
 
 def _mapping_or_text(value: Any) -> Any:
@@ -28,12 +29,11 @@ def _mapping_or_text(value: Any) -> Any:
 
 
 #: A Kubernetes quantity; YAML reads those without a unit as numbers.
-Amount = Annotated[str | int | float, PlainValidator(_amount)]
-#: What may be written out or as a text.
+Quantity = Annotated[str | int | float, PlainValidator(_quantity)]
 MappingOrText = Annotated[dict[str, Any] | str, PlainValidator(_mapping_or_text)]
 
 
-class DialectModel(BaseModel):
+class ImportedModel(BaseModel):
     """A part of another system's manifest: its own spelling only, unknown keys refused."""
 
     model_config = ConfigDict(
@@ -41,38 +41,36 @@ class DialectModel(BaseModel):
     )
 
 
-Model = TypeVar("Model", bound=DialectModel)
+Model = TypeVar("Model", bound=ImportedModel)
 
 
-def read(book: Book, document: Given, model: type[Model]) -> Model | None:
-    """Validates a document, and says what is wrong with it.
-
-    Args:
-        book: Where problems are noted.
-        document: The document.
-        model: Its model.
+def validate(
+    report: ConversionReport, document: SourceDocument, model: type[Model]
+) -> Model | None:
+    """Validates a document, and reports what is wrong with it.
 
     Returns:
-        The document without keys that are unknown, None when anything else is wrong with it.
+        The document without unknown keys, None when anything else is wrong with it.
     """
     try:
         return model.model_validate(document.raw)
     except ValidationError as problem:
         items = problem.errors(include_url=False, include_input=False)
         paths = [tuple(part for part in item["loc"] if part != "[key]") for item in items]
-        book.add(document, zip(paths, findings_of(problem, model), strict=True))
+        for path, finding in zip(paths, findings_of(problem, model), strict=True):
+            report.add(document.at(*path), finding)
         if any(item["type"] != "extra_forbidden" for item in items):
-            book.read(document.at())
+            report.consume(document.at())
             return None
         rest = _without(document.raw, set(paths))
     try:
         return model.model_validate(rest)
     except ValidationError:
-        book.read(document.at())
+        report.consume(document.at())
         return None
 
 
-def _without(value: Any, paths: set[tuple[str | int, ...]], at: tuple[str | int, ...] = ()) -> Any:
+def _without(value: Any, paths: set[Location], at: Location = ()) -> Any:
     if isinstance(value, Mapping):
         return {
             key: _without(item, paths, (*at, key))

@@ -1,4 +1,4 @@
-"""Where the fields of a converted service stand in the documents that a user wrote."""
+"""Maps fields of a converted service back to the documents that the user wrote."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.findings import Finding, join, one_line, parse_path
-from fusioninfer_pulumi.importers.given import At
+from fusioninfer_pulumi.findings import Finding, Location, path_text
+from fusioninfer_pulumi.importers.source import SourceField
 
 #: Messages whose subject is the field that they stand at.
 _OF_ITS_FIELD = re.compile(r"(is|are|must|has|have|needs|would|cannot|does|belongs|stands)\b")
@@ -15,75 +15,64 @@ _OF_ITS_FIELD = re.compile(r"(is|are|must|has|have|needs|would|cannot|does|belon
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one field came from.
+    """Where a field of the service comes from.
 
     Attributes:
-        at: The place.
-        whole: Whether everything below it was carried over as it stands there.
+        field: The user's field.
+        copied: Whether the field and everything below it is the same in the document.
     """
 
-    at: At
-    whole: bool
+    field: SourceField
+    copied: bool
 
 
 @dataclass(frozen=True)
 class Origins:
-    """The fields of one service, by path as in a finding.
+    """Where the fields of one service come from.
 
     Attributes:
-        label: Label of the document that stands for the service.
-        fields: Path of each field that has an origin.
-        used: Labels of documents that say something about it, whether or not a field came of it.
+        label: Label of the document that became the service.
+        fields: Origin by location, as findings have it.
+        sources: Labels of further documents that the service depends on.
     """
 
     label: str
-    fields: Mapping[str, Origin]
-    used: frozenset[str] = frozenset()
+    fields: Mapping[Location, Origin]
+    sources: frozenset[str] = frozenset()
 
     @property
     def labels(self) -> frozenset[str]:
-        """Labels of all documents that the service was made of."""
-        fields = (each.at.document.label for each in self.fields.values())
-        return frozenset({self.label, *self.used, *fields})
+        """Labels of all documents that the service was made from."""
+        fields = (origin.field.document.label for origin in self.fields.values())
+        return frozenset({self.label, *self.sources, *fields})
 
     def locate(self, finding: Finding) -> tuple[str, Finding]:
-        """Moves a finding from the service to the document that the user wrote.
-
-        Args:
-            finding: A finding about the service.
+        """Moves a finding about the service to the user's document.
 
         Returns:
-            The document's label, and the finding with a path of that document. Where our field
-            has no counterpart there, the path is that of what it was made of, and the message
-            names our field.
+            The document's label, and the finding at the user's field. Where a field of the service
+            has no counterpart in the document, the finding is at the field that it follows from,
+            and the message names the service's field.
         """
-        path = finding.path
-        known = next((prefix for prefix in _prefixes(path) if prefix in self.fields), None)
-        if known is None:
-            return self.label, _told(finding, "", path)
-        origin, rest = self.fields[known], path[len(known) :]
-        place, label = written(origin.at), origin.at.document.label
-        if origin.whole:
-            return label, replace(finding, location=parse_path(place + rest))
-        return label, _told(finding, place, path if rest else "")
+        ours = finding.location
+        for end in range(len(ours), 0, -1):
+            origin = self.fields.get(ours[:end])
+            if origin is None:
+                continue
+            rest, field = ours[end:], origin.field
+            if origin.copied:
+                field = SourceField(field.document, (*field.path, *rest))
+                rest = ()
+            converted = ours if rest else ()
+            return field.document.label, _named(finding.at(*field.location), converted)
+        return self.label, _named(finding.at(), ours)
 
 
-def written(at: At) -> str:
-    """Writes a place as findings do: relative to `spec`."""
-    path = at.path[1:] or at.path if at.path[:1] == ("spec",) else at.path
-    return one_line(join(*path))
-
-
-def _told(finding: Finding, place: str, ours: str) -> Finding:
-    if not ours:
-        return replace(finding, location=parse_path(place))
-    named = f"{ours} of the converted service"
+def _named(finding: Finding, converted: Location) -> Finding:
+    """The finding with the name of the service's field, where that is another one."""
+    if not converted:
+        return finding
+    named = f"{path_text(converted)} of the converted service"
     if _OF_ITS_FIELD.match(finding.message):
-        return replace(finding, location=parse_path(place), message=f"{named} {finding.message}")
-    return replace(finding, location=parse_path(place), message=f"{finding.message} ({named})")
-
-
-def _prefixes(path: str) -> list[str]:
-    """A path, and every path above it, the longest first."""
-    cuts = [index for index, character in enumerate(path) if character in ".[" and index]
-    return [path, *(path[:cut] for cut in reversed(cuts))]
+        return replace(finding, message=f"{named} {finding.message}")
+    return replace(finding, message=f"{finding.message} ({named})")

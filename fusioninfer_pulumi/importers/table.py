@@ -1,4 +1,4 @@
-"""The table of dialects: the one place that lists their kinds."""
+"""The table of importers: one row for each system, with the kinds that it converts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi.importers.conversion import Conversion
-from fusioninfer_pulumi.importers.given import Given
+from fusioninfer_pulumi.importers.source import SourceDocument
 
 #: API version, kind, namespace and name of an object.
 ObjectKey = tuple[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Importer:
     """A system whose manifests are read.
 
     Attributes:
@@ -37,12 +37,12 @@ class Dialect:
         """All kinds that are read, each with its API versions."""
         return {**self.services, **self.companions}
 
-    def convert(self, documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
+    def convert(self, documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
         """Turns the documents of one input into services of ours."""
         made: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
         return made
 
-    def named(self, documents: Sequence[Given]) -> frozenset[ObjectKey]:
+    def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
         """Objects of no dialect that its documents name, and that are given to it too.
 
         A converter that reads such objects has a function `named(documents)`.
@@ -60,8 +60,8 @@ _MODELPLANE = ("modelplane.ai/v1alpha1",)
 _KTHENA_NETWORKING = ("networking.serving.volcano.sh/v1alpha1",)
 _KSERVE = ("serving.kserve.io/v1alpha2", "serving.kserve.io/v1alpha1")
 
-DIALECTS = (
-    Dialect(
+IMPORTERS = (
+    Importer(
         "Kthena",
         "kthena.convert",
         {"ModelServing": _KTHENA_WORKLOAD},
@@ -73,14 +73,14 @@ DIALECTS = (
             "ModelBooster": _KTHENA_WORKLOAD,
         },
     ),
-    Dialect(
+    Importer(
         "Modelplane",
         "modelplane.convert",
         {"ModelDeployment": _MODELPLANE},
         dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
         dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
     ),
-    Dialect(
+    Importer(
         "KServe",
         "kserve.convert",
         {"LLMInferenceService": _KSERVE},
@@ -89,22 +89,22 @@ DIALECTS = (
 )
 
 
-def dialect_of(raw: Any) -> Dialect | None:
+def importer_of(raw: Any) -> Importer | None:
     """The dialect that a document is written in, None for ours and for what nobody knows."""
     if not isinstance(raw, Mapping):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
         return None
-    return next((each for each in DIALECTS if version in each.kinds.get(kind, ())), None)
+    return next((each for each in IMPORTERS if version in each.kinds.get(kind, ())), None)
 
 
-def platform_of(raw: Any) -> Dialect | None:
+def platform_of(raw: Any) -> Importer | None:
     """The dialect whose platform a document describes, None for any other document."""
     if not isinstance(raw, Mapping):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
-    for each in DIALECTS:
+    for each in IMPORTERS:
         if isinstance(kind, str) and version in each.platform.get(kind, ()):
             return each
     return None

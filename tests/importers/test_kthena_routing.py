@@ -19,7 +19,7 @@ from importers.kthena_samples import (
 )
 from importers.reads import problems, said, source, spec, warned
 
-from fusioninfer_pulumi.importers.kthena.conditions import anywhere
+from fusioninfer_pulumi.importers.kthena.routes import full_match
 from fusioninfer_pulumi.objects import render
 
 MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
@@ -126,7 +126,7 @@ def test_gateways_match_the_whole_text_where_kthena_searches(
         searched = re.compile(pattern)
     except re.error:
         assume(False)
-    whole = re.compile(anywhere(pattern))
+    whole = re.compile(full_match(pattern))
     for text in (*texts, "", "a", "ab", "ba", "a$", "bab"):
         assert (searched.search(text) is None) == (whole.fullmatch(text) is None), text
 

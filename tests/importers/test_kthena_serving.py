@@ -8,7 +8,7 @@ import pytest
 from importers.kthena_samples import PAIR, Manifest, entry, role, serving
 from importers.reads import problems, said, source, spec
 
-from fusioninfer_pulumi.importers.kthena.roles import component_types
+from fusioninfer_pulumi.importers.kthena.serving import component_types
 from fusioninfer_pulumi.objects import render
 
 

@@ -1,50 +1,52 @@
-"""From KServe's documents to services of ours: the one entry to this dialect."""
+"""Converts KServe's documents: the entry point of this importer."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.importers.carrier import Book
-from fusioninfer_pulumi.importers.conversion import Conversion
-from fusioninfer_pulumi.importers.given import Given
-from fusioninfer_pulumi.importers.kserve.backends import backends_of
-from fusioninfer_pulumi.importers.kserve.lookup import (
-    SYSTEM,
-    Around,
-    Objects,
-    config_of,
-    map_namespaces,
-)
-from fusioninfer_pulumi.importers.kserve.merging import Node, merged, node_of
+from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport, ServiceBuilder
 from fusioninfer_pulumi.importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
 )
-from fusioninfer_pulumi.importers.kserve.service import carry_service
-from fusioninfer_pulumi.importers.metadata import carry_rest, own_name
-from fusioninfer_pulumi.importers.model import read
+from fusioninfer_pulumi.importers.kserve.nodes import (
+    Node,
+    copy_node,
+    fill_templates,
+    merge,
+    read_node,
+)
+from fusioninfer_pulumi.importers.kserve.router import (
+    SYSTEM,
+    Objects,
+    Related,
+    convert_router,
+    kserve_backends,
+    map_namespaces,
+)
+from fusioninfer_pulumi.importers.kserve.scaling import park_roles
+from fusioninfer_pulumi.importers.kserve.served_model import convert_model, move_initializer
+from fusioninfer_pulumi.importers.kserve.workload import convert_devices, convert_workload
+from fusioninfer_pulumi.importers.model import validate
+from fusioninfer_pulumi.importers.objects import check_name, copy_metadata, report_other_metadata
+from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.importers.table import ObjectKey
 
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
-#: KServe's own configs, whose settings this dialect knows.
+#: KServe's own configs, whose settings the importer knows.
 PRESET = "kserve-config-llm-"
+#: What identifies a ConfigMap.
+_IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
-#: Of a ConfigMap, what it is known by.
-_OWN = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
-
-def named(documents: Sequence[Given]) -> frozenset[ObjectKey]:
-    """The ConfigMaps that hold configurations of endpoint pickers.
-
-    Args:
-        documents: KServe's documents of one input, as they were given.
-    """
+def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
+    """The ConfigMaps that hold configurations of endpoint pickers."""
     place = ("spec", "router", "scheduler", "config", "ref", "name")
-    stated = [document.at(*place).value for document in documents]
-    names = {name for name in stated if isinstance(name, str)}
-    # A config may stand in another namespace than the services that are based on it.
+    found = [document.at(*place).value for document in documents]
+    names = {name for name in found if isinstance(name, str)}
+    # A config may be in another namespace than the services that are based on it.
     namespaces = [each.namespace for each in documents if each.kind == SERVICE]
     return frozenset(
         ("v1", CONFIG_MAP, namespace, name)
@@ -54,114 +56,224 @@ def named(documents: Sequence[Given]) -> frozenset[ObjectKey]:
     )
 
 
-def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
-    """Converts the KServe documents of one input.
-
-    Args:
-        documents: LLMInferenceServices, and the LLMInferenceServiceConfigs and ConfigMaps that
-            they name.
-        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
-
-    Returns:
-        One service for each LLMInferenceService.
-    """
-    book = Book(documents, allow_lossy=allow_lossy)
+def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
+    """Converts KServe's documents: one service for each LLMInferenceService."""
+    report = ConversionReport(documents, allow_lossy=allow_lossy)
     configs = {
         (document.namespace, document.name): document
         for document in documents
-        if document.kind == CONFIG and read(book, document, LLMInferenceServiceConfig) is not None
+        if document.kind == CONFIG
+        and validate(report, document, LLMInferenceServiceConfig) is not None
     }
     maps = {
         (document.namespace, document.name): document
         for document in documents
         if document.kind == CONFIG_MAP
     }
-    used: set[Given] = set()
-    specs: list[tuple[Given, list[Given], Node]] = []
+    used: set[SourceDocument] = set()
+    specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
     for document in documents:
-        if document.kind != SERVICE or read(book, document, LLMInferenceService) is None:
+        if document.kind != SERVICE or validate(report, document, LLMInferenceService) is None:
             continue
-        bases = _bases(book, document, configs)
+        bases = _bases(report, document, configs)
         used.update(bases)
-        specs.append((document, bases, _with_bases(book, document, bases)))
+        specs.append((document, bases, _merge_bases(report, document, bases)))
     backends: dict[tuple[Any, str, str], str] = {}
     for document, _, spec in specs:
         if spec.get("router") is not None:
-            backends |= backends_of(document.namespace, document.name)
+            backends |= kserve_backends(document.namespace, document.name)
     for document, bases, spec in specs:
-        carrier = book.service(document)
+        builder = report.add_service(document)
         for base in bases:
-            carrier.uses(base)
-        carry_service(carrier, spec, Around(maps, backends))
-    _left_of_maps(book, maps)
-    _left_of_configs(book, configs, used)
-    return book.conversion()
+            builder.add_source(base)
+        convert_service(builder, spec, Related(maps, backends))
+    _report_config_maps(report, maps)
+    _report_configs(report, configs, used)
+    return report.finish()
 
 
-def _left_of_maps(book: Book, maps: Objects) -> None:
+def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
     for document in maps.values():
-        book.read(*(document.at(*path) for path in _OWN))
+        report.consume(*(document.at(*path) for path in _IDENTITY))
         for leaf in document.leaves():
-            if not book.is_read(leaf):
-                book.note(leaf, "is not what the scheduler's config.ref names; left out")
+            if not report.is_consumed(leaf):
+                report.info(
+                    "config-map-key-unused",
+                    leaf,
+                    "is not what the scheduler's config.ref names; left out",
+                )
 
 
-def _left_of_configs(book: Book, configs: Objects, used: Collection[Given]) -> None:
+def _report_configs(
+    report: ConversionReport, configs: Objects, used: Collection[SourceDocument]
+) -> None:
     for document in configs.values():
-        book.read(document.at("apiVersion"), document.at("kind"), document.at("metadata", "name"))
-        book.read(document.at("metadata", "namespace"))
-        own_name(book, document)
+        report.consume(
+            document.at("apiVersion"), document.at("kind"), document.at("metadata", "name")
+        )
+        report.consume(document.at("metadata", "namespace"))
+        check_name(report, document)
         if document in used:
-            carry_rest(book, document)
+            report_other_metadata(report, document)
             for field in ("labels", "annotations"):
                 if document.metadata.get(field):
-                    book.note(document.at("metadata", field), "is the config's own; left out")
+                    report.info(
+                        "config-metadata-unused",
+                        document.at("metadata", field),
+                        "is the config's own; left out",
+                    )
         else:
-            book.warn(
-                document.at(), "no LLMInferenceService of this input is based on it; left out"
+            report.warning(
+                "document-unused",
+                document.at(),
+                "no LLMInferenceService of this input is based on it; left out",
             )
 
 
-def _bases(book: Book, document: Given, configs: Objects) -> list[Given]:
-    """The configs that a service is based on, the first of which is the lowest."""
+def _bases(
+    report: ConversionReport, document: SourceDocument, configs: Objects
+) -> list[SourceDocument]:
+    """The configs that a service is based on, in merge order."""
     found = []
     for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
         at = document.at("spec", "baseRefs", index)
         name = reference["name"]
-        config = config_of(configs, document.namespace, name)
+        config = _find_config(configs, document.namespace, name)
         if config is not None:
             found.append(config)
-            book.read(at)
+            report.consume(at)
         elif str(name).startswith(PRESET):
-            book.note(at, "KServe's own config: what it sets follows from the other fields here")
+            report.info(
+                "preset-config",
+                at,
+                "KServe's own config: what it sets follows from the other fields here",
+            )
         else:
-            book.lost(
+            report.unsupported(
+                "base-config-missing",
                 at,
                 f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
                 f"this input, nor one of {SYSTEM}; add it as a document",
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
             place = config.at("spec", "baseRefs")
-            book.lost(place, "configs that are based on configs are not followed; name both")
+            report.unsupported(
+                "nested-base-config",
+                place,
+                "configs that are based on configs are not followed; name both",
+            )
     return found
 
 
-def _with_bases(book: Book, document: Given, bases: Sequence[Given]) -> Node:
-    own = node_of(document.at("spec"))
+def _merge_bases(
+    report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
+) -> Node:
+    own = read_node(document.at("spec"))
     spec: Node | None = None
-    for base in (*(node_of(each.at("spec")) for each in bases), own):
-        spec = base if spec is None else merged(spec, base)
+    for base in (*(read_node(each.at("spec")) for each in bases), own):
+        spec = base if spec is None else merge(spec, base)
     assert spec is not None
     kept = {leaf.at for _, leaf in spec.leaves()}
     for _, leaf in own.leaves():
         if leaf.at in kept:
             continue
-        if leaf.content in ({}, []):  # `scheduler: {}` above a config's says that it is there
-            book.read(leaf.at)
+        if leaf.content in ({}, []):  # `scheduler: {}` enables what a config configures
+            report.consume(leaf.at)
         else:
-            book.note(leaf.at, "KServe merges it with a later item of the list, which holds")
+            report.info(
+                "field-overridden",
+                leaf.at,
+                "KServe merges it with a later item of the list, which holds",
+            )
     for config in bases:
         for at in config.leaves():
             if at.path[:1] == ("spec",) and at not in kept:
-                book.note(at, f"{document.name} says otherwise, which holds")
+                report.info("field-overridden", at, f"{document.name} says otherwise, which holds")
     return spec
+
+
+def _find_config(configs: Objects, namespace: Any, name: Any) -> SourceDocument | None:
+    """An LLMInferenceServiceConfig: of the service's namespace, else of KServe's own."""
+    return configs.get((namespace, name)) or configs.get((SYSTEM, name))
+
+
+def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> None:
+    """Converts an LLMInferenceService, whose spec is merged with its configs."""
+    copy_metadata(builder, builder.main)
+    builder.set_origin(("spec", "roles"), spec.at)
+    spec = fill_templates(spec, _template_values(builder, spec))
+    _report_templates(builder, spec)
+    convert_model(builder, spec)
+    spec = move_initializer(builder, spec)
+    prefill = spec.get("prefill")
+    if prefill is not None:
+        convert_workload(builder, prefill, "prefill", "prefiller")
+        convert_workload(builder, spec, "decode", "decoder")
+    else:
+        convert_workload(builder, spec, "main", "worker")
+    convert_router(builder, spec, related)
+    _tracing(builder, spec)
+    park_roles(builder)
+    convert_devices(builder)
+
+
+def _tracing(builder: ServiceBuilder, spec: Node) -> None:
+    tracing, report = spec.get("tracing"), builder.report
+    if tracing is None:
+        return
+    endpoint = tracing.get("exporterEndpoint")
+    if endpoint is None:
+        report.unsupported(
+            "tracing-endpoint-missing", tracing.at, "tracing needs the endpoint of a collector"
+        )
+        return
+    copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
+    exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
+    if exporter is not None and exporter.content != "otlp":
+        report.unsupported("tracing-exporter-unsupported", exporter.at, "traces are sent by OTLP")
+    elif exporter is not None:
+        report.consume(exporter.at)
+    share = tracing.get("samplerArg")
+    ratio = sampler is None or "traceidratio" in str(sampler.content)
+    if sampler is not None and not ratio:
+        report.unsupported(
+            "tracing-sampler-unsupported",
+            sampler.at,
+            "tracing.sampling is a share of the requests, parentbased_traceidratio",
+        )
+    elif sampler is not None:
+        report.info(
+            "tracing-parent-decides",
+            sampler.at,
+            "requests whose client has decided are traced as it says",
+        )
+    if share is None:
+        return
+    try:
+        builder.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)
+    except ValueError:
+        report.error(
+            "tracing-share-invalid",
+            share.at,
+            f"must be a share of the requests from 0 to 1, got {share.content}",
+        )
+
+
+def _template_values(builder: ServiceBuilder, spec: Node) -> dict[str, str]:
+    document, model = builder.main, spec.get("model")
+    named = model.text("name") if model is not None else None
+    return {
+        ".ObjectMeta.Name": str(document.name),
+        ".ObjectMeta.Namespace": str(document.namespace),
+        ".Spec.Model.Name": named or str(document.name),
+    }
+
+
+def _report_templates(builder: ServiceBuilder, spec: Node) -> None:
+    for _, leaf in spec.leaves():
+        if isinstance(leaf.content, str) and "{{" in leaf.content:
+            builder.report.unsupported(
+                "go-template-unsupported",
+                leaf.at,
+                "holds a Go template, which KServe fills in; write what it becomes",
+            )

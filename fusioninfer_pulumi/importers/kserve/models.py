@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
-from fusioninfer_pulumi.importers.metadata import ObjectMetadata
-from fusioninfer_pulumi.importers.model import Amount, DialectModel, MappingOrText
+from fusioninfer_pulumi.importers.model import ImportedModel, MappingOrText, Quantity
+from fusioninfer_pulumi.importers.objects import ObjectMetadata
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -21,13 +21,13 @@ CountOrPercentage = CountOrAnyPercentage
 Raw = dict[str, Any]
 
 
-class LocalReference(DialectModel):
+class LocalReference(ImportedModel):
     """Another object of the same namespace."""
 
     name: Text
 
 
-class GatewayReference(DialectModel):
+class GatewayReference(ImportedModel):
     """A Gateway, of the same namespace or with its namespace."""
 
     name: Text
@@ -35,7 +35,7 @@ class GatewayReference(DialectModel):
     section_name: str | None = None
 
 
-class Adapter(DialectModel):
+class Adapter(ImportedModel):
     """A LoRA adapter; the CRD's type is that of a model, which holds adapters in turn."""
 
     uri: Text
@@ -44,7 +44,7 @@ class Adapter(DialectModel):
     confidential: Raw | None = None
 
 
-class Lora(DialectModel):
+class Lora(ImportedModel):
     """LoRA adapters and the engine's limits for them."""
 
     adapters: list[Adapter] | None = None
@@ -53,7 +53,7 @@ class Lora(DialectModel):
     max_cpu_adapters: Positive | None = None
 
 
-class Model(DialectModel):
+class Model(ImportedModel):
     """What is served."""
 
     uri: Text
@@ -62,13 +62,13 @@ class Model(DialectModel):
     confidential: Raw | None = None
 
 
-class StorageInitializer(DialectModel):
+class StorageInitializer(ImportedModel):
     """Whether an init container downloads the model."""
 
     enabled: bool | None = None
 
 
-class Parallelism(DialectModel):
+class Parallelism(ImportedModel):
     """How the engine splits and copies the model."""
 
     tensor: Positive | None = None
@@ -79,55 +79,55 @@ class Parallelism(DialectModel):
     expert: bool | None = None
 
 
-class EmptyDirTier(DialectModel):
+class EmptyDirTier(ImportedModel):
     """The node's disk."""
 
-    size: Amount
+    size: Quantity
 
 
-class ClaimReference(DialectModel):
+class ClaimReference(ImportedModel):
     """An existing claim."""
 
     name: str
     path: str | None = None
 
 
-class ClaimTier(DialectModel):
+class ClaimTier(ImportedModel):
     """A claim for each pod, or an existing one."""
 
     spec: Raw | None = None
     ref: ClaimReference | None = None
 
 
-class FileSystemTier(DialectModel):
+class FileSystemTier(ImportedModel):
     """A folder of a volume."""
 
     empty_dir: EmptyDirTier | None = None
     pvc: ClaimTier | None = None
 
 
-class SecondaryTier(DialectModel):
+class SecondaryTier(ImportedModel):
     """What comes behind the host memory."""
 
     file_system: FileSystemTier | None = None
 
 
-class KvCacheOffloading(DialectModel):
+class KvCacheOffloading(ImportedModel):
     """Where the KV cache goes beyond the accelerators' memory."""
 
-    cpu: Amount
+    cpu: Quantity
     eviction_policy: Literal["lru", "arc"] | None = None
     secondary: list[SecondaryTier] | None = None
 
 
-class Rollout(DialectModel):
+class Rollout(ImportedModel):
     """Pace of an update."""
 
     max_unavailable: CountOrPercentage | None = None
     max_surge: CountOrPercentage | None = None
 
 
-class Workload(DialectModel):
+class Workload(ImportedModel):
     """Pods that serve: the main ones (decode, where there is a prefill block) or the prefill."""
 
     replicas: Count | None = None
@@ -141,14 +141,14 @@ class Workload(DialectModel):
     rollout_strategy: Rollout | None = None
 
 
-class HttpRoute(DialectModel):
+class HttpRoute(ImportedModel):
     """Existing HTTPRoutes, or the spec of a managed one."""
 
     refs: list[LocalReference] | None = None
     spec: Raw | None = None
 
 
-class Route(DialectModel):
+class Route(ImportedModel):
     """The route; `{}` is a managed one."""
 
     http: HttpRoute | None = None
@@ -156,13 +156,13 @@ class Route(DialectModel):
     weight: Count | None = None
 
 
-class Gateway(DialectModel):
+class Gateway(ImportedModel):
     """The Gateway; `{}` is a managed one."""
 
     refs: list[GatewayReference] | None = None
 
 
-class SchedulerConfig(DialectModel):
+class SchedulerConfig(ImportedModel):
     """The endpoint picker's configuration."""
 
     # A string is what the CRD's RawExtension takes, and KServe reads it as YAML.
@@ -170,7 +170,7 @@ class SchedulerConfig(DialectModel):
     ref: Raw | None = None
 
 
-class Scheduler(DialectModel):
+class Scheduler(ImportedModel):
     """The endpoint picker."""
 
     pool: Raw | None = None
@@ -182,7 +182,7 @@ class Scheduler(DialectModel):
     tokenizer: Raw | None = None
 
 
-class Router(DialectModel):
+class Router(ImportedModel):
     """What leads requests to the pods."""
 
     route: Route | None = None
@@ -206,7 +206,7 @@ class ServiceSpec(ConfigSpec):
     """The spec of an LLMInferenceService; the model may come from a config."""
 
 
-class LLMInferenceService(DialectModel):
+class LLMInferenceService(ImportedModel):
     """An LLMInferenceService."""
 
     api_version: str
@@ -216,7 +216,7 @@ class LLMInferenceService(DialectModel):
     status: Raw | None = None
 
 
-class LLMInferenceServiceConfig(DialectModel):
+class LLMInferenceServiceConfig(ImportedModel):
     """What several services share; merged below the service's own fields."""
 
     api_version: str

@@ -1,79 +1,104 @@
-"""KServe's scaling block as autoscaling of a role."""
+"""Replicas of a workload: its `scaling` block as autoscaling, and the annotation that stops all."""
 
 from __future__ import annotations
 
-from typing import Any
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
-from fusioninfer_pulumi.importers.carrier import Book, Carrier
-from fusioninfer_pulumi.importers.given import Path
-from fusioninfer_pulumi.importers.kserve.merging import Node, carry
-from fusioninfer_pulumi.importers.kserve.stopping import stopped_by
-
+#: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
+STOP = "serving.kserve.io/stop"
 _NEAREST = "state autoscaling with engine HPA or KEDA and its metrics"
 _TRIGGER = ("serverAddress", "query", "threshold")
 
 
-def carry_scaling(carrier: Carrier, target: Path, workload: Node) -> None:
-    """Carries the scaling of a workload over; only KEDA's Prometheus triggers say what to follow.
+def stop_annotation(document: SourceDocument) -> SourceField | None:
+    """The annotation that stops a service, None where it runs."""
+    value = (document.metadata.get("annotations") or {}).get(STOP)
+    stops = isinstance(value, str) and value.lower() == "true"
+    return document.at("metadata", "annotations", STOP) if stops else None
 
-    Args:
-        carrier: The service.
-        target: The role.
-        workload: The block that describes it.
-    """
-    scaling, book = workload.get("scaling"), carrier.book
+
+def park_roles(builder: ServiceBuilder) -> None:
+    """Parks every role that runs a model, where the service is stopped."""
+    stop = stop_annotation(builder.main)
+    if stop is None:
+        return
+    for index, role in enumerate(builder.roles):
+        if role["componentType"] != "router":
+            builder.derive(("spec", "roles", index, "replicas"), 0, stop)
+
+
+def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    """Converts the scaling of a workload; only KEDA's Prometheus triggers have metrics."""
+    scaling, report = workload.get("scaling"), builder.report
     if scaling is None:
         return
     if workload.get("replicas") is not None:
-        book.refuse(
+        report.error(
+            "replicas-and-scaling",
             scaling.at,
             "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
             "or replicas for static deployments",
         )
         return
-    if stopped_by(carrier.main) is not None:
-        book.note(scaling.at, "left out while the service is stopped: a parked role has no scaler")
+    if stop_annotation(builder.main) is not None:
+        report.info(
+            "scaling-of-stopped-service",
+            scaling.at,
+            "left out while the service is stopped: a parked role has no scaler",
+        )
         # The sets keep their names when the service goes on.
-        carrier.imply(("spec", "layout"), "PerRole", scaling.at)
+        builder.default(("spec", "layout"), "PerRole", scaling.at)
         return
-    _carry_triggers(carrier, target, scaling)
+    _convert_triggers(builder, target, scaling)
 
 
-def _carry_triggers(carrier: Carrier, target: Path, scaling: Node) -> None:
-    book = carrier.book
-    metrics, address = _metrics(book, scaling)
+def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
+    report = builder.report
+    metrics, address = _metrics(report, scaling)
     if not metrics or address is None:
-        book.lost(scaling.at, f"KServe's variant autoscaler is not here; {_NEAREST}")
+        report.unsupported(
+            "variant-autoscaler-unsupported",
+            scaling.at,
+            f"KServe's variant autoscaler is not here; {_NEAREST}",
+        )
         return
     wva = scaling.get("wva")
     if wva is not None:
-        book.lost(wva.at, f"KServe's variant autoscaler is not here; {_NEAREST}")
+        report.unsupported(
+            "variant-autoscaler-unsupported",
+            wva.at,
+            f"KServe's variant autoscaler is not here; {_NEAREST}",
+        )
     ours = (*target, "autoscaling")
-    for key in ("minReplicas", "maxReplicas"):
-        field = scaling.get(key)
-        if field is not None:
-            carry(carrier, (*ours, key), field)
+    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
     keda = scaling.get("keda")
     assert keda is not None, "it has triggers"
-    carrier.imply((*ours, "engine"), "KEDA", keda.at)
-    carrier.derive((*ours, "prometheus"), address.content, address.at)
+    builder.default((*ours, "engine"), "KEDA", keda.at)
+    builder.derive((*ours, "prometheus"), address.content, address.at)
     lowest = scaling.get("minReplicas")
     if lowest is not None:
         # What the role starts with, before anybody scales it.
-        carrier.imply((*target, "replicas"), lowest.content, lowest.at)
+        builder.default((*target, "replicas"), lowest.content, lowest.at)
     for index, trigger in enumerate(metrics):
         for key, its in (("query", "query"), ("target", "threshold")):
             node = trigger.get("metadata", its)
             if node is not None:
-                carry(carrier, (*ours, "metrics", index, key), node)
+                copy_node(builder, (*ours, "metrics", index, key), node)
     # Sets of one replica each have no scale subresource that a role could be scaled by.
-    carrier.imply(("spec", "layout"), "PerRole", scaling.at)
+    builder.default(("spec", "layout"), "PerRole", scaling.at)
     for key, field in keda.content.items():
         if key != "triggers":
-            book.lost(field.at, "autoscaling with KEDA has bounds, queries and their targets")
+            report.unsupported(
+                "keda-field-unsupported",
+                field.at,
+                "autoscaling with KEDA has bounds, queries and their targets",
+            )
 
 
-def _metrics(book: Book, scaling: Node) -> tuple[list[Node], Node | None]:
+def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
     """The triggers that we have too, and the Prometheus of them all."""
     found: list[Node] = []
     address: Node | None = None
@@ -81,23 +106,31 @@ def _metrics(book: Book, scaling: Node) -> tuple[list[Node], Node | None]:
     for trigger in triggers.items if triggers is not None else ():
         where = trigger.get("metadata", "serverAddress")
         if trigger.text("type") != "prometheus" or where is None:
-            book.lost(trigger.at, "only triggers of type prometheus with a serverAddress are known")
+            report.unsupported(
+                "trigger-type-unsupported",
+                trigger.at,
+                "only triggers of type prometheus with a serverAddress are known",
+            )
             continue
         if address is not None and where.content != address.content:
-            book.lost(trigger.at, f"all queries go to one Prometheus, here {address.content}")
+            report.unsupported(
+                "several-prometheus-servers",
+                trigger.at,
+                f"all queries go to one Prometheus, here {address.content}",
+            )
             continue
         address = where
         found.append(trigger)
-        book.read(where.at, trigger.at / "type")
-        _rest(book, trigger)
+        report.consume(where.at, trigger.at / "type")
+        _report_trigger_fields(report, trigger)
     return found, address
 
 
-def _rest(book: Book, trigger: Node) -> None:
-    metadata: dict[str, Any] = trigger.content["metadata"].content
-    for key, field in metadata.items():
-        if key not in _TRIGGER:
-            book.lost(field.at, "a metric has a query and a target")
-    for key, field in trigger.content.items():
-        if key not in ("type", "metadata"):
-            book.lost(field.at, "a metric has a query and a target")
+def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
+    metadata: dict[str, Node] = trigger.content["metadata"].content
+    unknown = [field for key, field in metadata.items() if key not in _TRIGGER]
+    unknown += [field for key, field in trigger.content.items() if key not in ("type", "metadata")]
+    for field in unknown:
+        report.unsupported(
+            "trigger-field-unsupported", field.at, "a metric has a query and a target"
+        )

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusioninfer_pulumi.importers.carrier import Book
-from fusioninfer_pulumi.importers.conversion import Conversion
-from fusioninfer_pulumi.importers.given import Given
-from fusioninfer_pulumi.importers.kthena.gang import carry_gang
-from fusioninfer_pulumi.importers.kthena.models import ModelServing
-from fusioninfer_pulumi.importers.kthena.routes import Shared, carry_route, carry_shared
-from fusioninfer_pulumi.importers.kthena.routing_models import ModelRoute, ModelServer
-from fusioninfer_pulumi.importers.kthena.scaling import Policy, carry_policies
-from fusioninfer_pulumi.importers.kthena.scaling_models import (
+from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport
+from fusioninfer_pulumi.importers.kthena.models import (
     AutoscalingPolicy,
     AutoscalingPolicyBinding,
+    ModelRoute,
+    ModelServer,
+    ModelServing,
 )
-from fusioninfer_pulumi.importers.kthena.servers import Server, Serving, carry_server
-from fusioninfer_pulumi.importers.kthena.serving import carry_serving
-from fusioninfer_pulumi.importers.kthena.traffic import say_traffic
-from fusioninfer_pulumi.importers.metadata import companion
-from fusioninfer_pulumi.importers.model import read
+from fusioninfer_pulumi.importers.kthena.routes import Shared, convert_route, convert_shared
+from fusioninfer_pulumi.importers.kthena.scaling import Policy, convert_policies
+from fusioninfer_pulumi.importers.kthena.servers import Server, check_traffic_policy, convert_server
+from fusioninfer_pulumi.importers.kthena.serving import Serving, convert_gang, convert_serving
+from fusioninfer_pulumi.importers.model import validate
+from fusioninfer_pulumi.importers.objects import consume_envelope
+from fusioninfer_pulumi.importers.source import SourceDocument
 
 #: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
 _OWN = "workload.serving.volcano.sh/"
@@ -34,66 +32,61 @@ _BOOSTER = (
 )
 
 
-def convert(documents: Sequence[Given], *, allow_lossy: bool) -> Conversion:
-    """Converts the Kthena documents of one input.
-
-    Args:
-        documents: ModelServings, and whatever says more about them.
-        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
-
-    Returns:
-        One service for each ModelServing; one that a ModelServer selects has a router, roles that
-        an AutoscalingPolicy scales have an autoscaler.
-    """
-    book = Book(documents, allow_lossy=allow_lossy)
+def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
+    """Converts the Kthena documents of one input."""
+    report = ConversionReport(documents, allow_lossy=allow_lossy)
     servings: list[Serving] = []
     for document in _of(documents, "ModelServing"):
-        serving = read(book, document, ModelServing)
+        serving = validate(report, document, ModelServing)
         if serving is not None:
-            carrier = book.service(document)
-            carry_serving(carrier, serving)
-            servings.append(Serving(serving, carrier))
+            builder = report.add_service(document)
+            convert_serving(builder, serving)
+            servings.append(Serving(serving, builder))
     servers: dict[tuple[Any, Any], Server] = {}
     for document in _of(documents, "ModelServer"):
-        model_server = read(book, document, ModelServer)
+        model_server = validate(report, document, ModelServer)
         if model_server is None:
             continue
-        companion(book, document, _OWN)
-        server = carry_server(book, document, model_server.spec, servings)
+        consume_envelope(report, document, _OWN)
+        server = convert_server(report, document, model_server.spec, servings)
         if server is not None:
             servers[document.namespace, document.name] = server
     shared: list[Shared] = []
     for document in _of(documents, "ModelRoute"):
-        route = read(book, document, ModelRoute)
+        route = validate(report, document, ModelRoute)
         if route is not None:
-            companion(book, document, _OWN)
-            shared += carry_route(book, document, route.spec, servers)
-    carry_shared(shared)
+            consume_envelope(report, document, _OWN)
+            shared += convert_route(report, document, route.spec, servers)
+    convert_shared(shared)
     for server in servers.values():
-        say_traffic(server)
-    _scaling(book, documents, servings)
+        check_traffic_policy(server)
+    _scaling(report, documents, servings)
     for each in servings:
-        carry_gang(each)
+        convert_gang(each)
     for document in _of(documents, "ModelBooster"):
-        book.lost(document.at(), _BOOSTER.format(name=document.name))
-    return book.conversion()
+        report.unsupported(
+            "model-booster-unsupported", document.at(), _BOOSTER.format(name=document.name)
+        )
+    return report.finish()
 
 
-def _scaling(book: Book, documents: Sequence[Given], servings: Sequence[Serving]) -> None:
+def _scaling(
+    report: ConversionReport, documents: Sequence[SourceDocument], servings: Sequence[Serving]
+) -> None:
     policies: list[Policy] = []
     for document in _of(documents, "AutoscalingPolicy"):
-        policy = read(book, document, AutoscalingPolicy)
+        policy = validate(report, document, AutoscalingPolicy)
         if policy is not None:
-            companion(book, document, _OWN)
+            consume_envelope(report, document, _OWN)
             policies.append(Policy(document, policy.spec))
     bindings = []
     for document in _of(documents, "AutoscalingPolicyBinding"):
-        binding = read(book, document, AutoscalingPolicyBinding)
+        binding = validate(report, document, AutoscalingPolicyBinding)
         if binding is not None:
-            companion(book, document, _OWN)
+            consume_envelope(report, document, _OWN)
             bindings.append((document, binding.spec))
-    carry_policies(book, policies, bindings, servings)
+    convert_policies(report, policies, bindings, servings)
 
 
-def _of(documents: Sequence[Given], kind: str) -> list[Given]:
+def _of(documents: Sequence[SourceDocument], kind: str) -> list[SourceDocument]:
     return [document for document in documents if document.kind == kind]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusioninfer_pulumi.importers.carrier import Book, Carrier
-from fusioninfer_pulumi.importers.given import At, Path
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_pulumi.importers.kthena.models import PodTemplate, Role
+from fusioninfer_pulumi.importers.source import SourceField
 from fusioninfer_pulumi.kube import labels
 
 PREFIX = "modelserving.volcano.sh/"
@@ -28,18 +29,13 @@ _KEYS = {
 _KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
 
 
-def carry_template(carrier: Carrier, target: Path, template: PodTemplate, at: At) -> None:
-    """Carries a pod template over, with labels of ours in its selectors.
-
-    Args:
-        carrier: The service.
-        target: Where it stands in ours.
-        template: The template.
-        at: Where it stands.
-    """
-    spec = _relabelled(carrier.book, template.spec, at / "spec")
+def convert_template(
+    builder: ServiceBuilder, target: Location, template: PodTemplate, at: SourceField
+) -> None:
+    """Carries a pod template over, with labels of ours in its selectors."""
+    spec = _relabelled(builder.report, template.spec, at / "spec")
     given = {"metadata": template.metadata, "spec": spec}
-    carrier.put(target, {key: value for key, value in given.items() if value is not None}, at)
+    builder.copy(target, {key: value for key, value in given.items() if value is not None}, at)
 
 
 def needs_environment(role: Role) -> bool:
@@ -59,43 +55,51 @@ def _mentions(value: Any) -> bool:
     return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
 
 
-def _relabelled(book: Book, value: Any, at: At) -> Any:
+def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
     """Replaces Kthena's labels in selectors by ours."""
     if isinstance(value, list):
-        return [_relabelled(book, item, at / index) for index, item in enumerate(value)]
+        return [_relabelled(report, item, at / index) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):
         if isinstance(value, str) and PREFIX in value:
-            book.lost(at, f"pods of ours have no label of {PREFIX}; their labels: {_ours()}")
+            report.unsupported(
+                "pod-label-unsupported",
+                at,
+                f"pods of ours have no label of {PREFIX}; their labels: {_ours()}",
+            )
         return value
     built: dict[Any, Any] = {}
     for key, item in value.items():
         place = at / key
         if key in _KEY_LISTS and isinstance(item, list):
-            built[key] = [_key(book, each, place / index) for index, each in enumerate(item)]
+            built[key] = [_key(report, each, place / index) for index, each in enumerate(item)]
         elif key == "matchLabels" and isinstance(item, Mapping):
-            built[key] = {_same(book, each, place / each): held for each, held in item.items()}
+            built[key] = {_same(report, each, place / each): held for each, held in item.items()}
         elif key == "key" and "operator" in value:
-            built[key] = _same(book, item, place)
+            built[key] = _same(report, item, place)
         else:
-            built[key] = _relabelled(book, item, place)
+            built[key] = _relabelled(report, item, place)
     return built
 
 
-def _key(book: Book, key: Any, at: At) -> Any:
+def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Our label for one by which pods are told apart, whatever its values are."""
     if key in _KEYS:
-        book.note(at, f"{key} is {_KEYS[key]} on pods of ours")
+        report.info("pod-label-renamed", at, f"{key} is {_KEYS[key]} on pods of ours")
         return _KEYS[key]
-    return _same(book, key, at)
+    return _same(report, key, at)
 
 
-def _same(book: Book, key: Any, at: At) -> Any:
+def _same(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Our label for one that has the same values."""
     if key in _SAME:
-        book.note(at, f"{key} is {_SAME[key]} on pods of ours")
+        report.info("pod-label-renamed", at, f"{key} is {_SAME[key]} on pods of ours")
         return _SAME[key]
     if isinstance(key, str) and key.startswith(PREFIX):
-        book.lost(at, f"pods of ours have no label {key} with these values; theirs: {_ours()}")
+        report.unsupported(
+            "pod-label-unsupported",
+            at,
+            f"pods of ours have no label {key} with these values; theirs: {_ours()}",
+        )
     return key
 
 

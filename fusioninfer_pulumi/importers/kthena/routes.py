@@ -1,19 +1,15 @@
-"""A ModelRoute: rules of the HTTPRoutes of the services that it leads to."""
+"""A ModelRoute as rules of the HTTPRoutes of the services that it leads to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.engines.model_arguments import served_names
-from fusioninfer_pulumi.importers.backends import pool_backend
-from fusioninfer_pulumi.importers.carrier import Book
-from fusioninfer_pulumi.importers.given import At, Given
-from fusioninfer_pulumi.importers.kthena.conditions import MODEL_HEADER, asked_models
-from fusioninfer_pulumi.importers.kthena.conditions import matches as matched
-from fusioninfer_pulumi.importers.kthena.roles import DECODER, PREFILLER
-from fusioninfer_pulumi.importers.kthena.routing_models import (
+from fusioninfer_pulumi.importers.conversion import ConversionReport
+from fusioninfer_pulumi.importers.kthena.models import (
     ModelMatch,
     ModelRouteSpec,
     Rule,
@@ -21,7 +17,122 @@ from fusioninfer_pulumi.importers.kthena.routing_models import (
     TargetModel,
 )
 from fusioninfer_pulumi.importers.kthena.servers import Server, commands
+from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER
+from fusioninfer_pulumi.importers.objects import pool_backend
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 from fusioninfer_pulumi.kube import durations
+
+#: An end that is settled: `$` or `.*`, unless a backslash takes its meaning away.
+_ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
+#: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
+MODEL_HEADER = "X-Gateway-Model-Name"
+Target = tuple[TargetModel, Server, SourceField]
+
+
+def route_matches(
+    report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, at: SourceField
+) -> Iterator[dict[str, Any]]:
+    """Yields a match for each model that a rule is about."""
+    names = models_of(spec)
+    asked = match.body.model if match.body is not None else None
+    if asked is not None:
+        report.consume(at / "body" / "model")
+        if asked not in names:
+            report.error(
+                "model-not-of-route",
+                at / "body" / "model",
+                f"is none of the route's models ({', '.join(names)})",
+            )
+        names = [asked]
+    headers = []
+    for name, condition in (match.headers or {}).items():
+        found = _header_match(report, condition, at / "headers" / name)
+        if found is not None:
+            kind, value = found
+            headers.append({"name": name, "type": kind, "value": value})
+    path = _path_match(report, match.uri, at / "uri") if match.uri is not None else None
+    for name in names:
+        own = {"name": MODEL_HEADER, "value": name}
+        yield {"path": path, "headers": [own, *headers]}
+
+
+def _header_match(
+    report: ConversionReport, match: StringMatch, at: SourceField
+) -> tuple[str, str] | None:
+    """Type and value of a header's match."""
+    given = _only_condition(report, match, at)
+    if given is None:
+        return None
+    kind, value = given
+    if kind == "exact":
+        return "Exact", value
+    return "RegularExpression", full_match(value) if kind == "regex" else f"{re.escape(value)}.*"
+
+
+def _path_match(
+    report: ConversionReport, match: StringMatch, at: SourceField
+) -> dict[str, str] | None:
+    given = _only_condition(report, match, at)
+    if given is None:
+        return None
+    kind, value = given
+    if kind == "exact":
+        return {"type": "Exact", "value": value}
+    if kind == "regex":
+        return {"type": "RegularExpression", "value": full_match(value)}
+    if value.endswith("/"):
+        return {"type": "PathPrefix", "value": value}
+    # PathPrefix goes by whole segments: /v1 would not match /v1beta, which theirs does.
+    return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
+
+
+def full_match(pattern: str) -> str:
+    """A regular expression for the whole text that holds where another one is found in it.
+
+    Kthena searches (kthena-router/datastore, matchString); Envoy and what is built on it match
+    the whole text.
+    """
+    # An anchor of one alternative says nothing about the others.
+    several = "|" in pattern
+    begins = not several and pattern.startswith(("^", ".*"))
+    ends = not several and _ENDS.search(pattern) is not None
+    if begins and ends:
+        return pattern
+    return f"{'' if begins else '.*'}(?:{pattern}){'' if ends else '.*'}"
+
+
+def _only_condition(
+    report: ConversionReport, match: StringMatch, at: SourceField
+) -> tuple[str, str] | None:
+    given = [(kind, value) for kind, value in match if value is not None]
+    report.consume(at)
+    if len(given) != 1:
+        report.error("match-condition-ambiguous", at, "needs one of exact, prefix and regex")
+        return None
+    kind, value = given[0]
+    if kind == "prefix":
+        report.info(
+            "prefix-match-as-regex", at, "regular expressions are the gateway's own dialect"
+        )
+    elif kind == "regex":
+        report.info(
+            "regex-match-rewritten",
+            at,
+            "Kthena looks for it anywhere in the text, gateways hold it against the whole, in a "
+            f"dialect of their own: written as {full_match(str(value))}",
+        )
+    return kind, str(value)
+
+
+def models_of(spec: ModelRouteSpec) -> list[str]:
+    """The names by which a route's requests ask for a model."""
+    return [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
+
+
+def asked_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
+    """The models of a route that a rule is about."""
+    asked = match.body.model if match.body is not None else None
+    return models_of(spec) if asked is None else [asked]
 
 
 @dataclass(frozen=True)
@@ -36,99 +147,94 @@ class Shared:
 
     server: Server
     by: Server
-    at: At
+    at: SourceField
 
 
-Target = tuple[TargetModel, Server, At]
-
-
-def carry_shared(shared: Sequence[Shared]) -> None:
-    """Says of services that have no rule of their own whose route leads to them.
-
-    Args:
-        shared: The targets of all ModelRoutes.
-    """
+def convert_shared(shared: Sequence[Shared]) -> None:
+    """Says of services that have no rule of their own whose route leads to them."""
     for each in shared:
         if not _has_rules(each.server):
-            carrier, by = each.server.serving.carrier, each.by.serving.carrier.main.name
-            carrier.derive((*each.server.router, "httproute", "routedBy"), by, each.at)
+            builder, by = each.server.serving.builder, each.by.serving.builder.main.name
+            builder.derive((*each.server.router, "httproute", "routedBy"), by, each.at)
 
 
-def carry_route(
-    book: Book, document: Given, spec: ModelRouteSpec, servers: Mapping[tuple[Any, Any], Server]
+def convert_route(
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelRouteSpec,
+    servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Shared]:
-    """Carries a ModelRoute over, rule by rule.
-
-    Args:
-        book: The book of the documents.
-        document: The ModelRoute.
-        spec: Its spec.
-        servers: The ModelServers that lead to a service, by namespace and name.
-
-    Returns:
-        The targets that other services' routes lead to.
-    """
+    """Carries a ModelRoute over, rule by rule."""
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
-        book.refuse(at / "modelName", "is required without loraAdapters")
+        report.error("route-model-missing", at / "modelName", "is required without loraAdapters")
     else:
-        book.warn(
+        report.warning(
+            "body-based-routing-needed",
             at / ("modelName" if spec.model_name else "loraAdapters"),
             f"is matched by the header {MODEL_HEADER}: the gateway must set it from the request's "
             "body (body-based routing)",
         )
-    book.read(at / "modelName", at / "loraAdapters")
+    report.consume(at / "modelName", at / "loraAdapters")
     if spec.rate_limit is not None:
-        book.lost(at / "rateLimit", "HTTPRoutes limit no tokens; use your gateway's own policy")
+        report.unsupported(
+            "rate-limit-unsupported",
+            at / "rateLimit",
+            "HTTPRoutes limit no tokens; use your gateway's own policy",
+        )
     used: list[Server] = []
     asked: set[str] = set()
     shared: list[Shared] = []
     for index, rule in enumerate(spec.rules):
-        found = _rule(book, document, spec, rule, at / "rules" / index, servers)
+        found = _rule(report, document, spec, rule, at / "rules" / index, servers)
         used += [server for _, server, _ in found]
-        shared += _shared(book, found)
+        shared += _shared_targets(report, found)
         asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if found else ())
     idle = [each for each in spec.lora_adapters or () if each not in asked]
     if idle:
         told = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
-        book.note(at / "loraAdapters", told)
+        report.info("adapter-without-rule", at / "loraAdapters", told)
     unique = {id(server): server for server in used}.values()
     for server in unique:
         if not any(server is each.server for each in shared) or _has_rules(server):
-            _parents(book, spec, at / "parentRefs", server)
-        _names(book, spec, at / "modelName", server)
-        roles = {role["componentType"] for role in server.serving.carrier.roles}
+            _parent_refs(report, spec, at / "parentRefs", server)
+        _check_model_name(report, spec, at / "modelName", server)
+        roles = {role["componentType"] for role in server.serving.builder.roles}
         if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
             # Kthena's router prefers pods that have the adapter loaded.
             strategy = (*server.router, "strategy")
-            server.serving.carrier.derive(strategy, "lora-affinity", at / "loraAdapters")
+            server.serving.builder.derive(strategy, "lora-affinity", at / "loraAdapters")
     if spec.parent_refs is None:
-        book.read(at / "parentRefs")
+        report.consume(at / "parentRefs")
     if not spec.rules:
-        book.warn(at, "is left out: it has no rules")
+        report.warning("route-without-rules", at, "is left out: it has no rules")
     elif not unique:
-        book.note(at, "is left out: it leads to no service")
-    _order(book, spec.rules, at / "rules")
+        report.info("leads-to-no-service", at, "is left out: it leads to no service")
+    _check_order(report, spec.rules, at / "rules")
     return shared
 
 
 def _rule(  # a rule is read where it stands
-    book: Book,
-    document: Given,
+    report: ConversionReport,
+    document: SourceDocument,
     spec: ModelRouteSpec,
     rule: Rule,
-    at: At,
+    at: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
-    matches = list(matched(book, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
-    targets = _targets(book, document, rule, at / "targetModels", servers)
-    book.read(at / "name")
+    found = list(route_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
+    targets = _targets(report, document, rule, at / "targetModels", servers)
+    report.consume(at / "name")
     if not targets:
-        book.note(at, "is left out: it leads to no service")
+        report.info("leads-to-no-service", at, "is left out: it leads to no service")
     if targets:
-        _add(_main(targets), rule, matches, at, targets)
+        _add_rule(_main(targets), rule, found, at, targets)
     if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
-        book.note(at / "targetModels", "there is one target, which gets every request")
+        report.info(
+            "single-target-weight",
+            at / "targetModels",
+            "there is one target, which gets every request",
+        )
     return targets
 
 
@@ -137,7 +243,7 @@ def _main(targets: Sequence[Target]) -> Server:
     return max(targets, key=lambda each: _weight(each[0]))[1]
 
 
-def _shared(book: Book, targets: Sequence[Target]) -> Iterator[Shared]:
+def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
     """The other targets of a rule, which goes by the timeouts and retries of the main one."""
     for _, server, place in targets:
         main = _main(targets)
@@ -145,7 +251,8 @@ def _shared(book: Book, targets: Sequence[Target]) -> Iterator[Shared]:
             continue
         policy = server.spec.traffic_policy
         if policy is not None and policy != main.spec.traffic_policy:
-            book.lost(
+            report.unsupported(
+                "traffic-policies-differ",
                 server.document.at("spec", "trafficPolicy"),
                 f"requests that {main.document.name} shares with it go by one rule, with the "
                 f"policy of {main.document.name}; give both the same",
@@ -154,7 +261,7 @@ def _shared(book: Book, targets: Sequence[Target]) -> Iterator[Shared]:
 
 
 def _has_rules(server: Server) -> bool:
-    return bool(server.serving.carrier.held((*server.router, "httproute", "rules")))
+    return bool(server.serving.builder.get((*server.router, "httproute", "rules")))
 
 
 def _weight(target: TargetModel) -> int:
@@ -162,60 +269,74 @@ def _weight(target: TargetModel) -> int:
 
 
 def _targets(
-    book: Book,
-    document: Given,
+    report: ConversionReport,
+    document: SourceDocument,
     rule: Rule,
-    at: At,
+    at: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
     found: list[Target] = []
     nowhere = not any(map(_weight, rule.target_models))
     if nowhere:
         # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
-        book.refuse(at, "must have a weight above 0: no request would go anywhere")
+        report.error(
+            "target-weights-zero", at, "must have a weight above 0: no request would go anywhere"
+        )
     for index, target in enumerate(rule.target_models):
         place = at / index
         given = (target.model_server_name, target.external_model_provider_name)
-        book.read(place / "modelServerName", place / "weight")
+        report.consume(place / "modelServerName", place / "weight")
         if bool(given[0]) == bool(given[1]):
-            book.refuse(place, "needs either modelServerName or externalModelProviderName")
+            report.error(
+                "target-ambiguous",
+                place,
+                "needs either modelServerName or externalModelProviderName",
+            )
         elif given[1]:
-            book.lost(
+            report.unsupported(
+                "external-provider-unsupported",
                 place / "externalModelProviderName",
                 "routes of ours lead to pods of the service; write a backendRef into httproute",
             )
         elif (document.namespace, given[0]) not in servers:
-            book.lost(
+            report.unsupported(
+                "target-not-found",
                 place / "modelServerName",
                 f"{given[0]} leads to no service of this input; read its documents together",
             )
         elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
-            book.note(place, f"leads to {given[0]}, as another target of the rule; left out")
+            report.info(
+                "target-repeated",
+                place,
+                f"leads to {given[0]}, as another target of the rule; left out",
+            )
         elif nowhere:
             continue
         elif target.weight == 0:
-            book.note(place / "weight", "is 0: no request goes there; left out")
+            report.info(
+                "target-weight-zero", place / "weight", "is 0: no request goes there; left out"
+            )
         else:
             found.append((target, servers[document.namespace, given[0]], place))
     return found
 
 
-def _add(
+def _add_rule(
     server: Server,
     rule: Rule,
     matches: Sequence[Mapping[str, Any]],
-    at: At,
+    at: SourceField,
     targets: Sequence[Target],
 ) -> None:
-    carrier, policy = server.serving.carrier, server.spec.traffic_policy
+    builder, policy = server.serving.builder, server.spec.traffic_policy
     rules = (*server.router, "httproute", "rules")
-    target = (*rules, len(carrier.held(rules) or ()))
+    target = (*rules, len(builder.get(rules) or ()))
     built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
     # A mapping without conditions stands for every request, as no match does.
     built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
-            {**pool_backend(each.serving.carrier.main.name), "weight": _weight(target)}
+            {**pool_backend(each.serving.builder.main.name), "weight": _weight(target)}
             for target, each, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")
@@ -228,45 +349,55 @@ def _add(
         interval = policy.retry.retry_interval
         backoff = {} if interval is None else {"backoff": durations.for_routes(interval)}
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
-    carrier.derive(target, built, at / "modelMatch")
-    carrier.origin((*target, "name"), at / "name", whole=True)
-    carrier.origin((*target, "backendRefs"), at / "targetModels")
-    carrier.origin((*target, "timeouts"), place / "timeout")
-    carrier.origin((*target, "retry"), place / "retry")
+    builder.derive(target, built, at / "modelMatch")
+    builder.set_origin((*target, "name"), at / "name", copied=True)
+    builder.set_origin((*target, "backendRefs"), at / "targetModels")
+    builder.set_origin((*target, "timeouts"), place / "timeout")
+    builder.set_origin((*target, "retry"), place / "retry")
 
 
-def _parents(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
-    carrier, target = server.serving.carrier, (*server.router, "httproute", "parentRefs")
-    held = carrier.held(target)
-    carrier.origin((*server.router, "httproute"), at.document.at("spec"))
+def _parent_refs(
+    report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
+) -> None:
+    builder, target = server.serving.builder, (*server.router, "httproute", "parentRefs")
+    held = builder.get(target)
+    builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
     if held is not None and held != (spec.parent_refs or []):
-        book.lost(at, "a service has one HTTPRoute, and another ModelRoute gives other parentRefs")
+        report.unsupported(
+            "parent-refs-differ",
+            at,
+            "a service has one HTTPRoute, and another ModelRoute gives other parentRefs",
+        )
     elif spec.parent_refs is not None:
-        carrier.put(target, spec.parent_refs, at)
+        builder.copy(target, spec.parent_refs, at)
     else:
-        carrier.origin(target, at, whole=True)
+        builder.set_origin(target, at, copied=True)
 
 
-def _names(book: Book, spec: ModelRouteSpec, at: At, server: Server) -> None:
+def _check_model_name(
+    report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
+) -> None:
     """Requests keep the name that they ask for: nothing of ours rewrites bodies."""
     model, name = server.spec.model, spec.model_name
     if not name or model is None or name == model:
         return
     found = [command for role in server.serving.roles for command in commands(role)]
     if not any(name in (served_names(each) or ()) for each in found):
-        book.lost(
+        report.unsupported(
+            "model-rewrite-unsupported",
             at,
             f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
             f"give the engine --served-model-name {name}",
         )
 
 
-def _order(book: Book, rules: Sequence[Rule], at: At) -> None:
+def _check_order(report: ConversionReport, rules: Sequence[Rule], at: SourceField) -> None:
     """Says where Kthena's order (the first that matches) is not the Gateway API's."""
     for later, rule in enumerate(rules):
         earlier = [i for i, each in enumerate(rules[:later]) if _weight_of(each) < _weight_of(rule)]
         if earlier:
-            book.warn(
+            report.warning(
+                "rule-order-differs",
                 at / later,
                 f"comes after rules[{earlier[0]}], which is less specific: HTTPRoutes ask the more "
                 "specific rule first, Kthena the first that matches",

@@ -6,23 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.importers.carrier import Book
-from fusioninfer_pulumi.importers.given import At, Given
-from fusioninfer_pulumi.importers.kthena.behavior import behavior_of
-from fusioninfer_pulumi.importers.kthena.metrics import metrics_of
-from fusioninfer_pulumi.importers.kthena.roles import DECODER, PREFILLER
-from fusioninfer_pulumi.importers.kthena.scaling_models import (
+from fusioninfer_pulumi.importers.conversion import ConversionReport
+from fusioninfer_pulumi.importers.kthena.models import (
+    Behavior,
     BindingSpec,
     DisaggregatedTarget,
     HomogeneousTarget,
     Metric,
     MetricSource,
+    PodSource,
     PolicySpec,
     Ratio,
+    SelectPolicy,
+    StablePolicy,
     TargetRef,
 )
-from fusioninfer_pulumi.importers.kthena.servers import Serving
+from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE
+from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER, Serving
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.durations import seconds
 
 _GROUPS = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "
@@ -33,13 +36,29 @@ _SEVERAL = (
     "shares instances out over several ModelServings by their cost, which no autoscaler of "
     "Kubernetes does; give each a policy of its own"
 )
+_SCRAPED = (
+    "Kthena asks the pods itself; a HorizontalPodAutoscaler asks custom.metrics.k8s.io for {name}: "
+    "have it scraped (monitoring) and served by an adapter"
+)
+#: That of Kubernetes, and of Kthena's definition.
+_TOLERANCE = 10
+# Bounds of autoscaling/v2.
+_LONGEST_WINDOW = 3600
+_LONGEST_PERIOD = 1800
+# pkg/autoscaler/webhook/autoscalingpolicy_mutator.go: what is left out as a whole; and the
+# definition's own defaults for fields of what is given.
+_UP = StablePolicy.model_construct(instances=4, percent=100, period="1m", stabilization_window="0s")
+_DOWN = StablePolicy.model_construct(
+    instances=0, percent=100, period="1m", stabilization_window="5m"
+)
+_INSTANCES, _PERCENT, _PERIOD = 1, 100, "15s"
 
 
 @dataclass(frozen=True)
 class Policy:
     """A policy that was read."""
 
-    document: Given
+    document: SourceDocument
     spec: PolicySpec
 
 
@@ -49,75 +68,76 @@ class _Scaled:
 
     name: str
     bounds: tuple[int, int]
-    metrics: Sequence[tuple[Metric, At]]
-    sources: Mapping[str, tuple[MetricSource, At]]
-    at: At
+    metrics: Sequence[tuple[Metric, SourceField]]
+    sources: Mapping[str, tuple[MetricSource, SourceField]]
+    at: SourceField
 
 
-def carry_policies(
-    book: Book,
+def convert_policies(
+    report: ConversionReport,
     policies: Sequence[Policy],
-    bindings: Iterable[tuple[Given, BindingSpec]],
+    bindings: Iterable[tuple[SourceDocument, BindingSpec]],
     servings: Sequence[Serving],
 ) -> None:
-    """Carries policies over to the roles that they scale.
-
-    Args:
-        book: The book of the documents.
-        policies: The AutoscalingPolicies.
-        bindings: The AutoscalingPolicyBindings.
-        servings: The ModelServings of the input.
-    """
+    """Carries policies over to the roles that they scale."""
     used = set()
     for document, spec in bindings:
         at, name = document.at("spec"), spec.policy_ref.name
-        book.read(at / "policyRef")
+        report.consume(at / "policyRef")
         wanted = (document.namespace, name)
         found = [
             each for each in policies if (each.document.namespace, each.document.name) == wanted
         ]
         if not found:
-            book.lost(at / "policyRef", f"{name} is no AutoscalingPolicy of this input")
-            book.note(at, "is left out: it has no policy")
+            report.unsupported(
+                "scaling-policy-missing",
+                at / "policyRef",
+                f"{name} is no AutoscalingPolicy of this input",
+            )
+            report.info("scaling-binding-unused", at, "is left out: it has no policy")
             continue
         used.add(found[0].document)
-        _targets(book, found[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings)
+        _targets(report, found[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings)
     for policy in policies:
         own, at = policy.spec, policy.document.at("spec")
         given = (own.homogeneous_target, own.heterogeneous_target, own.disaggregated_target)
         count = sum(each is not None for each in given)
         if count > 1:
-            book.refuse(at, "must have one target")
+            report.error("several-scaling-targets", at, "must have one target")
         elif own.disaggregated_target is not None:
-            _disaggregated(book, policy, own.disaggregated_target, servings)
+            _disaggregated(report, policy, own.disaggregated_target, servings)
         elif count:
-            _targets(book, policy, at, own.homogeneous_target, own.heterogeneous_target, servings)
+            _targets(report, policy, at, own.homogeneous_target, own.heterogeneous_target, servings)
         elif policy.document not in used:
-            book.warn(at, "is left out: it has no target, and no AutoscalingPolicyBinding names it")
+            report.warning(
+                "scaling-policy-unused",
+                at,
+                "is left out: it has no target, and no AutoscalingPolicyBinding names it",
+            )
 
 
 def _targets(
-    book: Book,
+    report: ConversionReport,
     policy: Policy,
-    at: At,
+    at: SourceField,
     one: HomogeneousTarget | None,
     several: Mapping[str, Any] | None,
     servings: Sequence[Serving],
 ) -> None:
     if several is not None:
-        book.lost(at / "heterogeneousTarget", _SEVERAL)
+        report.unsupported("cost-scaling-unsupported", at / "heterogeneousTarget", _SEVERAL)
     if one is None:
-        _unused(book, policy)
+        _unused(report, policy)
         return
     here = at / "homogeneousTarget"
     target, sub = one.target, one.target.sub_targets
-    serving = _serving(book, target.target_ref, here / "target" / "targetRef", servings)
+    serving = _serving(report, target.target_ref, here / "target" / "targetRef", servings)
     if serving is None or sub is None or sub.kind != "Role":
         if serving is not None:
-            book.lost(here, _GROUPS)
-        _unused(book, policy, here)
+            report.unsupported("group-scaling-unsupported", here, _GROUPS)
+        _unused(report, policy, here)
         return
-    book.read(here / "target" / "subTargets")
+    report.consume(here / "target" / "subTargets")
     sources = {
         key: (source, here / "target" / "metricSources" / key)
         for key, source in (target.metric_sources or {}).items()
@@ -128,16 +148,19 @@ def _targets(
         endpoint = MetricSource(pod=target.metric_endpoint)
         sources = {**{metric.key: (endpoint, place) for metric, _ in metrics}, **sources}
     bounds = (one.min_replicas, one.max_replicas)
-    _scale(book, policy, serving, [_Scaled(sub.name or "", bounds, metrics, sources, here)])
+    _scale(report, policy, serving, [_Scaled(sub.name or "", bounds, metrics, sources, here)])
 
 
 def _disaggregated(
-    book: Book, policy: Policy, given: DisaggregatedTarget, servings: Sequence[Serving]
+    report: ConversionReport,
+    policy: Policy,
+    given: DisaggregatedTarget,
+    servings: Sequence[Serving],
 ) -> None:
     at = policy.document.at("spec", "disaggregatedTarget")
-    serving = _serving(book, given.target_ref, at / "targetRef", servings)
+    serving = _serving(report, given.target_ref, at / "targetRef", servings)
     if serving is None:
-        _unused(book, policy, at)
+        _unused(report, policy, at)
         return
     shared = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
     scaled = []
@@ -150,103 +173,295 @@ def _disaggregated(
         metrics = shared if role.metrics is None else _metrics(role.metrics, here / "metrics")
         bounds = (role.min_replicas, role.max_replicas)
         scaled.append(_Scaled(name, bounds, metrics, sources, here))
-    _scale(book, policy, serving, scaled)
+    _scale(report, policy, serving, scaled)
     if given.ratio_constraint is not None:
-        _ratio(book, serving, given.ratio_constraint, at / "ratioConstraint")
+        _ratio(report, serving, given.ratio_constraint, at / "ratioConstraint")
 
 
-def _unused(book: Book, policy: Policy, *more: At) -> None:
+def _unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
     for at in (policy.document.at("spec"), *more):
-        book.note(at, "is left out: it scales no role")
+        report.info("scaling-without-role", at, "is left out: it scales no role")
 
 
-def _serving(book: Book, ref: TargetRef, at: At, servings: Sequence[Serving]) -> Serving | None:
-    book.read(at)
+def _serving(
+    report: ConversionReport, ref: TargetRef, at: SourceField, servings: Sequence[Serving]
+) -> Serving | None:
+    report.consume(at)
     if ref.kind not in (None, "", "ModelServing"):
-        book.refuse(at / "kind", f"must be ModelServing, got {ref.kind}")
+        report.error("scaling-target-kind", at / "kind", f"must be ModelServing, got {ref.kind}")
         return None
     namespace = at.document.namespace
-    found = [each for each in servings if (each.carrier.main.namespace, each.carrier.main.name)
+    found = [each for each in servings if (each.builder.main.namespace, each.builder.main.name)
              == (ref.namespace or namespace, ref.name)]  # fmt: skip
     if not found:
-        book.lost(at / "name", f"{ref.name} is no ModelServing of this input; read them together")
+        report.unsupported(
+            "scaling-target-missing",
+            at / "name",
+            f"{ref.name} is no ModelServing of this input; read them together",
+        )
         return None
     return found[0]
 
 
-def _metrics(given: Sequence[Metric] | None, at: At) -> list[tuple[Metric, At]]:
+def _metrics(given: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
     return [(metric, at / index) for index, metric in enumerate(given or ())]
 
 
-def _scale(book: Book, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]) -> None:
+def _scale(
+    report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
+) -> None:
     """Gives the roles their autoscalers."""
-    behavior = behavior_of(book, policy.spec, policy.document.at("spec"))
-    carrier, done = serving.carrier, False
+    behavior = behavior_of(report, policy.spec, policy.document.at("spec"))
+    builder, done = serving.builder, False
     for each in scaled:
         indexes = [at for at, role in enumerate(serving.roles) if role.name == each.name]
         if not indexes:
-            book.lost(each.at, f'the ModelServing has no role "{each.name}"')
+            report.unsupported(
+                "scaling-role-missing", each.at, f'the ModelServing has no role "{each.name}"'
+            )
             continue
         target = ("spec", "roles", indexes[0])
-        if carrier.held((*target, "autoscaling")) is not None:
-            book.lost(each.at, f"{each.name} is scaled by another policy already")
+        if builder.get((*target, "autoscaling")) is not None:
+            report.unsupported(
+                "role-scaled-twice", each.at, f"{each.name} is scaled by another policy already"
+            )
             continue
-        book.read(each.at)
+        report.consume(each.at)
         for document in (policy.document, each.at.document):
-            carrier.uses(document)
+            builder.add_source(document)
         least, most = each.bounds
         if least > most:
-            book.refuse(each.at / "minReplicas", f"is above maxReplicas ({most}), got {least}")
+            report.error(
+                "replica-bounds-reversed",
+                each.at / "minReplicas",
+                f"is above maxReplicas ({most}), got {least}",
+            )
             least = most  # so that the rest is looked at, too
-        _start(book, serving, indexes[0], each)
+        _start(report, serving, indexes[0], each)
         if least == most and not each.metrics:
-            book.note(each.at, f"{each.name} has {most} replicas; nothing scales it")
+            report.info(
+                "replica-bounds-equal",
+                each.at,
+                f"{each.name} has {most} replicas; nothing scales it",
+            )
             continue
-        built = metrics_of(book, each.name, serving, each.metrics, each.sources, each.at)
+        built = metrics_of(report, each.name, serving, each.metrics, each.sources, each.at)
         if not built["metrics"]:
-            book.lost(each.at, "no metric is left that it could be scaled by")
+            report.unsupported(
+                "scaling-metric-missing", each.at, "no metric is left that it could be scaled by"
+            )
             continue
         bounds = {"minReplicas": least, "maxReplicas": most}
-        carrier.derive((*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, each.at)
-        carrier.origin((*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior"))
-        carrier.imply(("spec", "layout"), "PerRole", each.at)
-        serving.lowest[each.name] = (least, each.at)
+        builder.derive((*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, each.at)
+        builder.set_origin(
+            (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
+        )
+        builder.default(("spec", "layout"), "PerRole", each.at)
+        serving.minimum_replicas[each.name] = (least, each.at)
         done = True
     if not done:
-        _unused(book, policy)
+        _unused(report, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
-        book.note(place, "are those of roles without metrics of their own")
+        report.info(
+            "scaling-metrics-shared", place, "are those of roles without metrics of their own"
+        )
 
 
-def _start(book: Book, serving: Serving, index: int, scaled: _Scaled) -> None:
+def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
     """Replicas to start with: within the bounds, where Kthena brings them at once."""
     given = serving.roles[index].replicas
     least, most = scaled.bounds
     start = min(max(1 if given is None else given, least), most)
     if start != (1 if given is None else given):
-        place = serving.carrier.main.at("spec", "template", "roles", index, "replicas")
-        serving.carrier.derive(("spec", "roles", index, "replicas"), start, place)
-        book.note(scaled.at, f"{scaled.name} starts with {start} replicas, within its bounds")
+        place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
+        serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
+        report.info(
+            "initial-replicas-changed",
+            scaled.at,
+            f"{scaled.name} starts with {start} replicas, within its bounds",
+        )
 
 
-def _ratio(book: Book, serving: Serving, given: Ratio, at: At) -> None:
-    types = {role["name"]: role["componentType"] for role in serving.carrier.roles}
+def _ratio(report: ConversionReport, serving: Serving, given: Ratio, at: SourceField) -> None:
+    types = {role["name"]: role["componentType"] for role in serving.builder.roles}
     pair = (types.get(given.numerator_role), types.get(given.denominator_role))
     try:
         least, most = (float(quantity.parse(each)) for each in (given.min_ratio, given.max_ratio))
     except ValueError:
-        book.refuse(at, f"needs two numbers, got {given.min_ratio} and {given.max_ratio}")
+        report.error(
+            "replica-ratio-invalid",
+            at,
+            f"needs two numbers, got {given.min_ratio} and {given.max_ratio}",
+        )
         return
     if pair == (DECODER, PREFILLER) and least > 0 and most > 0:
         least, most = 1 / most, 1 / least
     elif pair != (PREFILLER, DECODER):
-        book.lost(at, "bounds prefill for each decode, and these roles are no such pair")
+        report.unsupported(
+            "replica-ratio-unsupported",
+            at,
+            "bounds prefill for each decode, and these roles are no such pair",
+        )
         return
     bounds = {name: value for name, value in (("min", least), ("max", most)) if value > 0}
-    serving.carrier.derive(("spec", "prefillDecodeRatio"), bounds, at)
-    book.warn(
+    serving.builder.derive(("spec", "prefillDecodeRatio"), bounds, at)
+    report.warning(
+        "replica-ratio-not-enforced",
         at,
         "is checked against the bounds at preview; the autoscalers of the two roles do not know of "
         "each other",
     )
+
+
+def metrics_of(
+    report: ConversionReport,
+    role: str,
+    serving: Serving,
+    metrics: Sequence[tuple[Metric, SourceField]],
+    sources: Mapping[str, tuple[MetricSource, SourceField]],
+    at: SourceField,
+) -> dict[str, Any]:
+    """Builds `engine`, `metrics` and `prometheus` of a role's autoscaling.
+
+    Both systems divide what pods have by the target for each of them, and what a query answers by
+    the target for all, and the metric that asks for most instances counts
+    (pkg/autoscaler/algorithm/recommendation.go).
+    """
+    of_pods: list[dict[str, Any]] = []
+    queries: list[dict[str, Any]] = []
+    servers: dict[str, None] = {}
+    for metric, place in metrics:
+        report.consume(place)
+        source, where = sources.get(metric.key, (MetricSource(), place))
+        target = str(metric.target_value)
+        if source.prometheus is not None:
+            prometheus = where / "prometheus"
+            servers[source.prometheus.server_url] = None
+            if len(servers) > 1:
+                servers.popitem()
+                report.unsupported(
+                    "several-prometheus-servers",
+                    prometheus / "serverURL",
+                    "a role asks one Prometheus",
+                )
+                continue
+            report.consume(where)
+            queries.append({"query": source.prometheus.query, "target": target})
+            continue
+        report.consume(where)
+        pod = source.pod or PodSource()
+        name = pod.name or metric.key
+        report.warning("custom-metrics-needed", where, _SCRAPED.format(name=name))
+        _check_selector(report, role, serving, pod, where / "pod")
+        of_pods.append({"name": name, "target": target})
+    for key, (_, where) in sources.items():
+        if all(metric.key != key for metric, _ in metrics):
+            report.info("metric-source-unused", where, "no metric has this name; left out")
+    if queries and of_pods:
+        report.unsupported(
+            "metric-sources-mixed",
+            at,
+            "takes its metrics from pods and from Prometheus: an autoscaler of ours asks one of "
+            "them; write those of pods as queries (they are left out)",
+        )
+    if queries:
+        return {"engine": "KEDA", "prometheus": next(iter(servers)), "metrics": queries}
+    return {"metrics": of_pods}
+
+
+def _check_selector(
+    report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
+) -> None:
+    """Metrics are those of the role's leaders; a selector may say no more than that."""
+    given = pod.label_selector
+    if given is None:
+        return
+    own = {NAME: str(serving.builder.main.name), ROLE: role, f"{PREFIX}entry": "true"}
+    same = all(own.get(key) == value for key, value in (given.match_labels or {}).items())
+    if given.match_expressions or not same:
+        report.unsupported(
+            "metric-selector-unsupported",
+            at / "labelSelector",
+            f"the metric is that of all entry pods of {role}: it may choose none of them",
+        )
+
+
+def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
+    """Turns the pace of a policy into ours, and says what has no counterpart."""
+    given = spec.behavior or Behavior()
+    up, where = given.scale_up, at / "behavior" / "scaleUp"
+    stable = (up.stable_policy if up is not None else None) or _UP
+    built = {
+        "scaleUp": _scaling_rules(report, stable, where / "stablePolicy", _UP),
+        "scaleDown": _scaling_rules(
+            report, given.scale_down or _DOWN, at / "behavior" / "scaleDown", _DOWN
+        ),
+    }
+    report.consume(at / "behavior")
+    panic = up.panic_policy if up is not None else None
+    if panic is not None and panic.percent == 0:
+        report.info(
+            "panic-policy-without-effect",
+            where / "panicPolicy",
+            "adds no instance (percent: 0); left out",
+        )
+    elif panic is not None:
+        report.unsupported(
+            "panic-policy-unsupported",
+            where / "panicPolicy",
+            "Kubernetes' autoscaler has no other pace in a rush; give stablePolicy the percent and "
+            "period that a rush needs: a larger pace is used only where the metrics ask for it",
+        )
+    report.consume(at / "tolerancePercent")
+    if spec.tolerance_percent not in (None, _TOLERANCE):
+        report.warning(
+            "scaling-tolerance-version",
+            at / "tolerancePercent",
+            f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
+            f"HPAConfigurableTolerance of 1.33: others know {_TOLERANCE} alone",
+        )
+        for direction in built.values():
+            direction["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"
+    return built
+
+
+def _scaling_rules(
+    report: ConversionReport, given: StablePolicy, at: SourceField, default: StablePolicy
+) -> dict[str, Any]:
+    window = given.stabilization_window or default.stabilization_window or ""
+    period = _whole_seconds(report, given.period or _PERIOD, at / "period", 1, _LONGEST_PERIOD)
+    amounts = (
+        ("Pods", _INSTANCES if given.instances is None else given.instances),
+        ("Percent", _PERCENT if given.percent is None else given.percent),
+    )
+    both = given.select_policy is SelectPolicy.AND
+    built: dict[str, Any] = {
+        "stabilizationWindowSeconds": _whole_seconds(
+            report, window, at / "stabilizationWindow", 0, _LONGEST_WINDOW
+        )
+    }
+    policies = [
+        {"type": kind, "value": value, "periodSeconds": period} for kind, value in amounts if value
+    ]
+    # Kubernetes takes no limit of 0: with And it forbids every change, with Or it adds nothing.
+    if not policies or (both and len(policies) < len(amounts)):
+        report.info("scaling-disabled", at, "allows no change (selectPolicy: Disabled)")
+        return {**built, "selectPolicy": "Disabled"}
+    return {**built, "policies": policies, "selectPolicy": "Min" if both else "Max"}
+
+
+def _whole_seconds(
+    report: ConversionReport, text: str, at: SourceField, least: int, most: int
+) -> int:
+    """A duration in whole seconds within bounds."""
+    length = seconds(text)
+    if length is None:
+        report.error("duration-invalid", at, f"must be a duration such as 30s, got {text}")
+        return least
+    if length.denominator != 1 or not least <= length <= most:
+        report.unsupported(
+            "duration-out-of-range", at, f"must be {least} to {most} whole seconds, got {text}"
+        )
+        return min(max(round(length), least), most)
+    return int(length)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.kv_connectors import kv_setup
 from fusioninfer_pulumi.engines.model_arguments import served_names
-from fusioninfer_pulumi.importers.carrier import Book, Carrier
-from fusioninfer_pulumi.importers.given import At, Given, Path
-from fusioninfer_pulumi.importers.kthena.models import ModelServing, Role
-from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE
-from fusioninfer_pulumi.importers.kthena.roles import DECODER, PREFILLER
-from fusioninfer_pulumi.importers.kthena.routing_models import (
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ConversionReport
+from fusioninfer_pulumi.importers.kthena.models import (
     Connector,
     InferenceEngine,
     ModelServerSpec,
     PDGroup,
     Protocol,
+    Role,
 )
+from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE
+from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER, Serving
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 ROUTER = "router"
 _ENGINES = {InferenceEngine.VLLM: "vllm", InferenceEngine.SGLANG: "sglang"}
@@ -34,26 +35,6 @@ _CONNECTORS = {
 
 
 @dataclass(frozen=True)
-class Serving:
-    """A ModelServing and the service that stands for it.
-
-    Attributes:
-        model: The ModelServing.
-        carrier: The service.
-        lowest: Least replicas that an autoscaler leaves a role, and where that is said.
-    """
-
-    model: ModelServing
-    carrier: Carrier
-    lowest: dict[str, tuple[int, At]] = field(default_factory=dict)
-
-    @property
-    def roles(self) -> Sequence[Role]:
-        """Its roles."""
-        return self.model.spec.template.roles
-
-
-@dataclass(frozen=True)
 class Server:
     """A ModelServer that leads to a service.
 
@@ -61,75 +42,81 @@ class Server:
         document: The document.
         spec: Its spec.
         serving: The ModelServing whose pods it selects.
-        router: Path of the service's router role.
+        router: Location of the service's router role.
     """
 
-    document: Given
+    document: SourceDocument
     spec: ModelServerSpec
     serving: Serving
-    router: Path
+    router: Location
 
 
-def carry_server(
-    book: Book, document: Given, spec: ModelServerSpec, servings: Sequence[Serving]
+def convert_server(
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelServerSpec,
+    servings: Sequence[Serving],
 ) -> Server | None:
-    """Gives the ModelServing that a ModelServer selects a router, and its roles what it says.
-
-    Args:
-        book: The book of the documents.
-        document: The ModelServer.
-        spec: Its spec.
-        servings: The ModelServings of the input.
-
-    Returns:
-        The ModelServer as part of a service, None where it leads to none.
-    """
+    """Gives the ModelServing that a ModelServer selects a router, and its roles what it says."""
     at = document.at("spec")
-    serving = _selected(book, document, spec, servings)
+    serving = _selected(report, document, spec, servings)
     if serving is None:
-        book.note(at, "is left out: it leads to no service")
+        report.info("leads-to-no-service", at, "is left out: it leads to no service")
         return None
-    carrier = serving.carrier
-    if any(role["componentType"] == ROUTER for role in carrier.roles):
-        book.lost(at, "a service has one pool, and another ModelServer selects these pods already")
+    builder = serving.builder
+    if any(role["componentType"] == ROUTER for role in builder.roles):
+        report.unsupported(
+            "pods-selected-twice",
+            at,
+            "a service has one pool, and another ModelServer selects these pods already",
+        )
         return None
     _phases(serving, spec.workload_selector.pd_group, at / "workloadSelector" / "pdGroup")
     for index, _ in enumerate(serving.roles):
         target = ("spec", "roles", index, "port")
-        carrier.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
+        builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
     if spec.workload_port.protocol is Protocol.HTTPS:
-        book.lost(
+        report.unsupported(
+            "https-to-pods-unsupported",
             at / "workloadPort" / "protocol",
             "gateway and picker speak plain HTTP to the pods; end TLS at the Gateway",
         )
-    book.read(at / "workloadPort" / "protocol")
+    report.consume(at / "workloadPort" / "protocol")
     _engine(serving, spec, at)
     _connector(serving, spec, at / "kvConnector")
-    router = carrier.role(at)
-    carrier.imply((*router, "name"), ROUTER, at)
-    carrier.imply((*router, "componentType"), ROUTER, at)
+    router = builder.add_role(at)
+    builder.default((*router, "name"), ROUTER, at)
+    builder.default((*router, "componentType"), ROUTER, at)
     return Server(document, spec, serving, router)
 
 
 def _selected(
-    book: Book, document: Given, spec: ModelServerSpec, servings: Sequence[Serving]
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelServerSpec,
+    servings: Sequence[Serving],
 ) -> Serving | None:
     wanted, at = spec.workload_selector.match_labels or {}, document.at("spec", "workloadSelector")
-    book.read(at / "matchLabels")
+    report.consume(at / "matchLabels")
     found = []
     for serving in servings:
-        main = serving.carrier.main
+        main = serving.builder.main
         if main.namespace != document.namespace:
             continue
         matched = [role.name for role in serving.roles if _matches(wanted, labels(main, role))]
         if matched:
             found.append((serving, matched))
     if not found:
-        book.lost(at / "matchLabels", "selects no pods of a ModelServing of this input")
+        report.unsupported(
+            "selector-matches-no-pods",
+            at / "matchLabels",
+            "selects no pods of a ModelServing of this input",
+        )
         return None
     if len(found) > 1:
-        names = ", ".join(str(serving.carrier.main.name) for serving, _ in found)
-        book.lost(
+        names = ", ".join(str(serving.builder.main.name) for serving, _ in found)
+        report.unsupported(
+            "selector-matches-several-services",
             at / "matchLabels",
             f"selects pods of several ModelServings ({names}), and a pool holds those of one "
             "service; make a ModelServer and a rule for each",
@@ -138,7 +125,8 @@ def _selected(
     serving, matched = found[0]
     left = [role.name for role in serving.roles if role.name not in matched]
     if left:
-        book.lost(
+        report.unsupported(
+            "selector-matches-some-roles",
             at / "matchLabels",
             f"selects {', '.join(matched)} without {', '.join(left)}, and the pool of a service "
             "holds all of its roles; make two services of them",
@@ -146,7 +134,7 @@ def _selected(
     return serving
 
 
-def labels(main: Given, role: Role) -> dict[str, Any]:
+def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
     """Labels of a role's entry pods that do not differ from one to another."""
     metadata = role.entry_template.metadata or {}
     own = metadata.get("labels")
@@ -158,14 +146,15 @@ def _matches(wanted: Mapping[str, str], held: Mapping[str, Any]) -> bool:
     return all(held.get(key) == value for key, value in wanted.items())
 
 
-def _phases(serving: Serving, group: PDGroup | None, at: At) -> None:
+def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
     """Takes from the ModelServer which roles prefill and decode; it knows better than names."""
     if group is None:
         return
-    carrier = serving.carrier
-    carrier.book.read(at / "groupKey")
+    builder = serving.builder
+    builder.report.consume(at / "groupKey")
     if group.group_key != _GROUP_KEY:
-        carrier.book.lost(
+        builder.report.unsupported(
+            "pairing-key-unsupported",
             at / "groupKey",
             f"prefill and decode pair by serving group ({_GROUP_KEY}), got {group.group_key}",
         )
@@ -174,16 +163,18 @@ def _phases(serving: Serving, group: PDGroup | None, at: At) -> None:
         DECODER: (group.decode_labels, at / "decodeLabels"),
     }
     for kind, (selector, place) in wanted.items():
-        carrier.book.read(place)
+        builder.report.consume(place)
         matched = [
             index
             for index, role in enumerate(serving.roles)
-            if _matches(selector, labels(carrier.main, role))
+            if _matches(selector, labels(builder.main, role))
         ]
         if not matched:
-            carrier.book.refuse(place, "select no role of the ModelServing")
+            builder.report.error(
+                "selector-matches-no-role", place, "select no role of the ModelServing"
+            )
         for index in matched:
-            carrier.derive(("spec", "roles", index, "componentType"), kind, place)
+            builder.derive(("spec", "roles", index, "componentType"), kind, place)
 
 
 def commands(role: Role) -> list[EngineCommand]:
@@ -197,56 +188,107 @@ def commands(role: Role) -> list[EngineCommand]:
     return [command for command in read if command.engine is not None]
 
 
-def _engine(serving: Serving, spec: ModelServerSpec, at: At) -> None:
-    book, place = serving.carrier.book, at / "inferenceEngine"
-    book.read(place, at / "model")
+def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
+    report, place = serving.builder.report, at / "inferenceEngine"
+    report.consume(place, at / "model")
     found = [command for role in serving.roles for command in commands(role)]
     engines = {command.engine for command in found}
     wanted = _ENGINES[spec.inference_engine]
     if engines and engines != {wanted}:
-        book.refuse(place, f"the pods run {', '.join(sorted(map(str, engines)))}")
+        report.error(
+            "engine-differs", place, f"the pods run {', '.join(sorted(map(str, engines)))}"
+        )
     elif not engines and spec.inference_engine is InferenceEngine.SGLANG:
-        book.lost(
+        report.unsupported(
+            "engine-unknown",
             place,
             "no container's program is known, and the picker then reads vLLM's metrics; start it "
             "as `python3 -m sglang.launch_server`",
         )
     elif not engines:
-        book.note(place, "no container's program is known; vLLM is assumed")
+        report.info("engine-unknown", place, "no container's program is known; vLLM is assumed")
     served = {name for each in found for name in served_names(each) or ()}
     if spec.model is not None and served and spec.model not in served:
-        book.warn(at / "model", f"the engines serve {', '.join(sorted(served))} by their arguments")
+        report.warning(
+            "served-model-differs",
+            at / "model",
+            f"the engines serve {', '.join(sorted(served))} by their arguments",
+        )
     elif spec.model is not None and not served:
-        book.note(at / "model", "the engines' arguments do not say which model they serve")
+        report.info(
+            "served-model-unknown",
+            at / "model",
+            "the engines' arguments do not say which model they serve",
+        )
 
 
-def _connector(serving: Serving, spec: ModelServerSpec, at: At) -> None:
+def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     if spec.kv_connector is None:
         return
-    carrier, kind = serving.carrier, spec.kv_connector.type or Connector.HTTP
+    builder, kind = serving.builder, spec.kv_connector.type or Connector.HTTP
     place = at / "type"
     pair = [
         index
-        for index, role in enumerate(carrier.roles)
+        for index, role in enumerate(builder.roles)
         if role["componentType"] in (PREFILLER, DECODER)
     ]
     if not pair:
-        carrier.book.note(at, "has no effect without prefill and decode; left out")
+        builder.report.info(
+            "kv-connector-without-pair", at, "has no effect without prefill and decode; left out"
+        )
         return
-    carrier.book.read(at)
+    builder.report.consume(at)
     if kind is Connector.HTTP:
-        carrier.book.note(place, "the engines' own settings say how the KV cache is handed over")
+        builder.report.info(
+            "kv-connector-of-engine",
+            place,
+            "the engines' own settings say how the KV cache is handed over",
+        )
         return
     connector, protocol = _CONNECTORS[kind]
     for index in pair:
         settings: dict[str, Any] = {}
         if not _has_own(serving.roles[index]):
             settings["connector"] = connector
-        if carrier.roles[index]["componentType"] == DECODER:
+        if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
-        carrier.derive(("spec", "roles", index, "kvTransfer"), settings, place)
+        builder.derive(("spec", "roles", index, "kvTransfer"), settings, place)
 
 
 def _has_own(role: Role) -> bool:
     """Whether the engine's arguments say how the KV cache is handed over, right or wrong."""
     return any(kv_setup(command) is not None for command in commands(role))
+
+
+def check_traffic_policy(server: Server) -> None:
+    """Says what becomes of timeout and retries, which are written into the rules of the route."""
+    policy, builder = server.spec.traffic_policy, server.serving.builder
+    if policy is None:
+        return
+    if builder.get((*server.router, "httproute", "routedBy")) is not None:
+        # Its requests go by another service's rule, which has been compared.
+        builder.report.consume(server.document.at("spec", "trafficPolicy"))
+        return
+    report, at = builder.report, server.document.at("spec", "trafficPolicy")
+    routed = builder.get((*server.router, "httproute", "rules")) is not None
+    for field, given in (("timeout", policy.timeout), ("retry", policy.retry)):
+        if given is not None and not routed:
+            report.unsupported(
+                "traffic-policy-without-route",
+                at / field,
+                "there is no route to write it into; read its ModelRoute together",
+            )
+    if policy.timeout is not None and routed:
+        report.warning(
+            "timeout-covers-response",
+            at / "timeout",
+            f"{policy.timeout} bounds whole answers in an HTTPRoute, streams too (backendRequest); "
+            "Kthena's ends with the first byte",
+        )
+    if policy.retry is not None and routed:
+        report.warning(
+            "retry-experimental",
+            at / "retry",
+            "stands in the experimental channel of the Gateway API: its standard CRDs refuse it",
+        )
+    report.consume(at)

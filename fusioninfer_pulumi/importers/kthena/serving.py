@@ -1,131 +1,380 @@
-"""A ModelServing as a service of ours: everything but its roles and its gang."""
+"""A ModelServing as a service: its serving groups, roles, gang and rollout."""
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.importers.carrier import Carrier
-from fusioninfer_pulumi.importers.given import At
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.importers.kthena.models import (
+    CountOrPercentage,
     ModelServing,
     ModelServingSpec,
     RecoveryPolicy,
+    Role,
     RollingUpdate,
     RolloutStrategy,
     RolloutType,
+    ServingGroup,
+    TopologyPolicy,
 )
-from fusioninfer_pulumi.importers.kthena.roles import carry_roles, replicas_of
-from fusioninfer_pulumi.importers.metadata import carry_metadata
+from fusioninfer_pulumi.importers.kthena.pods import convert_template, needs_environment
+from fusioninfer_pulumi.importers.objects import copy_metadata
+from fusioninfer_pulumi.importers.source import SourceField
 from fusioninfer_pulumi.kube import labels
 
+PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
+_BY_NAME = {
+    "prefill": PREFILLER,
+    "prefiller": PREFILLER,
+    "decode": DECODER,
+    "decoder": DECODER,
+}
 VOLCANO = "volcano"
 #: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.
 _SCHEDULING = ("spec", "schedulingStrategy")
+_GANG = (*_SCHEDULING, "gangPolicy")
+_MINIMA = (*_GANG, "minRoleReplicas")
 
 
-def carry_serving(carrier: Carrier, serving: ModelServing) -> None:
-    """Carries a ModelServing over.
+@dataclass(frozen=True)
+class Serving:
+    """A ModelServing and the service that stands for it.
 
-    Args:
-        carrier: The service that stands for it.
-        serving: The document.
+    Attributes:
+        model: The ModelServing.
+        builder: The service.
+        lowest: Least replicas that an autoscaler leaves a role, and where that is said.
     """
-    at = carrier.main.at("spec")
-    carry_metadata(carrier, carrier.main)
+
+    model: ModelServing
+    builder: ServiceBuilder
+    minimum_replicas: dict[str, tuple[int, SourceField]] = field(default_factory=dict)
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """Its roles."""
+        return self.model.spec.template.roles
+
+
+def convert_roles(
+    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, by_role: bool
+) -> None:
+    """Carries the roles over."""
+    builder.set_origin(("spec", "roles"), at)
+    types = component_types([role.name for role in roles])
+    for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
+        here = at / index
+        target = builder.add_role(here)
+        builder.copy((*target, "name"), role.name, here / "name")
+        builder.derive((*target, "componentType"), component_type, here / "name")
+        if role.replicas is not None:
+            builder.copy((*target, "replicas"), role.replicas, here / "replicas")
+        _role_templates(builder, target, role, here)
+        if needs_environment(role):
+            builder.default((*target, "environment"), "Kthena", here)
+        _role_rollout(builder, target, role, here, by_role=by_role)
+
+
+def component_types(names: Sequence[str]) -> list[str]:
+    """What the roles of a group do, by their names: Kthena itself does not say."""
+    types = [_BY_NAME.get(name.lower(), WORKER) for name in names]
+    # One without the other serves whole requests.
+    return types if {PREFILLER, DECODER} <= set(types) else [WORKER] * len(types)
+
+
+def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: SourceField) -> None:
+    entry = at / "entryTemplate"
+    if not role.worker_replicas:
+        builder.report.consume(at / "workerReplicas")
+        convert_template(builder, (*target, "template"), role.entry_template, entry)
+        if role.worker_template is not None:
+            builder.report.info(
+                "worker-template-unused",
+                at / "workerTemplate",
+                "has no effect without workerReplicas; left out",
+            )
+        return
+    count = at / "workerReplicas"
+    builder.derive((*target, "multinode", "nodeCount"), 1 + role.worker_replicas, count)
+    # Entry and workers find each other by commands of their own.
+    builder.default((*target, "multinode", "launcher"), "none", entry)
+    leader = (*target, "leaderTemplate")
+    convert_template(builder, leader, role.entry_template, entry)
+    worker, followers = at / "workerTemplate", (*target, "workerTemplate")
+    if role.worker_template is None:
+        builder.report.error(
+            "worker-template-missing", worker, "is required with workerReplicas above 0"
+        )
+        # So that nothing more is said about it.
+        builder.default(followers, builder.get(leader), entry)
+    else:
+        convert_template(builder, followers, role.worker_template, worker)
+
+
+def _role_rollout(
+    builder: ServiceBuilder, target: Location, role: Role, at: SourceField, *, by_role: bool
+) -> None:
+    if role.max_unavailable is not None:
+        place = at / "maxUnavailable"
+        if by_role:
+            builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
+        else:
+            _no_effect(builder, place)
+    if role.partition is not None:
+        place = at / "partition"
+        if by_role:
+            count = replicas_of(role.partition, 1 if role.replicas is None else role.replicas)
+            builder.derive((*target, "rollout", "partition"), count, place)
+            if count != role.partition:
+                builder.report.info(
+                    "partition-rounded", place, f"{role.partition} of the replicas is {count}"
+                )
+        else:
+            _no_effect(builder, place)
+
+
+def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
+    builder.report.info(
+        "role-rollout-without-effect",
+        at,
+        "has no effect without rolloutStrategy.type RoleRollingUpdate; left out",
+    )
+
+
+def replicas_of(partition: CountOrPercentage, replicas: int) -> int:
+    """A partition in replicas; percentages are rounded up, as Kthena does."""
+    if isinstance(partition, int):
+        return partition
+    return math.ceil(int(partition.removesuffix("%")) * replicas / 100)
+
+
+def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
+    """Carries a ModelServing over."""
+    at = builder.main.at("spec")
+    copy_metadata(builder, builder.main)
     spec = serving.spec
-    _groups(carrier, spec, at)
+    _groups(builder, spec, at)
     by_role = spec.rollout_strategy is not None and spec.rollout_strategy.type is RolloutType.ROLE
-    carry_roles(carrier, spec.template.roles, at / "template" / "roles", by_role=by_role)
-    _scheduling(carrier, spec, at)
-    _recovery(carrier, spec, at)
-    _rollout(carrier, spec, at / "rolloutStrategy")
+    convert_roles(builder, spec.template.roles, at / "template" / "roles", by_role=by_role)
+    _scheduling(builder, spec, at)
+    _recovery(builder, spec, at)
+    _rollout(builder, spec, at / "rolloutStrategy")
     for index, plugin in enumerate(spec.plugins or ()):
-        carrier.book.lost(
+        builder.report.unsupported(
+            "plugin-unsupported",
             at / "plugins" / index,
             f"plugin {plugin.get('name')} changes pods inside of Kthena's controller; write what "
             "it adds into the pod templates",
         )
 
 
-def _groups(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+def _groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     # Written for a single group too: its names are Kthena's, and another group renames nothing.
     if spec.replicas is None:
-        carrier.imply(("spec", "groups"), 1, at / "replicas")
+        builder.default(("spec", "groups"), 1, at / "replicas")
     else:
-        carrier.put(("spec", "groups"), spec.replicas, at / "replicas")
+        builder.copy(("spec", "groups"), spec.replicas, at / "replicas")
 
 
-def _scheduling(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     target = (*_SCHEDULING, "schedulerName")
     if spec.scheduler_name:
-        carrier.put(target, spec.scheduler_name, at / "schedulerName")
+        builder.copy(target, spec.scheduler_name, at / "schedulerName")
     else:
-        carrier.book.read(at / "schedulerName")
-        carrier.imply(target, VOLCANO, at)
-    queue = (carrier.main.metadata.get("annotations") or {}).get(labels.QUEUE_NAME)
+        builder.report.consume(at / "schedulerName")
+        builder.default(target, VOLCANO, at)
+    queue = (builder.main.metadata.get("annotations") or {}).get(labels.QUEUE_NAME)
     if queue is not None:
-        carrier.put(
+        builder.copy(
             (*_SCHEDULING, "queue"),
             queue,
-            carrier.main.at("metadata", "annotations", labels.QUEUE_NAME),
+            builder.main.at("metadata", "annotations", labels.QUEUE_NAME),
         )
 
 
-def _recovery(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
-    book, policy = carrier.book, spec.recovery_policy or RecoveryPolicy.ROLE_RECREATE
+def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+    report, policy = builder.report, spec.recovery_policy or RecoveryPolicy.ROLE_RECREATE
     place = at / "recoveryPolicy"
-    book.read(place)
+    report.consume(place)
     if policy is RecoveryPolicy.NONE:
-        for index, _ in enumerate(carrier.roles):
-            carrier.derive(("spec", "roles", index, "restartPolicy"), "None", place)
+        for index, _ in enumerate(builder.roles):
+            builder.derive(("spec", "roles", index, "restartPolicy"), "None", place)
     alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
     if policy is RecoveryPolicy.SERVING_GROUP_RECREATE and alone:
-        book.note(place, "the group is one replica, which LeaderWorkerSet makes anew as a whole")
+        report.info(
+            "group-recreate-one-replica",
+            place,
+            "the group is one replica, which LeaderWorkerSet makes anew as a whole",
+        )
     elif policy is RecoveryPolicy.SERVING_GROUP_RECREATE:
-        book.warn(
+        report.warning(
+            "group-recreate-narrower",
             place,
             "LeaderWorkerSet makes the pods of the failed replica anew, not those of the other "
             "replicas and roles of its group",
         )
     grace = spec.template.restart_grace_period_seconds
     where = at / "template" / "restartGracePeriodSeconds"
-    book.read(where)
+    report.consume(where)
     if policy is RecoveryPolicy.NONE and grace is not None:
-        book.note(where, "has no effect with recoveryPolicy None; left out")
+        report.info(
+            "restart-grace-without-effect",
+            where,
+            "has no effect with recoveryPolicy None; left out",
+        )
     elif grace:
-        book.warn(
-            where, f"LeaderWorkerSet makes a failed replica anew at once, not after {grace} seconds"
+        report.warning(
+            "restart-grace-unsupported",
+            where,
+            f"LeaderWorkerSet makes a failed replica anew at once, not after {grace} seconds",
         )
 
 
-def _rollout(carrier: Carrier, spec: ModelServingSpec, at: At) -> None:
+def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
     strategy = spec.rollout_strategy or RolloutStrategy()
     target = ("spec", "rollout")
     level, kind = (*target, "level"), at / "type"
     pace, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
     groups = 1 if spec.replicas is None else spec.replicas
     # Empty, they are as good as left out; read as a whole, what they hold would be, too.
-    carrier.book.read(*(each for each in (at, place) if each.value == {}))
+    builder.report.consume(*(each for each in (at, place) if each.value == {}))
     if strategy.type is RolloutType.ROLE:
-        carrier.derive(level, "Role", kind)
+        builder.derive(level, "Role", kind)
         if pace is not None:
-            carrier.book.refuse(
-                place, "must not be set with RoleRollingUpdate: set it on the roles"
+            builder.report.error(
+                "group-rollout-with-roles",
+                place,
+                "must not be set with RoleRollingUpdate: set it on the roles",
             )
         return
-    carrier.book.read(kind)
+    builder.report.consume(kind)
     pace = pace or RollingUpdate()
     if groups == 1 and pace.partition in (None, 0, "0%"):
         # Kthena takes down all replicas of the only group at once.
-        carrier.book.read(place / "partition", place / "maxUnavailable")
+        builder.report.consume(place / "partition", place / "maxUnavailable")
         if strategy.type is not None:
-            carrier.book.note(kind, "there is one group: its replicas change one after the other")
+            builder.report.info(
+                "rollout-of-one-group",
+                kind,
+                "there is one group: its replicas change one after the other",
+            )
         if pace.max_unavailable is not None:
-            carrier.book.note(place / "maxUnavailable", "there is one group; left out")
+            builder.report.info(
+                "rollout-of-one-group", place / "maxUnavailable", "there is one group; left out"
+            )
         return
-    carrier.imply(level, "Group", kind)
+    builder.default(level, "Group", kind)
     if pace.max_unavailable is not None:
-        carrier.put((*target, "maxUnavailable"), pace.max_unavailable, place / "maxUnavailable")
+        builder.copy((*target, "maxUnavailable"), pace.max_unavailable, place / "maxUnavailable")
     if pace.partition is not None:
         count = replicas_of(pace.partition, groups)
-        carrier.derive((*target, "partition"), count, place / "partition")
+        builder.derive((*target, "partition"), count, place / "partition")
         if count != pace.partition:
-            carrier.book.note(place / "partition", f"{pace.partition} of the groups is {count}")
+            builder.report.info(
+                "partition-rounded",
+                place / "partition",
+                f"{pace.partition} of the groups is {count}",
+            )
+
+
+def convert_gang(serving: Serving) -> None:
+    """Carries the gang of a ModelServing over, when it is known which of its roles are scaled."""
+    builder, group = serving.builder, serving.model.spec.template
+    at = builder.main.at("spec")
+    here, scheduler = at / "template", builder.get((*_SCHEDULING, "schedulerName"))
+    if group.gang_policy is not None and group.gangpolicy is not None:
+        builder.report.error(
+            "gang-policy-twice",
+            here / "gangpolicy",
+            "is gangPolicy, which is given too; give it once",
+        )
+    # Kthena makes PodGroups for Volcano only, and then whatever the roles are (podgroupmanager,
+    # shouldCreatePodGroup).
+    volcano = scheduler == VOLCANO
+    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
+        if policy is None:
+            continue
+        place = here / key
+        builder.report.consume(place)
+        if not volcano:
+            builder.report.info(
+                "gang-policy-without-volcano",
+                place,
+                f"has no effect with schedulerName {scheduler}; left out",
+            )
+        elif policy.min_role_replicas is not None:
+            builder.copy(_MINIMA, policy.min_role_replicas, place / "minRoleReplicas")
+    mode = _gang_mode(serving) if volcano else "Off"
+    if mode is not None:
+        builder.default((*_GANG, "mode"), mode, at / "schedulerName")
+    _topologies(builder, group, here / "networkTopology", volcano=volcano)
+
+
+def _gang_mode(serving: Serving) -> str | None:
+    """Lets the gang go on without replicas that come and go; None where it needs none at all."""
+    builder = serving.builder
+    given = builder.get(_MINIMA) or {}
+    scaled = {name: each for name, each in serving.minimum_replicas.items() if name not in given}
+    least = {**given, **{name: count for name, (count, _) in scaled.items()}}
+    none = all(least.get(role.name) == 0 for role in serving.roles)
+    if none and not given and not any(role.worker_replicas for role in serving.roles):
+        for _, at in scaled.values():
+            builder.report.info(
+                "gang-off-at-zero",
+                at,
+                "all roles scale to 0: nothing is held together, no PodGroup",
+            )
+        return "Off"
+    for name, (count, at) in scaled.items():
+        builder.default((*_MINIMA, name), count, at)
+        builder.report.info(
+            "gang-minimum-from-autoscaling",
+            at,
+            f"the gang needs {count} replicas of {name}, its minimum",
+        )
+    # Our own rules say what a minimum of 0 for all does.
+    return None if none else "On"
+
+
+def _topologies(
+    builder: ServiceBuilder, group: ServingGroup, at: SourceField, *, volcano: bool
+) -> None:
+    topology = group.network_topology
+    if topology is None:
+        return
+    if not volcano:
+        scheduler = builder.get((*_SCHEDULING, "schedulerName"))
+        builder.report.info(
+            "gang-policy-without-volcano",
+            at,
+            f"has no effect with schedulerName {scheduler}; left out",
+        )
+        return
+    target = (*_GANG, "networkTopology")
+    builder.default(target, {}, at)
+    builder.set_origin(target, at, copied=True)
+    builder.report.consume(at)
+    for key, rule in (("groupPolicy", topology.group_policy), ("rolePolicy", topology.role_policy)):
+        if rule is not None:
+            _topology(builder, (*target, key), rule, at / key)
+
+
+def _topology(
+    builder: ServiceBuilder, target: Location, rule: TopologyPolicy, at: SourceField
+) -> None:
+    builder.default(target, {}, at)
+    builder.report.consume(at)
+    if rule.mode is not None:
+        builder.copy((*target, "mode"), rule.mode.value, at / "mode")
+    if rule.highest_tier_allowed is not None:
+        tier = at / "highestTierAllowed"
+        builder.copy((*target, "highestTierAllowed"), rule.highest_tier_allowed, tier)
+    if rule.highest_tier_name is not None:
+        builder.report.unsupported(
+            "topology-tier-name-unsupported",
+            at / "highestTierName",
+            "tiers are numbers; use highestTierAllowed",
+        )

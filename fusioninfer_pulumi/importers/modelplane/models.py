@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.importers.metadata import ObjectMetadata
-from fusioninfer_pulumi.importers.model import DialectModel
+from fusioninfer_pulumi.importers.model import ImportedModel
+from fusioninfer_pulumi.importers.objects import ObjectMetadata
 
 Text = Annotated[str, Field(min_length=1)]
 Replicas = Annotated[int, Field(ge=1, le=10)]
@@ -42,13 +42,13 @@ class MemberRole(str, enum.Enum):
     WORKER = "Worker"
 
 
-class Selector(DialectModel):
+class Selector(ImportedModel):
     """One condition on a device."""
 
     cel: Text
 
 
-class Device(DialectModel):
+class Device(ImportedModel):
     """A request for devices of one node."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
@@ -56,44 +56,44 @@ class Device(DialectModel):
     selectors: Annotated[list[Selector], Field(min_length=1, max_length=8)]
 
 
-class NodeSelector(DialectModel):
+class NodeSelector(ImportedModel):
     """The devices that each pod needs of its node."""
 
     devices: Annotated[list[Device], Field(min_length=1, max_length=16)]
 
 
-class MatchLabels(DialectModel):
+class MatchLabels(ImportedModel):
     """Labels of clusters."""
 
     match_labels: dict[str, str] | None = None
 
 
-class ModelCacheRef(DialectModel):
+class ModelCacheRef(ImportedModel):
     """A ModelCache of the same namespace."""
 
     name: Text
 
 
-class Template(DialectModel):
+class Template(ImportedModel):
     """A pod template of one container, named engine; checked by our own rules."""
 
     metadata: dict[str, Any] | None = None
     spec: dict[str, Any]
 
 
-class Serving(DialectModel):
+class Serving(ImportedModel):
     """How requests reach the engines."""
 
     mode: Annotated[Mode, Field(strict=False)]
 
 
-class WorkerSettings(DialectModel):
+class WorkerSettings(ImportedModel):
     """Settings of a Worker member."""
 
     nodes: Annotated[int, Field(ge=1, le=63)]
 
 
-class Member(DialectModel):
+class Member(ImportedModel):
     """Pods of one kind in an engine."""
 
     role: Annotated[MemberRole, Field(strict=False)] = MemberRole.STANDALONE
@@ -102,7 +102,7 @@ class Member(DialectModel):
     template: Template
 
 
-class Engine(DialectModel):
+class Engine(ImportedModel):
     """One serving unit: a pod, or a leader and its workers."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
@@ -111,7 +111,7 @@ class Engine(DialectModel):
     members: Annotated[list[Member], Field(min_length=1, max_length=2)]
 
 
-class Replica(DialectModel):
+class Replica(ImportedModel):
     """One complete instance of the deployment."""
 
     cluster_selector: MatchLabels | None = None
@@ -121,20 +121,20 @@ class Replica(DialectModel):
     engines: Annotated[list[Engine], Field(min_length=1, max_length=8)]
 
 
-class ReplicaMetadata(DialectModel):
+class ReplicaMetadata(ImportedModel):
     """Metadata of the instances."""
 
     labels: dict[str, Any] | None = None
 
 
-class ReplicaTemplate(DialectModel):
+class ReplicaTemplate(ImportedModel):
     """What the instances are made from."""
 
     metadata: ReplicaMetadata | None = None
     spec: Replica
 
 
-class ReleasedSpec(DialectModel):
+class ReleasedSpec(ImportedModel):
     """The spec since 0.2."""
 
     replicas: Replicas
@@ -147,14 +147,14 @@ class EarlySpec(Replica):
     replicas: Replicas
 
 
-class Topology(DialectModel):
+class Topology(ImportedModel):
     """Accelerators of a pod, and pods of a replica."""
 
     tensor: Positive
     pipeline: Positive | None = None
 
 
-class Workers(DialectModel):
+class Workers(ImportedModel):
     """Pods of one role."""
 
     count: Positive | None = None
@@ -162,27 +162,27 @@ class Workers(DialectModel):
     template: Template
 
 
-class Prefill(DialectModel):
+class Prefill(ImportedModel):
     """The prefill role."""
 
     workers: Workers
     node_selector: NodeSelector | None = None
 
 
-class PickerTemplate(DialectModel):
+class PickerTemplate(ImportedModel):
     """The endpoint picker's pods."""
 
     metadata: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
 
 
-class Routing(DialectModel):
+class Routing(ImportedModel):
     """The endpoint picker."""
 
     template: PickerTemplate | None = None
 
 
-class ProposedSpec(DialectModel):
+class ProposedSpec(ImportedModel):
     """The spec of the disaggregation proposal."""
 
     replicas: Replicas | None = None
@@ -195,7 +195,7 @@ class ProposedSpec(DialectModel):
     routing: Routing | None = None
 
 
-class _Deployment(DialectModel):
+class _Deployment(ImportedModel):
     api_version: str
     kind: str
     metadata: ObjectMetadata = Field(default_factory=ObjectMetadata)
@@ -218,3 +218,72 @@ class ProposedDeployment(_Deployment):
     """A ModelDeployment of the proposal."""
 
     spec: ProposedSpec
+
+
+class CacheSource(str, enum.Enum):
+    """Where a cached model comes from."""
+
+    HUGGING_FACE = "HuggingFace"
+
+
+class AuthSecret(ImportedModel):
+    """A token for Hugging Face, in a Secret of the same namespace."""
+
+    name: Text
+    key: str = "HF_TOKEN"
+
+
+class HuggingFace(ImportedModel):
+    """A repository of Hugging Face."""
+
+    repo: Text
+    revision: str | None = None
+    auth_secret: AuthSecret | None = None
+    size_gib: Annotated[int, Field(ge=1, le=100_000, alias="sizeGiB")]
+
+
+class ModelCacheSpec(ImportedModel):
+    """A model that is staged in clusters."""
+
+    source: Annotated[CacheSource, Field(strict=False)]
+    hugging_face: HuggingFace | None = None
+    cluster_selector: MatchLabels | None = None
+
+
+class ModelCache(ImportedModel):
+    """A ModelCache."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMetadata = Field(default_factory=ObjectMetadata)
+    spec: ModelCacheSpec
+    status: dict[str, Any] | None = None
+
+
+class EndpointSelector(ImportedModel):
+    """Labels of ModelEndpoints."""
+
+    match_labels: dict[str, str]
+
+
+class Endpoint(ImportedModel):
+    """Endpoints that get a share of the requests."""
+
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    selector: EndpointSelector
+
+
+class ModelServiceSpec(ImportedModel):
+    """Endpoints behind one address."""
+
+    endpoints: Annotated[list[Endpoint], Field(min_length=1)]
+
+
+class ModelService(ImportedModel):
+    """A ModelService."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMetadata = Field(default_factory=ObjectMetadata)
+    spec: ModelServiceSpec
+    status: dict[str, Any] | None = None

@@ -14,12 +14,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from fusioninfer_pulumi.importers.backends import pool_backend
-from fusioninfer_pulumi.importers.carrier import Book, Carrier
-from fusioninfer_pulumi.importers.given import At, Given, Path
-from fusioninfer_pulumi.importers.metadata import carry_rest, left_labels, own_name
-from fusioninfer_pulumi.importers.modelplane.clusters import choose, contradiction
-from fusioninfer_pulumi.importers.modelplane.companions import ModelServiceSpec
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_pulumi.importers.modelplane.clusters import conflicting_label, require_labels
+from fusioninfer_pulumi.importers.modelplane.models import ModelServiceSpec
+from fusioninfer_pulumi.importers.objects import (
+    check_name,
+    pool_backend,
+    report_labels,
+    report_other_metadata,
+)
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 #: Where Modelplane attaches the routes in the clusters that pods are in.
@@ -35,12 +40,12 @@ class Deployment:
     """A ModelDeployment and the service that stands for it.
 
     Attributes:
-        carrier: The service.
+        builder: The service.
         labels: Labels of its endpoints, without those of one endpoint alone.
         replicas: How many endpoints it has.
     """
 
-    carrier: Carrier
+    builder: ServiceBuilder
     labels: Mapping[str, Any]
     replicas: int
 
@@ -50,7 +55,7 @@ class _Share:
     """A deployment's part in the requests of a ModelService."""
 
     deployment: Deployment
-    at: At
+    at: SourceField
     weight: int
     among: int = 0
     cluster: str | None = None
@@ -69,51 +74,52 @@ class Routes:
         shared: Services behind the route of another one, with that one's name.
     """
 
-    shared: list[tuple[Deployment, str, At]] = field(default_factory=list)
+    shared: list[tuple[Deployment, str, SourceField]] = field(default_factory=list)
 
 
-def labels_of(document: Given, template: Mapping[str, Any] | None) -> dict[str, Any]:
+def labels_of(document: SourceDocument, template: Mapping[str, Any] | None) -> dict[str, Any]:
     """The labels of a deployment's endpoints."""
     return {**(template or {}), _DEPLOYMENT: document.name}
 
 
-def carry_service(
-    book: Book,
-    document: Given,
+def convert_service(
+    report: ConversionReport,
+    document: SourceDocument,
     spec: ModelServiceSpec,
     deployments: Sequence[Deployment],
     routes: Routes,
 ) -> None:
-    """Carries a ModelService over: a rule of the service that gets the most requests.
-
-    Args:
-        book: The book of the documents.
-        document: The ModelService.
-        spec: Its spec.
-        deployments: The deployments of the input.
-        routes: Where services behind another one's route are noted.
-    """
-    book.read(document.at("apiVersion"), document.at("kind"))
-    book.read(document.at("metadata", "name"), document.at("metadata", "namespace"))
-    own_name(book, document)
-    left_labels(book, document)
-    carry_rest(book, document)
-    shares = list(_shares(book, document, spec, deployments))
+    """Carries a ModelService over: a rule of the service that gets the most requests."""
+    report.consume(document.at("apiVersion"), document.at("kind"))
+    report.consume(document.at("metadata", "name"), document.at("metadata", "namespace"))
+    check_name(report, document)
+    report_labels(report, document)
+    report_other_metadata(report, document)
+    shares = list(_shares(report, document, spec, deployments))
     if not shares:
-        book.note(document.at("metadata", "name"), "is left out: it leads to no service")
+        report.info(
+            "leads-to-no-service",
+            document.at("metadata", "name"),
+            "is left out: it leads to no service",
+        )
         return
     if len(shares) == 1 and (shares[0].at / "weight").value is not None:
-        book.note(shares[0].at / "weight", "there is one service, which gets every request")
+        report.info(
+            "single-target-weight",
+            shares[0].at / "weight",
+            "there is one service, which gets every request",
+        )
     main = max(shares, key=lambda each: each.part)
     at = document.at("spec", "endpoints")
-    carrier = main.deployment.carrier
-    router = _router(carrier, at)
+    builder = main.deployment.builder
+    router = _router(builder, at)
     rules = (*router, "httproute", "rules")
-    target = (*rules, len(carrier.held(rules) or ()))
-    carrier.derive(target, _rule(document, shares), document.at("metadata", "name"))
-    carrier.origin((*target, "backendRefs"), at)
-    carrier.imply((*router, "httproute", "parentRefs"), [_GATEWAY], at)
-    book.note(
+    target = (*rules, len(builder.get(rules) or ()))
+    builder.derive(target, _rule(document, shares), document.at("metadata", "name"))
+    builder.set_origin((*target, "backendRefs"), at)
+    builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
+    report.info(
+        "gateway-defaulted",
         at,
         "the route attaches to the Gateway inference-gateway of namespace modelplane-system, as "
         "Modelplane's routes in the clusters of its pods; name another in httproute.parentRefs",
@@ -123,12 +129,13 @@ def carry_service(
     for share in shares:
         if share is main:
             continue
-        routes.shared.append((share.deployment, str(carrier.main.name), share.at))
-        other = contradiction(carrier, share.deployment.carrier)
+        routes.shared.append((share.deployment, str(builder.main.name), share.at))
+        other = conflicting_label(builder, share.deployment.builder)
         if other is not None:
-            book.lost(
+            report.unsupported(
+                "clusters-differ",
                 share.at,
-                f"{share.deployment.carrier.main.name} and {carrier.main.name} are not in one "
+                f"{share.deployment.builder.main.name} and {builder.main.name} are not in one "
                 f"cluster ({other}), and a route leads to pods of its own; give each a "
                 "ModelService",
             )
@@ -137,29 +144,29 @@ def carry_service(
 def _place(share: _Share) -> None:
     if share.cluster is not None:
         place = share.at / "selector" / "matchLabels"
-        choose(share.deployment.carrier, {_CLUSTER: share.cluster}, place)
+        require_labels(share.deployment.builder, {_CLUSTER: share.cluster}, place)
 
 
-def carry_shared(routes: Routes) -> None:
+def convert_shared(routes: Routes) -> None:
     """Says of services that have no rule of their own whose route leads to them."""
     for deployment, by, at in routes.shared:
-        router = _router(deployment.carrier, at)
-        if not deployment.carrier.held((*router, "httproute", "rules")):
-            deployment.carrier.derive((*router, "httproute", "routedBy"), by, at)
+        router = _router(deployment.builder, at)
+        if not deployment.builder.get((*router, "httproute", "rules")):
+            deployment.builder.derive((*router, "httproute", "routedBy"), by, at)
 
 
-def _router(carrier: Carrier, at: At) -> Path:
-    for index, role in enumerate(carrier.roles):
+def _router(builder: ServiceBuilder, at: SourceField) -> Location:
+    for index, role in enumerate(builder.roles):
         if role.get("componentType") == "router":
             return ("spec", "roles", index)
-    router = carrier.role(at)
-    carrier.imply((*router, "name"), "router", at)
-    carrier.imply((*router, "componentType"), "router", at)
-    carrier.imply((*router, "scorers"), dict(_SCORERS), at)
+    router = builder.add_role(at)
+    builder.default((*router, "name"), "router", at)
+    builder.default((*router, "componentType"), "router", at)
+    builder.default((*router, "scorers"), dict(_SCORERS), at)
     return router
 
 
-def _rule(document: Given, shares: Sequence[_Share]) -> dict[str, Any]:
+def _rule(document: SourceDocument, shares: Sequence[_Share]) -> dict[str, Any]:
     prefix = f"/{document.namespace}/{document.name}"
     rewrite = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
     rule: dict[str, Any] = {
@@ -169,7 +176,7 @@ def _rule(document: Given, shares: Sequence[_Share]) -> dict[str, Any]:
     }
     if len(shares) > 1:
         rule["backendRefs"] = [
-            {**pool_backend(share.deployment.carrier.main.name), "weight": weight}
+            {**pool_backend(share.deployment.builder.main.name), "weight": weight}
             for share, weight in zip(shares, _weights([each.part for each in shares]), strict=True)
         ]
     return rule
@@ -187,22 +194,26 @@ def _weights(parts: Sequence[Fraction]) -> list[int]:
 
 
 def _shares(
-    book: Book, document: Given, spec: ModelServiceSpec, deployments: Sequence[Deployment]
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelServiceSpec,
+    deployments: Sequence[Deployment],
 ) -> Iterator[_Share]:
     taken: dict[int, _Share] = {}
     for index, entry in enumerate(spec.endpoints):
         at = document.at("spec", "endpoints", index)
         wanted = dict(entry.selector.match_labels)
         cluster = wanted.pop(_CLUSTER, None)
-        book.read(at / "weight", at / "selector")
+        report.consume(at / "weight", at / "selector")
         found = [
             each
             for each in deployments
-            if each.carrier.main.namespace == document.namespace
+            if each.builder.main.namespace == document.namespace
             and wanted.items() <= each.labels.items()
         ]
         if not found:
-            book.lost(
+            report.unsupported(
+                "endpoints-not-found",
                 at,
                 "selects no ModelDeployment of this input; add its document, or lead to endpoints "
                 "elsewhere by a route of your own",
@@ -210,7 +221,7 @@ def _shares(
         fresh = [each for each in found if id(each) not in taken]
         for each in found:
             if each not in fresh:
-                _again(book, taken[id(each)], each, cluster, at)
+                _again(report, taken[id(each)], each, cluster, at)
         weight = 1 if entry.weight is None else entry.weight
         among = sum(each.replicas for each in fresh)
         for each in fresh:
@@ -218,12 +229,23 @@ def _shares(
             yield taken[id(each)]
 
 
-def _again(book: Book, first: _Share, deployment: Deployment, cluster: str | None, at: At) -> None:
-    name = deployment.carrier.main.name
+def _again(
+    report: ConversionReport,
+    first: _Share,
+    deployment: Deployment,
+    cluster: str | None,
+    at: SourceField,
+) -> None:
+    name = deployment.builder.main.name
     if cluster == first.cluster:
-        book.note(at, f"leads to {name}, as an entry before it does, which counts; left out")
+        report.info(
+            "target-repeated",
+            at,
+            f"leads to {name}, as an entry before it does, which counts; left out",
+        )
         return
-    book.lost(
+    report.unsupported(
+        "deployment-in-two-clusters",
         at,
         f"leads to replicas of {name} in another cluster than an entry before it, and a service is "
         "in one cluster; apply it to both, and split requests in front of them",

@@ -11,8 +11,8 @@ import re
 import shlex
 from collections.abc import Collection, Iterator
 
-from fusioninfer_pulumi.importers.carrier import Book
-from fusioninfer_pulumi.importers.kserve.merging import Node
+from fusioninfer_pulumi.importers.conversion import ConversionReport
+from fusioninfer_pulumi.importers.kserve.nodes import Node
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 #: A text in the pieces that a shell reads by rules of their own.
@@ -23,80 +23,79 @@ _KUBELETS = re.compile(rf"\$\(({_NAME})\)")
 _OTHER = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
 
 
-def argument_words(book: Book, args: Node, names: Collection[str]) -> Iterator[Node]:
-    """The words of a container's own args.
-
-    Args:
-        book: Where is noted what cannot be told.
-        args: The list.
-        names: Variables of the container.
-
-    Yields:
-        The words, each where its argument stands as long as a shell leaves the list as it is.
-    """
+def container_arguments(
+    report: ConversionReport, args: Node, names: Collection[str]
+) -> Iterator[Node]:
+    """The words of a container's own args."""
     joined = Node(args.at, " ".join(str(word) for word in args.value))
     try:
         same = shlex.split(joined.content) == args.value
     except ValueError:
         same = False
     if not same:
-        yield from shell_words(book, joined, names, names)
+        yield from shell_arguments(report, joined, names, names)
         return
     for item in args.items:
         if "$" in item.content or "`" in item.content:
-            yield from shell_words(book, item, names, names)
+            yield from shell_arguments(report, item, names, names)
         else:
             yield item
 
 
-def shell_words(
-    book: Book, node: Node, names: Collection[str], expanded: Collection[str]
+def shell_arguments(
+    report: ConversionReport, node: Node, names: Collection[str], expanded: Collection[str]
 ) -> Iterator[Node]:
-    """The words of a text as a shell reads it; its variables are left to the kubelet.
-
-    Args:
-        book: Where is noted what cannot be told.
-        node: The text.
-        names: Variables that the shell knows.
-        expanded: Those of them that the kubelet knows where the text stands.
-
-    Yields:
-        The words; none where they cannot be told.
-    """
+    """The words of a text as a shell reads it; its variables are left to the kubelet."""
     text = str(node.content)
     if "{{" in text:  # refused already; its words cannot be told apart
         yield from (Node(node.at, part) for part in text.split())
         return
     problem = _problem(text, names, expanded)
     if problem is not None:
-        book.refuse(node.at, problem)
+        rule, message = problem
+        report.error(rule, node.at, message)
         return
     if any(name in names for name in _variables(text)):
-        book.note(node.at, "its variables are expanded by the kubelet, inside of quotes too")
+        report.info(
+            "shell-variable-by-kubelet",
+            node.at,
+            "its variables are expanded by the kubelet, inside of quotes too",
+        )
     try:
         parts = shlex.split("".join(_for_kubelet(each, names) for each in _PIECE.findall(text)))
     except ValueError as failure:
-        book.refuse(node.at, f"cannot be read by a shell: {failure}")
+        report.error("shell-syntax-invalid", node.at, f"cannot be read by a shell: {failure}")
         return
     for part in parts:
         yield Node(node.at, part)
 
 
-def _problem(text: str, names: Collection[str], expanded: Collection[str]) -> str | None:
-    """Why only the shell in the pod could tell the words."""
+def _problem(
+    text: str, names: Collection[str], expanded: Collection[str]
+) -> tuple[str, str] | None:
+    """Rule and message if only the shell in the pod can know the arguments."""
     pieces = [re.sub(r"\\.", "", each, flags=re.DOTALL) for each in _PIECE.findall(text)]
     # Nothing is put in between single quotes, or after a backslash.
     live = " ".join(each for each in pieces if not each.startswith("'"))
     rest = _KUBELETS.sub(lambda found: "" if found[1] in expanded else found[0], live)
     if "$(" in rest or "`" in rest:
-        return "runs a program to find its words; write what it becomes"
+        return (
+            "shell-command-substitution",
+            "runs a program to find its words; write what it becomes",
+        )
     # A variable in single quotes is meant as one, too: KServe's own pages write them so.
     unknown = [name for name in _variables(" ".join(pieces)) if name not in names]
     if unknown:
-        return f"names {', '.join(unknown)}, which the container's env does not define"
+        return (
+            "shell-variable-undefined",
+            f"names {', '.join(unknown)}, which the container's env does not define",
+        )
     other = _OTHER.search(_VARIABLE.sub("", rest))
     if other is not None:
-        return f"holds {other[0]}, which only a shell in the pod could tell; write what it becomes"
+        return (
+            "shell-expansion-unsupported",
+            f"holds {other[0]}, which only a shell in the pod could tell; write what it becomes",
+        )
     return None
 
 
