@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.findings import Finding, Location, path_text
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.importers.source import SourceField
-
-#: Messages whose subject is the field that they stand at.
-_OF_ITS_FIELD = re.compile(r"(is|are|must|has|have|needs|would|cannot|does|belongs|stands)\b")
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Origins:
         Returns:
             The document's label, and the finding at the user's field. Where a field of the service
             has no counterpart in the document, the finding is at the field that it follows from,
-            and the message names the service's field.
+            and `converted` names the service's field.
         """
         ours = finding.location
         for end in range(len(ours), 0, -1):
@@ -64,15 +60,6 @@ class Origins:
                 field = SourceField(field.document, (*field.path, *rest))
                 rest = ()
             converted = ours if rest else ()
-            return field.document.label, _named(finding.at(*field.location), converted)
-        return self.label, _named(finding.at(), ours)
-
-
-def _named(finding: Finding, converted: Location) -> Finding:
-    """The finding with the name of the service's field, where that is another one."""
-    if not converted:
-        return finding
-    named = f"{path_text(converted)} of the converted service"
-    if _OF_ITS_FIELD.match(finding.message):
-        return replace(finding, message=f"{named} {finding.message}")
-    return replace(finding, message=f"{finding.message} ({named})")
+            moved = replace(finding, location=field.location, converted=converted)
+            return field.document.label, moved
+        return self.label, replace(finding, location=(), converted=ours)

@@ -41,8 +41,8 @@ def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
     made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
     assert [each.get("port") for each in made] == [8000, None]
     assert router(serving(), server()) == {}
-    assert any("f#2: spec: neither a route nor a Gateway" in each.replace("warning: ", "")
-               for each in warned(serving(), server()))  # fmt: skip
+    named = "f#2: warning: spec: roles[1].httproute of the converted service"
+    assert any(each.startswith(f"{named}: neither a route") for each in warned(serving(), server()))
 
 
 def test_a_route_is_found_by_the_header_that_carries_the_model() -> None:

@@ -217,17 +217,13 @@ def test_converted_services_share_no_objects_unnoticed() -> None:
     assert len(render(source(serving()).plans[0])) == 3
 
 
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [
-        ("is not given: X is taken", "{} is not given: X is taken"),
-        ("neither a route nor a Gateway", "neither a route nor a Gateway ({})"),
-    ],
-)
-def test_a_field_without_a_counterpart_is_named(message: str, told: str) -> None:
-    found = Origins("f", {}).locate(warning("roles[0].gateway.x", message))
-    ours = told.format("roles[0].gateway.x of the converted service")
-    assert found == ("f", warning("", ours))
+def test_a_field_without_a_counterpart_is_named() -> None:
+    field = ("roles", 0, "gateway", "x")
+    finding = warning("a-rule", field, "is not given: X is taken")
+    (label, moved) = Origins("f", {}).locate(finding)
+    assert (label, moved.rule, moved.location, moved.converted) == ("f", "a-rule", (), field)
+    named = "roles[0].gateway.x of the converted service"
+    assert str(moved) == f"warning: {named}: is not given: X is taken"
 
 
 @pytest.mark.parametrize(
