@@ -9,28 +9,32 @@ from pydantic import ConfigDict
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_pulumi.importers.model import ImportedModel
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 
-#: Fields of an object's metadata that the API server writes.
-_SERVERS = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-)
-#: Fields that controllers write: who made the object, and who clears up before it goes.
-_CONTROLLERS = ("finalizers", "ownerReferences")
+#: Fields of an object's metadata that no user writes, and who does.
+_WRITERS = {
+    **dict.fromkeys(
+        (
+            "creationTimestamp",
+            "deletionGracePeriodSeconds",
+            "deletionTimestamp",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+            "selfLink",
+            "uid",
+        ),
+        "the API server",
+    ),
+    **dict.fromkeys(("finalizers", "ownerReferences"), "controllers"),
+}
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ObjectMetadata(ImportedModel):
-    """ObjectMeta; what we cannot carry over is refused by field, not by type."""
+    """ObjectMeta; further fields are reported one by one."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -40,8 +44,17 @@ class ObjectMetadata(ImportedModel):
     annotations: dict[str, Any] | None = None
 
 
+class ImportedObject(ImportedModel):
+    """A custom resource; its class adds `spec`."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMetadata
+    status: dict[str, Any] | None = None
+
+
 def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
-    """Carries name, namespace, labels and annotations over, and says what else there is."""
+    """Copies name, namespace, labels and annotations, and reports other metadata."""
     at = document.at("metadata")
     builder.set_origin(("metadata",), at)
     for field in ("name", "namespace"):
@@ -58,41 +71,36 @@ def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
 
 
 def report_other_metadata(report: ConversionReport, document: SourceDocument) -> None:
-    """Says what is to be said of metadata that no service of ours has, and of the status."""
+    """Reports metadata that our services do not have, and the status."""
     at = document.at("metadata")
     for field, value in document.metadata.items():
-        if field in _SERVERS:
-            report.info(
-                "cluster-metadata-dropped", at / field, "is written by the API server; left out"
-            )
-        elif field in _CONTROLLERS:
-            report.info(
-                "cluster-metadata-dropped", at / field, "is written by controllers; left out"
-            )
-        elif field not in ("name", "namespace", "labels", "annotations") and value is not None:
+        if field in _WRITERS:
+            _report_written(report, at / field, _WRITERS[field])
+        elif field not in ObjectMetadata.model_fields and value is not None:
             report.unsupported(
                 "metadata-field-unsupported",
                 at / field,
                 "a service of ours has name, namespace, labels and annotations",
             )
     if _APPLIED in (document.metadata.get("annotations") or {}):
-        report.info(
-            "cluster-metadata-dropped",
-            at / "annotations" / _APPLIED,
-            "is written by kubectl; left out",
-        )
+        _report_written(report, at / "annotations" / _APPLIED, "kubectl")
     if document.raw.get("status") is not None:
         report.info(
             "status-dropped", document.at("status"), "is what was observed in a cluster; left out"
         )
 
 
+def _report_written(report: ConversionReport, at: SourceField, writer: str) -> None:
+    report.info("cluster-metadata-dropped", at, f"is written by {writer}; left out")
+
+
 def consume_envelope(
     report: ConversionReport, document: SourceDocument, controllers: str | None = None
 ) -> None:
-    """Reads the envelope of a document that adds to another one's service.
+    """Consumes kind and metadata of a document that belongs to another document's service.
 
-    Its name serves to be referred to; labels and annotations have no object to stand on.
+    It becomes no object of its own, so its labels and annotations are unsupported, but for labels
+    whose keys start with `controllers`: the system's own controllers write them.
     """
     report.consume(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
@@ -109,7 +117,7 @@ def consume_envelope(
 
 
 def check_name(report: ConversionReport, document: SourceDocument) -> None:
-    """Refuses a name or namespace of a document that is no string."""
+    """Reports a name or namespace that is no string."""
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):
@@ -123,20 +131,18 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
 def report_labels(
     report: ConversionReport, document: SourceDocument, controllers: str | None = None
 ) -> None:
-    """Says that labels and annotations of a document have no object to stand on."""
+    """Reports labels and annotations of a document that becomes no object of its own."""
     for field in ("labels", "annotations"):
-        if not document.metadata.get(field):
-            report.consume(document.at("metadata", field))
-        for key in document.metadata.get(field) or {}:
+        at = document.at("metadata", field)
+        if not at.value:
+            report.consume(at)
+        for key in at.value or {}:
             if controllers is not None and str(key).startswith(controllers):
-                place = document.at("metadata", field, key)
-                report.info(
-                    "cluster-metadata-dropped", place, "is written by controllers; left out"
-                )
+                _report_written(report, at / key, "controllers")
             elif key != _APPLIED:
                 report.unsupported(
                     "label-without-object",
-                    document.at("metadata", field, key),
+                    at / key,
                     "there is no object of its own to put it on; put it on the service",
                 )
 

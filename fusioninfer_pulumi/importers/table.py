@@ -16,14 +16,15 @@ ObjectKey = tuple[Any, Any, Any, Any]
 
 @dataclass(frozen=True)
 class Importer:
-    """A system whose manifests are read.
+    """A system whose manifests are converted.
 
     Attributes:
-        name: The system, as messages name it.
-        module: Module with `convert(documents, allow_lossy=...) -> Conversion`.
-        services: Kinds that become a service, each with the API versions that are read.
-        companions: Kinds that say more about a service of the same input.
-        platform: Kinds that say nothing about a service: what it runs on.
+        name: Name of the system in messages.
+        module: Module with `convert(documents, allow_lossy=...) -> Conversion`; imported when a
+            document of these kinds comes.
+        services: Kinds that become a service, each with its supported API versions.
+        companions: Kinds that configure a service of the same input.
+        platform: Kinds that configure the cluster and no service.
     """
 
     name: str
@@ -34,18 +35,18 @@ class Importer:
 
     @property
     def kinds(self) -> dict[str, tuple[str, ...]]:
-        """All kinds that are read, each with its API versions."""
+        """All kinds that are converted, each with its API versions."""
         return {**self.services, **self.companions}
 
     def convert(self, documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-        """Turns the documents of one input into services of ours."""
+        """Converts the documents of one input."""
         made: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
         return made
 
     def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-        """Objects of no dialect that its documents name, and that are given to it too.
+        """Other objects that its documents refer to, such as ConfigMaps, and that it converts too.
 
-        A converter that reads such objects has a function `named(documents)`.
+        A module that converts such objects has a function `named(documents)`.
         """
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
@@ -90,7 +91,7 @@ IMPORTERS = (
 
 
 def importer_of(raw: Any) -> Importer | None:
-    """The dialect that a document is written in, None for ours and for what nobody knows."""
+    """The importer of a document's kind, None for our own kind and unknown ones."""
     if not isinstance(raw, Mapping):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
@@ -100,7 +101,7 @@ def importer_of(raw: Any) -> Importer | None:
 
 
 def platform_of(raw: Any) -> Importer | None:
-    """The dialect whose platform a document describes, None for any other document."""
+    """The importer of the system whose platform a document configures, else None."""
     if not isinstance(raw, Mapping):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.importers.model import ImportedModel, MappingOrText, Quantity
-from fusioninfer_pulumi.importers.objects import ObjectMetadata
+from fusioninfer_pulumi.importers.objects import ImportedObject
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -22,8 +22,6 @@ Raw = dict[str, Any]
 
 
 class LocalReference(ImportedModel):
-    """Another object of the same namespace."""
-
     name: Text
 
 
@@ -45,8 +43,6 @@ class Adapter(ImportedModel):
 
 
 class Lora(ImportedModel):
-    """LoRA adapters and the engine's limits for them."""
-
     adapters: list[Adapter] | None = None
     max_rank: Positive | None = None
     max_adapters: Positive | None = None
@@ -54,8 +50,6 @@ class Lora(ImportedModel):
 
 
 class Model(ImportedModel):
-    """What is served."""
-
     uri: Text
     name: str | None = None
     lora: Lora | None = None
@@ -63,14 +57,10 @@ class Model(ImportedModel):
 
 
 class StorageInitializer(ImportedModel):
-    """Whether an init container downloads the model."""
-
     enabled: bool | None = None
 
 
 class Parallelism(ImportedModel):
-    """How the engine splits and copies the model."""
-
     tensor: Positive | None = None
     pipeline: Positive | None = None
     data: Positive | None = None
@@ -86,8 +76,6 @@ class EmptyDirTier(ImportedModel):
 
 
 class ClaimReference(ImportedModel):
-    """An existing claim."""
-
     name: str
     path: str | None = None
 
@@ -121,8 +109,6 @@ class KvCacheOffloading(ImportedModel):
 
 
 class Rollout(ImportedModel):
-    """Pace of an update."""
-
     max_unavailable: CountOrPercentage | None = None
     max_surge: CountOrPercentage | None = None
 
@@ -163,8 +149,6 @@ class Gateway(ImportedModel):
 
 
 class SchedulerConfig(ImportedModel):
-    """The endpoint picker's configuration."""
-
     # A string is what the CRD's RawExtension takes, and KServe reads it as YAML.
     inline: MappingOrText | None = None
     ref: Raw | None = None
@@ -183,8 +167,6 @@ class Scheduler(ImportedModel):
 
 
 class Router(ImportedModel):
-    """What leads requests to the pods."""
-
     route: Route | None = None
     gateway: Gateway | None = None
     ingress: Raw | None = None
@@ -206,21 +188,11 @@ class ServiceSpec(ConfigSpec):
     """The spec of an LLMInferenceService; the model may come from a config."""
 
 
-class LLMInferenceService(ImportedModel):
-    """An LLMInferenceService."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
+class LLMInferenceService(ImportedObject):
     spec: ServiceSpec
-    status: Raw | None = None
 
 
-class LLMInferenceServiceConfig(ImportedModel):
+class LLMInferenceServiceConfig(ImportedObject):
     """What several services share; merged below the service's own fields."""
 
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
     spec: ConfigSpec
-    status: Raw | None = None

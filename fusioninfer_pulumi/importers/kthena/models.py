@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.importers.model import ImportedModel, Quantity
-from fusioninfer_pulumi.importers.objects import ObjectMetadata
+from fusioninfer_pulumi.importers.objects import ImportedObject
 
 Count = Annotated[int, Field(ge=0)]
 #: A count, or a percentage such as `10%`.
 CountOrPercentage = CountOrAnyPercentage
 Bound = Annotated[int, Field(ge=0, le=1_000_000)]
-
-
-class RecoveryPolicy(str, enum.Enum):
-    """What is made anew when a pod fails."""
-
-    SERVING_GROUP_RECREATE = "ServingGroupRecreate"
-    ROLE_RECREATE = "RoleRecreate"
-    NONE = "None"
-
-
-class RolloutType(str, enum.Enum):
-    """What a rolling update goes by."""
-
-    SERVING_GROUP = "ServingGroupRollingUpdate"
-    ROLE = "RoleRollingUpdate"
-
-
-class TopologyMode(str, enum.Enum):
-    """Whether pods may be placed beyond the tier."""
-
-    HARD = "hard"
-    SOFT = "soft"
+RecoveryPolicy = Literal["ServingGroupRecreate", "RoleRecreate", "None"]
+RolloutType = Literal["ServingGroupRollingUpdate", "RoleRollingUpdate"]
+TopologyMode = Literal["hard", "soft"]
+InferenceEngine = Literal["vLLM", "SGLang"]
+Protocol = Literal["http", "https"]
+Connector = Literal["http", "nixl", "lmcache", "mooncake"]
+RateUnit = Literal["second", "minute", "hour", "day", "month"]
+SelectPolicy = Literal["Or", "And"]
 
 
 class PodTemplate(ImportedModel):
@@ -47,8 +32,6 @@ class PodTemplate(ImportedModel):
 
 
 class Role(ImportedModel):
-    """One role of a serving group."""
-
     name: Annotated[str, StringConstraints(min_length=1, max_length=12)]
     replicas: Count | None = None
     entry_template: PodTemplate
@@ -60,29 +43,23 @@ class Role(ImportedModel):
 
 
 class GangPolicy(ImportedModel):
-    """How much of a serving group must be placed together."""
-
     min_role_replicas: dict[str, Count] | None = None
 
 
 class TopologyPolicy(ImportedModel):
     """Volcano's NetworkTopologySpec."""
 
-    mode: Annotated[TopologyMode, Field(strict=False)] | None = None
+    mode: TopologyMode | None = None
     highest_tier_allowed: Count | None = None
     highest_tier_name: str | None = None
 
 
 class NetworkTopology(ImportedModel):
-    """How close the pods of a group, and of a role's replica, have to be."""
-
     group_policy: TopologyPolicy | None = None
     role_policy: TopologyPolicy | None = None
 
 
 class ServingGroup(ImportedModel):
-    """The template of the serving groups."""
-
     restart_grace_period_seconds: Count | None = None
     gang_policy: GangPolicy | None = None
     # The sample of Kthena's article spells it so.
@@ -92,71 +69,26 @@ class ServingGroup(ImportedModel):
 
 
 class RollingUpdate(ImportedModel):
-    """Pace of a rolling update of serving groups."""
-
     max_unavailable: CountOrPercentage | None = None
     partition: CountOrPercentage | None = None
 
 
 class RolloutStrategy(ImportedModel):
-    """How serving groups are updated."""
-
-    type: Annotated[RolloutType, Field(strict=False)] | None = None
+    type: RolloutType | None = None
     rolling_update_configuration: RollingUpdate | None = None
 
 
 class ModelServingSpec(ImportedModel):
-    """The spec of a ModelServing."""
-
     replicas: Count | None = None
     scheduler_name: str | None = None
     plugins: list[dict[str, Any]] | None = None
     template: ServingGroup
     rollout_strategy: RolloutStrategy | None = None
-    recovery_policy: Annotated[RecoveryPolicy, Field(strict=False)] | None = None
+    recovery_policy: RecoveryPolicy | None = None
 
 
-class ModelServing(ImportedModel):
-    """A ModelServing."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
+class ModelServing(ImportedObject):
     spec: ModelServingSpec
-    status: dict[str, Any] | None = None
-
-
-class InferenceEngine(str, enum.Enum):
-    """The program that serves the model."""
-
-    VLLM = "vLLM"
-    SGLANG = "SGLang"
-
-
-class Protocol(str, enum.Enum):
-    """How the pods are spoken to."""
-
-    HTTP = "http"
-    HTTPS = "https"
-
-
-class Connector(str, enum.Enum):
-    """How prefill hands the KV cache to decode."""
-
-    HTTP = "http"
-    NIXL = "nixl"
-    LMCACHE = "lmcache"
-    MOONCAKE = "mooncake"
-
-
-class RateUnit(str, enum.Enum):
-    """The time that a rate is about."""
-
-    SECOND = "second"
-    MINUTE = "minute"
-    HOUR = "hour"
-    DAY = "day"
-    MONTH = "month"
 
 
 class PDGroup(ImportedModel):
@@ -175,37 +107,27 @@ class WorkloadSelector(ImportedModel):
 
 
 class WorkloadPort(ImportedModel):
-    """Where the pods serve."""
-
     port: Annotated[int, Field(ge=1, le=65535)]
-    protocol: Annotated[Protocol, Field(strict=False)] | None = None
+    protocol: Protocol | None = None
 
 
 class Retry(ImportedModel):
-    """How often a request is tried again."""
-
     attempts: Annotated[int, Field(ge=0)]
     retry_interval: str | None = None
 
 
 class TrafficPolicy(ImportedModel):
-    """How requests are sent to the pods."""
-
     timeout: str | None = None
     retry: Retry | None = None
 
 
 class KvConnector(ImportedModel):
-    """How prefill hands the KV cache to decode."""
-
-    type: Annotated[Connector, Field(strict=False)] | None = None
+    type: Connector | None = None
 
 
 class ModelServerSpec(ImportedModel):
-    """The spec of a ModelServer."""
-
     model: Annotated[str, Field(max_length=256)] | None = None
-    inference_engine: Annotated[InferenceEngine, Field(strict=False)]
+    inference_engine: InferenceEngine
     workload_selector: WorkloadSelector
     workload_port: WorkloadPort
     traffic_policy: TrafficPolicy | None = None
@@ -213,67 +135,49 @@ class ModelServerSpec(ImportedModel):
 
 
 class StringMatch(ImportedModel):
-    """A condition on a text."""
-
     exact: str | None = None
     prefix: str | None = None
     regex: str | None = None
 
 
 class BodyMatch(ImportedModel):
-    """A condition on a request's body."""
-
     model: str | None = None
 
 
 class ModelMatch(ImportedModel):
-    """Which requests a rule is for."""
-
     headers: dict[str, StringMatch] | None = None
     uri: StringMatch | None = None
     body: BodyMatch | None = None
 
 
 class TargetModel(ImportedModel):
-    """Where a rule leads."""
-
     model_server_name: str | None = None
     external_model_provider_name: str | None = None
     weight: Annotated[int, Field(ge=0, le=100)] | None = None
 
 
 class Rule(ImportedModel):
-    """One rule of a ModelRoute."""
-
     name: str | None = None
     model_match: ModelMatch | None = None
     target_models: Annotated[list[TargetModel], Field(min_length=1, max_length=16)]
 
 
 class Redis(ImportedModel):
-    """Where a global limit is kept."""
-
     address: str
 
 
 class GlobalLimit(ImportedModel):
-    """A limit over all routers."""
-
     redis: Redis | None = None
 
 
 class RateLimit(ImportedModel):
-    """How many tokens may be asked for and answered."""
-
     input_tokens_per_unit: Annotated[int, Field(ge=1)] | None = None
     output_tokens_per_unit: Annotated[int, Field(ge=1)] | None = None
-    unit: Annotated[RateUnit, Field(strict=False)] | None = None
+    unit: RateUnit | None = None
     global_: Annotated[GlobalLimit | None, Field(alias="global")] = None
 
 
 class ModelRouteSpec(ImportedModel):
-    """The spec of a ModelRoute."""
-
     model_name: str | None = None
     lora_adapters: Annotated[list[str], Field(max_length=10)] | None = None
     parent_refs: list[dict[str, Any]] | None = None
@@ -281,31 +185,12 @@ class ModelRouteSpec(ImportedModel):
     rate_limit: RateLimit | None = None
 
 
-class ModelServer(ImportedModel):
-    """A ModelServer."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
+class ModelServer(ImportedObject):
     spec: ModelServerSpec
-    status: dict[str, Any] | None = None
 
 
-class ModelRoute(ImportedModel):
-    """A ModelRoute."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
+class ModelRoute(ImportedObject):
     spec: ModelRouteSpec
-    status: dict[str, Any] | None = None
-
-
-class SelectPolicy(str, enum.Enum):
-    """Which of two limits counts."""
-
-    OR = "Or"  #: the looser one
-    AND = "And"  #: the stricter one
 
 
 class Metric(ImportedModel):
@@ -323,12 +208,10 @@ class Metric(ImportedModel):
 
 
 class StablePolicy(ImportedModel):
-    """How fast the number of instances changes."""
-
     instances: Count | None = None
     percent: Count | None = None
     period: str | None = None
-    select_policy: Annotated[SelectPolicy, Field(strict=False)] | None = None
+    select_policy: SelectPolicy | None = None
     stabilization_window: str | None = None
 
 
@@ -342,22 +225,16 @@ class PanicPolicy(ImportedModel):
 
 
 class ScaleUp(ImportedModel):
-    """How it grows."""
-
     stable_policy: StablePolicy | None = None
     panic_policy: PanicPolicy | None = None
 
 
 class Behavior(ImportedModel):
-    """How it grows and shrinks."""
-
     scale_up: ScaleUp | None = None
     scale_down: StablePolicy | None = None
 
 
 class LabelSelector(ImportedModel):
-    """Which pods a metric is read from."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[dict[str, Any]] | None = None
 
@@ -380,8 +257,6 @@ class PrometheusSource(ImportedModel):
 
 
 class MetricSource(ImportedModel):
-    """Where a metric comes from."""
-
     type: str | None = None
     pod: PodSource | None = None
     prometheus: PrometheusSource | None = None
@@ -397,15 +272,11 @@ class TargetRef(ImportedModel):
 
 
 class SubTarget(ImportedModel):
-    """A part of it."""
-
     kind: str | None = None
     name: str | None = None
 
 
 class Target(ImportedModel):
-    """What is scaled, and by which metrics."""
-
     target_ref: TargetRef
     sub_targets: SubTarget | None = None
     metric_sources: dict[str, MetricSource] | None = None
@@ -422,8 +293,6 @@ class HomogeneousTarget(ImportedModel):
 
 
 class RoleScaling(ImportedModel):
-    """The bounds and metrics of one role."""
-
     min_replicas: Bound
     max_replicas: Annotated[int, Field(ge=1, le=1_000_000)]
     metrics: list[Metric] | None = None
@@ -448,8 +317,6 @@ class DisaggregatedTarget(ImportedModel):
 
 
 class PolicySpec(ImportedModel):
-    """The spec of an AutoscalingPolicy."""
-
     tolerance_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     metrics: list[Metric] | None = None
     behavior: Behavior | None = None
@@ -459,34 +326,18 @@ class PolicySpec(ImportedModel):
 
 
 class PolicyRef(ImportedModel):
-    """A policy of the same namespace."""
-
     name: str
 
 
 class BindingSpec(ImportedModel):
-    """The spec of an AutoscalingPolicyBinding."""
-
     policy_ref: PolicyRef
     homogeneous_target: HomogeneousTarget | None = None
     heterogeneous_target: dict[str, Any] | None = None
 
 
-class AutoscalingPolicy(ImportedModel):
-    """An AutoscalingPolicy."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
+class AutoscalingPolicy(ImportedObject):
     spec: PolicySpec
-    status: dict[str, Any] | None = None
 
 
-class AutoscalingPolicyBinding(ImportedModel):
-    """An AutoscalingPolicyBinding."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata
+class AutoscalingPolicyBinding(ImportedObject):
     spec: BindingSpec
-    status: dict[str, Any] | None = None

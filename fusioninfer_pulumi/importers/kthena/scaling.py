@@ -17,7 +17,6 @@ from fusioninfer_pulumi.importers.kthena.models import (
     PodSource,
     PolicySpec,
     Ratio,
-    SelectPolicy,
     StablePolicy,
     TargetRef,
 )
@@ -435,7 +434,7 @@ def _scaling_rules(
         ("Pods", _INSTANCES if given.instances is None else given.instances),
         ("Percent", _PERCENT if given.percent is None else given.percent),
     )
-    both = given.select_policy is SelectPolicy.AND
+    both = given.select_policy == "And"
     built: dict[str, Any] = {
         "stabilizationWindowSeconds": _whole_seconds(
             report, window, at / "stabilizationWindow", 0, _LONGEST_WINDOW

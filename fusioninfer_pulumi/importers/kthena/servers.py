@@ -11,26 +11,19 @@ from fusioninfer_pulumi.engines.kv_connectors import kv_setup
 from fusioninfer_pulumi.engines.model_arguments import served_names
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport
-from fusioninfer_pulumi.importers.kthena.models import (
-    Connector,
-    InferenceEngine,
-    ModelServerSpec,
-    PDGroup,
-    Protocol,
-    Role,
-)
+from fusioninfer_pulumi.importers.kthena.models import ModelServerSpec, PDGroup, Role
 from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE
 from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER, Serving
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 ROUTER = "router"
-_ENGINES = {InferenceEngine.VLLM: "vllm", InferenceEngine.SGLANG: "sglang"}
+_ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
 _GROUP_KEY = f"{PREFIX}group-name"
 #: The connectors of vLLM, and the sidecar's protocols, that Kthena's names stand for.
 _CONNECTORS = {
-    Connector.NIXL: ("NixlConnector", "nixlv2"),
-    Connector.LMCACHE: ("LMCacheConnectorV1", "shared-storage"),
-    Connector.MOONCAKE: ("MooncakeConnector", "mooncake"),
+    "nixl": ("NixlConnector", "nixlv2"),
+    "lmcache": ("LMCacheConnectorV1", "shared-storage"),
+    "mooncake": ("MooncakeConnector", "mooncake"),
 }
 
 
@@ -75,7 +68,7 @@ def convert_server(
     for index, _ in enumerate(serving.roles):
         target = ("spec", "roles", index, "port")
         builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
-    if spec.workload_port.protocol is Protocol.HTTPS:
+    if spec.workload_port.protocol == "https":
         report.unsupported(
             "https-to-pods-unsupported",
             at / "workloadPort" / "protocol",
@@ -198,7 +191,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
         report.error(
             "engine-differs", place, f"the pods run {', '.join(sorted(map(str, engines)))}"
         )
-    elif not engines and spec.inference_engine is InferenceEngine.SGLANG:
+    elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
             "engine-unknown",
             place,
@@ -225,7 +218,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
 def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     if spec.kv_connector is None:
         return
-    builder, kind = serving.builder, spec.kv_connector.type or Connector.HTTP
+    builder, kind = serving.builder, spec.kv_connector.type or "http"
     place = at / "type"
     pair = [
         index
@@ -238,7 +231,7 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
         )
         return
     builder.report.consume(at)
-    if kind is Connector.HTTP:
+    if kind == "http":
         builder.report.info(
             "kv-connector-of-engine",
             place,

@@ -12,11 +12,9 @@ from fusioninfer_pulumi.importers.kthena.models import (
     CountOrPercentage,
     ModelServing,
     ModelServingSpec,
-    RecoveryPolicy,
     Role,
     RollingUpdate,
     RolloutStrategy,
-    RolloutType,
     ServingGroup,
     TopologyPolicy,
 )
@@ -157,7 +155,9 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     copy_metadata(builder, builder.main)
     spec = serving.spec
     _groups(builder, spec, at)
-    by_role = spec.rollout_strategy is not None and spec.rollout_strategy.type is RolloutType.ROLE
+    by_role = (
+        spec.rollout_strategy is not None and spec.rollout_strategy.type == "RoleRollingUpdate"
+    )
     convert_roles(builder, spec.template.roles, at / "template" / "roles", by_role=by_role)
     _scheduling(builder, spec, at)
     _recovery(builder, spec, at)
@@ -196,20 +196,20 @@ def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField
 
 
 def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
-    report, policy = builder.report, spec.recovery_policy or RecoveryPolicy.ROLE_RECREATE
+    report, policy = builder.report, spec.recovery_policy or "RoleRecreate"
     place = at / "recoveryPolicy"
     report.consume(place)
-    if policy is RecoveryPolicy.NONE:
+    if policy == "None":
         for index, _ in enumerate(builder.roles):
             builder.derive(("spec", "roles", index, "restartPolicy"), "None", place)
     alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
-    if policy is RecoveryPolicy.SERVING_GROUP_RECREATE and alone:
+    if policy == "ServingGroupRecreate" and alone:
         report.info(
             "group-recreate-one-replica",
             place,
             "the group is one replica, which LeaderWorkerSet makes anew as a whole",
         )
-    elif policy is RecoveryPolicy.SERVING_GROUP_RECREATE:
+    elif policy == "ServingGroupRecreate":
         report.warning(
             "group-recreate-narrower",
             place,
@@ -219,7 +219,7 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
     grace = spec.template.restart_grace_period_seconds
     where = at / "template" / "restartGracePeriodSeconds"
     report.consume(where)
-    if policy is RecoveryPolicy.NONE and grace is not None:
+    if policy == "None" and grace is not None:
         report.info(
             "restart-grace-without-effect",
             where,
@@ -241,7 +241,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
     groups = 1 if spec.replicas is None else spec.replicas
     # Empty, they are as good as left out; read as a whole, what they hold would be, too.
     builder.report.consume(*(each for each in (at, place) if each.value == {}))
-    if strategy.type is RolloutType.ROLE:
+    if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
         if pace is not None:
             builder.report.error(
@@ -368,7 +368,7 @@ def _topology(
     builder.default(target, {}, at)
     builder.report.consume(at)
     if rule.mode is not None:
-        builder.copy((*target, "mode"), rule.mode.value, at / "mode")
+        builder.copy((*target, "mode"), rule.mode, at / "mode")
     if rule.highest_tier_allowed is not None:
         tier = at / "highestTierAllowed"
         builder.copy((*target, "highestTierAllowed"), rule.highest_tier_allowed, tier)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
@@ -13,7 +13,6 @@ from fusioninfer_pulumi.importers.modelplane.models import (
     Engine,
     Member,
     MemberRole,
-    Mode,
     NodeSelector,
     Phase,
     ProposedSpec,
@@ -71,8 +70,8 @@ def _replica(
     builder: ServiceBuilder, replica: Replica, at: SourceField, replicas: int, caches: Caches
 ) -> None:
     report = builder.report
-    mode = replica.serving.mode if replica.serving is not None else Mode.UNIFIED
-    pairs = mode is Mode.PREFILL_DECODE
+    mode = replica.serving.mode if replica.serving is not None else "Unified"
+    pairs = mode == "PrefillDecode"
     report.consume(at / "serving" / "mode")
     _phases(builder, replica, at, pairs=pairs)
     builder.set_origin(("spec", "roles"), at / "engines")
@@ -108,7 +107,7 @@ def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs
             f"Decode, got {len(phases)}",
         )
         return
-    missing = [phase.value for phase in Phase if phase not in phases]
+    missing = [phase for phase in get_args(Phase) if phase not in phases]
     if missing:
         report.error(
             "prefill-decode-engines",
@@ -157,16 +156,16 @@ def _member(
     builder.report.consume(at / "role")
     field = "template"
     if gang:
-        field = "workerTemplate" if member.role is MemberRole.WORKER else "leaderTemplate"
+        field = "workerTemplate" if member.role == "Worker" else "leaderTemplate"
     convert_template(
         builder,
         (*target, field),
         member.template,
         at / "template",
         gang=gang,
-        serves=member.role is not MemberRole.WORKER,
+        serves=member.role != "Worker",
     )
-    if member.role is MemberRole.WORKER:
+    if member.role == "Worker":
         nodes = member.worker.nodes if member.worker is not None else 1
         builder.derive((*target, "multinode", "nodeCount"), 1 + nodes, at / "worker" / "nodes")
         # The members' commands find each other by themselves.
@@ -180,13 +179,13 @@ def _member(
 def _shape(
     builder: ServiceBuilder, engine: Engine, roles: dict[MemberRole, int], at: SourceField
 ) -> None:
-    alone = len(engine.members) == 1 and MemberRole.STANDALONE in roles
-    if not alone and set(roles) != {MemberRole.LEADER, MemberRole.WORKER}:
+    alone = len(engine.members) == 1 and "Standalone" in roles
+    if not alone and set(roles) != {"Leader", "Worker"}:
         builder.report.error(
             "engine-members-invalid",
             at / "members",
             "must be one Standalone member, or a Leader and a Worker, got "
-            + ", ".join(member.role.value for member in engine.members),
+            + ", ".join(member.role for member in engine.members),
         )
     if all(member.node_selector is None for member in engine.members):
         builder.report.error(

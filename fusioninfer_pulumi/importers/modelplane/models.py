@@ -7,44 +7,23 @@ them is in `companions`.
 
 from __future__ import annotations
 
-import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from fusioninfer_pulumi.importers.model import ImportedModel
-from fusioninfer_pulumi.importers.objects import ObjectMetadata
+from fusioninfer_pulumi.importers.objects import ImportedObject, ObjectMetadata
 
 Text = Annotated[str, Field(min_length=1)]
 Replicas = Annotated[int, Field(ge=1, le=10)]
 Positive = Annotated[int, Field(ge=1)]
-
-
-class Mode(str, enum.Enum):
-    """Whether one engine computes prompts and answers, or two share the work."""
-
-    UNIFIED = "Unified"
-    PREFILL_DECODE = "PrefillDecode"
-
-
-class Phase(str, enum.Enum):
-    """Which part of the work an engine does."""
-
-    PREFILL = "Prefill"
-    DECODE = "Decode"
-
-
-class MemberRole(str, enum.Enum):
-    """What a member is in its engine."""
-
-    STANDALONE = "Standalone"
-    LEADER = "Leader"
-    WORKER = "Worker"
+Mode = Literal["Unified", "PrefillDecode"]
+Phase = Literal["Prefill", "Decode"]
+MemberRole = Literal["Standalone", "Leader", "Worker"]
+CacheSource = Literal["HuggingFace"]
 
 
 class Selector(ImportedModel):
-    """One condition on a device."""
-
     cel: Text
 
 
@@ -69,8 +48,6 @@ class MatchLabels(ImportedModel):
 
 
 class ModelCacheRef(ImportedModel):
-    """A ModelCache of the same namespace."""
-
     name: Text
 
 
@@ -82,21 +59,17 @@ class Template(ImportedModel):
 
 
 class Serving(ImportedModel):
-    """How requests reach the engines."""
-
-    mode: Annotated[Mode, Field(strict=False)]
+    mode: Mode
 
 
 class WorkerSettings(ImportedModel):
-    """Settings of a Worker member."""
-
     nodes: Annotated[int, Field(ge=1, le=63)]
 
 
 class Member(ImportedModel):
     """Pods of one kind in an engine."""
 
-    role: Annotated[MemberRole, Field(strict=False)] = MemberRole.STANDALONE
+    role: MemberRole = "Standalone"
     node_selector: NodeSelector | None = None
     worker: WorkerSettings | None = None
     template: Template
@@ -107,7 +80,7 @@ class Engine(ImportedModel):
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     copies: Annotated[int, Field(ge=1, le=64)] | None = None
-    phase: Annotated[Phase, Field(strict=False)] | None = None
+    phase: Phase | None = None
     members: Annotated[list[Member], Field(min_length=1, max_length=2)]
 
 
@@ -122,14 +95,10 @@ class Replica(ImportedModel):
 
 
 class ReplicaMetadata(ImportedModel):
-    """Metadata of the instances."""
-
     labels: dict[str, Any] | None = None
 
 
 class ReplicaTemplate(ImportedModel):
-    """What the instances are made from."""
-
     metadata: ReplicaMetadata | None = None
     spec: Replica
 
@@ -155,23 +124,17 @@ class Topology(ImportedModel):
 
 
 class Workers(ImportedModel):
-    """Pods of one role."""
-
     count: Positive | None = None
     topology: Topology
     template: Template
 
 
 class Prefill(ImportedModel):
-    """The prefill role."""
-
     workers: Workers
     node_selector: NodeSelector | None = None
 
 
 class PickerTemplate(ImportedModel):
-    """The endpoint picker's pods."""
-
     metadata: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
 
@@ -183,8 +146,6 @@ class Routing(ImportedModel):
 
 
 class ProposedSpec(ImportedModel):
-    """The spec of the disaggregation proposal."""
-
     replicas: Replicas | None = None
     model: dict[str, Any] | None = None
     cluster_selector: MatchLabels | None = None
@@ -195,35 +156,26 @@ class ProposedSpec(ImportedModel):
     routing: Routing | None = None
 
 
-class _Deployment(ImportedModel):
-    api_version: str
-    kind: str
+class ModelplaneObject(ImportedObject):
+    """A custom resource, whose metadata may be missing."""
+
     metadata: ObjectMetadata = Field(default_factory=ObjectMetadata)
-    status: dict[str, Any] | None = None
 
 
-class ReleasedDeployment(_Deployment):
+class ReleasedDeployment(ModelplaneObject):
     """A ModelDeployment since 0.2."""
 
     spec: ReleasedSpec
 
 
-class EarlyDeployment(_Deployment):
+class EarlyDeployment(ModelplaneObject):
     """A ModelDeployment of 0.1."""
 
     spec: EarlySpec
 
 
-class ProposedDeployment(_Deployment):
-    """A ModelDeployment of the proposal."""
-
+class ProposedDeployment(ModelplaneObject):
     spec: ProposedSpec
-
-
-class CacheSource(str, enum.Enum):
-    """Where a cached model comes from."""
-
-    HUGGING_FACE = "HuggingFace"
 
 
 class AuthSecret(ImportedModel):
@@ -234,8 +186,6 @@ class AuthSecret(ImportedModel):
 
 
 class HuggingFace(ImportedModel):
-    """A repository of Hugging Face."""
-
     repo: Text
     revision: str | None = None
     auth_secret: AuthSecret | None = None
@@ -243,26 +193,16 @@ class HuggingFace(ImportedModel):
 
 
 class ModelCacheSpec(ImportedModel):
-    """A model that is staged in clusters."""
-
-    source: Annotated[CacheSource, Field(strict=False)]
+    source: CacheSource
     hugging_face: HuggingFace | None = None
     cluster_selector: MatchLabels | None = None
 
 
-class ModelCache(ImportedModel):
-    """A ModelCache."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata = Field(default_factory=ObjectMetadata)
+class ModelCache(ModelplaneObject):
     spec: ModelCacheSpec
-    status: dict[str, Any] | None = None
 
 
 class EndpointSelector(ImportedModel):
-    """Labels of ModelEndpoints."""
-
     match_labels: dict[str, str]
 
 
@@ -274,16 +214,8 @@ class Endpoint(ImportedModel):
 
 
 class ModelServiceSpec(ImportedModel):
-    """Endpoints behind one address."""
-
     endpoints: Annotated[list[Endpoint], Field(min_length=1)]
 
 
-class ModelService(ImportedModel):
-    """A ModelService."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMetadata = Field(default_factory=ObjectMetadata)
+class ModelService(ModelplaneObject):
     spec: ModelServiceSpec
-    status: dict[str, Any] | None = None

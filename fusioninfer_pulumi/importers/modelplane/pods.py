@@ -11,11 +11,11 @@ from fusioninfer_pulumi.engines.facts import SHARED_MEMORY
 from fusioninfer_pulumi.engines.flags import flag_value, integer, split_joined_flags
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
-from fusioninfer_pulumi.importers.modelplane.models import Device, NodeSelector, Phase, Template
+from fusioninfer_pulumi.importers.modelplane.models import Device, NodeSelector, Template
 from fusioninfer_pulumi.importers.source import SourceField
 
 #: Component type of each phase.
-TYPES = {Phase.PREFILL: "prefiller", Phase.DECODE: "decoder"}
+TYPES = {"Prefill": "prefiller", "Decode": "decoder"}
 _ENGINE = "engine"
 #: What Modelplane gives every pod besides (`backends/native.py`, `backends/llmd.py`): room for
 #: tensor parallelism, and a probe of whoever serves.
