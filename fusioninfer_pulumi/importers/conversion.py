@@ -164,11 +164,16 @@ class ServiceBuilder:
         roles: list[dict[str, Any]] = self._manifest["spec"]["roles"]
         return roles
 
-    def add_role(self, at: SourceField) -> Location:
-        """Adds a role that a field became; returns the role's path in our manifest."""
+    def add_role(
+        self, at: SourceField, name: str | None = None, component_type: str | None = None
+    ) -> Location:
+        """Adds a role that a field becomes; returns the role's path in our manifest."""
         self.roles.append({})
         target: Location = ("spec", "roles", len(self.roles) - 1)
         self.set_origin(target, at)
+        for key, value in (("name", name), ("componentType", component_type)):
+            if value is not None:
+                self.default((*target, key), value, at)
         return target
 
     def copy(self, target: Location, value: Any, at: SourceField) -> None:
@@ -176,6 +181,13 @@ class ServiceBuilder:
         self._set(target, value)
         self.set_origin(target, at, copied=True)
         self.report.consume(at)
+
+    def copy_fields(self, target: Location, at: SourceField, *keys: str) -> None:
+        """Copies those fields below a field that are set."""
+        for key in keys:
+            field = at / key
+            if field.value is not None:
+                self.copy((*target, key), field.value, field)
 
     def derive(self, target: Location, value: Any, at: SourceField, *more: SourceField) -> None:
         """Sets a field of our manifest to a value that follows from other fields.

@@ -59,8 +59,7 @@ def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
     builder.set_origin(("metadata",), at)
     for field in ("name", "namespace"):
         builder.set_origin(("metadata", field), at / field, copied=True)
-        if document.metadata.get(field) is not None:
-            builder.copy(("metadata", field), document.metadata[field], at / field)
+    builder.copy_fields(("metadata",), at, "name", "namespace")
     for field in ("labels", "annotations"):
         if not document.metadata.get(field):
             builder.report.consume(at / field)

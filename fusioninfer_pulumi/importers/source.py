@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,11 @@ class SourceDocument:
     def leaves(self) -> Iterator[SourceField]:
         """Every field without fields of its own: scalars, empty mappings and lists; not nulls."""
         yield from _leaves(self.at(), self.raw)
+
+
+def of_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
+    """The documents of a kind."""
+    return [document for document in documents if document.kind == kind]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""The container `main`: what KServe's presets add to it when the pod starts, as plain arguments.
+"""The container `main` with what KServe's presets add to it and to its pod.
 
 The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
-`vllm serve`. A container without a command of its own gets that program, with the words that the
-script would have appended: those of VLLM_ADDITIONAL_ARGS, then its own args, both read by a shell.
+`vllm serve`. A container without a command of its own gets that program, with the arguments that
+the script appends: those of VLLM_ADDITIONAL_ARGS, then its own args, both read by a shell.
+docs/systems.md lists which parts of the presets are settings of ours or have no counterpart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fusioninfer_pulumi.importers.kserve.nodes import Node, merge, synthetic, wi
 from fusioninfer_pulumi.importers.kserve.shell import container_arguments, shell_arguments
 
 MAIN = "main"
-#: Variable whose words the presets' script puts before the container's own args.
+#: Variable whose arguments the presets' script puts before the container's own args.
 ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
 #: Volumes by the paths at which `main` mounts them.
 _VOLUMES = {"/home": "home", "/tmp": "tmp-dir", SHARED_MEMORY: "dshm", "/models": "model-cache"}  # noqa: S108  # paths in a pod
@@ -29,12 +30,13 @@ _SECURITY = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-#: What pods of data parallel ranks may do besides, for RDMA.
+#: Further capabilities of data parallel ranks, for RDMA.
 _CAPABILITIES = ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]
+#: Shared memory of a replica of one pod, and of several.
 _SINGLE, _SEVERAL = "1Gi", "8Gi"
 _PORT = 8000
-#: What a probe says beside its handler.
-_PACE = {
+#: Fields of the probes beside their handlers.
+_PROBES = {
     "livenessProbe": {"periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 10},
     "readinessProbe": {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 2},
     "startupProbe": {"periodSeconds": 10, "failureThreshold": 60},
@@ -43,12 +45,11 @@ _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 #: Image of the presets.
 IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
 INFER_ROCE = "KSERVE_INFER_ROCE"
-_ENGINE_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Which of the presets holds for a pod.
+    """Which preset KServe uses for a pod.
 
     Attributes:
         several: Whether a replica has several pods.
@@ -63,8 +64,8 @@ class Preset:
     offloads: bool
 
 
-def with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
-    """A pod spec with what KServe's presets lay below it."""
+def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
+    """A pod spec merged over KServe's preset."""
     listed, volumes = pod.get("containers"), pod.get("volumes")
     if listed is None:
         listed = synthetic(pod.at, [{"name": MAIN}])
@@ -88,7 +89,7 @@ def _security(preset: Preset) -> dict[str, Any]:
 
 
 def _preset_volumes(report: ConversionReport, given: Node, preset: Preset) -> Node:
-    """The volumes; one of the user's with another source stands alone."""
+    """The preset's volumes merged with the user's, which replace those of another source."""
     below: list[dict[str, Any]] = []
     for name in _VOLUMES.values():
         own = next((each for each in given.items if each.text("name") == name), None)
@@ -110,7 +111,7 @@ def _preset_volumes(report: ConversionReport, given: Node, preset: Preset) -> No
 def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
     if name != _VOLUMES[SHARED_MEMORY]:
         return {}
-    # The presets' limit has no room for an offloaded cache; its size is checked where it is stated.
+    # The preset's limit is too small for an offloaded cache, whose size has a check of its own.
     limit = {} if preset.offloads else {"sizeLimit": _SEVERAL if preset.several else _SINGLE}
     return {"medium": "Memory", **limit}
 
@@ -124,12 +125,12 @@ def _preset_container(container: Node, preset: Preset) -> Node:
         env=_below(container, "env", "name", env),
         volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
         securityContext=security if own is None else merge(security, own),
-        **{probe: _preset_probe(container, probe, preset) for probe in _PACE},
+        **{probe: _preset_probe(container, probe, preset) for probe in _PROBES},
     )
 
 
 def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
-    """A list of a container with those items in front of it that it has no other for."""
+    """A list of the container, after those items of the preset whose key it does not have."""
     own = container.get(field)
     if own is not None and not isinstance(own.content, list):
         return own  # our own rules refuse it
@@ -140,32 +141,32 @@ def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -
 
 
 def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
-    """A probe with what the user left to the presets'."""
+    """A probe merged over the preset's."""
     own = container.get(name)
     if not isinstance(own.content if own is not None else {}, dict):
         return own
     if own is None and (name != "livenessProbe" or not preset.leads or container.get("command")):
-        # How long a start may take, and when a pod is ready, are settings of the role.
+        # Startup and readiness are settings of the role.
         return None
-    below: dict[str, Any] = dict(_PACE[name])
+    below: dict[str, Any] = dict(_PROBES[name])
     if own is None or not any(own.get(handler) for handler in _HANDLERS):
         below["httpGet"] = {"path": "/health", "port": _port(container)}
-    laid = synthetic(container.at, below)
-    return laid if own is None else merge(laid, own)
+    preset_probe = synthetic(container.at, below)
+    return preset_probe if own is None else merge(preset_probe, own)
 
 
 def _port(container: Node) -> int:
-    """The port of the engine: that of the presets, unless the words say otherwise."""
+    """The port of the engine: that of its arguments, else the preset's."""
     env, args = container.get("env"), container.get("args")
     variables = env.items if env is not None else []
     texts = [each.text("value") for each in variables if each.text("name") == ADDITIONAL]
     texts += [str(each.content) for each in (args.items if args is not None else [])]
-    words = [word for text in texts if text is not None for word in text.split()]
-    return integer(flag_value(words, "--port")) or _PORT
+    arguments = [part for text in texts if text is not None for part in text.split()]
+    return integer(flag_value(arguments, "--port")) or _PORT
 
 
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
-    """A pod spec whose container `main` starts the engine by itself."""
+    """A pod spec with the preset, and with a command in its container `main`."""
     listed = pod.get("containers")
     if listed is not None and MAIN not in [node.text("name") for node in listed.items]:
         report.error(
@@ -174,11 +175,11 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
             "has no container main, the one that KServe's presets configure",
         )
         return pod
-    pod = with_preset(report, pod, preset)
-    laid = pod.get("containers")
-    assert laid is not None, "the preset has them"
-    items = [_engine(report, node) if node.text("name") == MAIN else node for node in laid.items]
-    return with_fields(pod, containers=Node(laid.at, items, laid.synthetic))
+    pod = _with_preset(report, pod, preset)
+    listed = pod.get("containers")
+    assert listed is not None, "the preset has them"
+    items = [_engine(report, node) if node.text("name") == MAIN else node for node in listed.items]
+    return with_fields(pod, containers=Node(listed.at, items, listed.synthetic))
 
 
 def _engine(report: ConversionReport, container: Node) -> Node:
@@ -190,11 +191,11 @@ def _engine(report: ConversionReport, container: Node) -> Node:
     env = container.get("env")
     variables = env.items if env is not None else []
     for variable in variables:
-        _infer_roce(report, variable)
+        _check_rdma(report, variable)
     if container.get("command") is not None:
         return container
     names = {each.text("name") or "" for each in variables}
-    words: list[Node] = []
+    arguments: list[Node] = []
     kept: list[Node] = []
     for variable in variables:
         value = variable.get("value")
@@ -208,26 +209,28 @@ def _engine(report: ConversionReport, container: Node) -> Node:
             )
         else:
             report.consume(variable.at)
-            # The kubelet knows variables in each other's values only in their order.
-            words += shell_arguments(
+            # In a variable's value the kubelet expands only the variables before it.
+            arguments += shell_arguments(
                 report, value, names, [each.text("name") or "" for each in kept]
             )
     args = container.get("args")
     if args is not None and args.items:
-        words += container_arguments(report, args, names)
+        arguments += container_arguments(report, args, names)
     at = container.at
     container = with_fields(
         container,
         command=synthetic(at, ["vllm", "serve"]),
-        args=Node(args.at if args is not None else at, words, args is None) if words else None,
+        args=Node(args.at if args is not None else at, arguments, args is None)
+        if arguments
+        else None,
         env=Node(env.at, kept, env.synthetic) if env is not None and variables else env,
     )
-    for probe in _ENGINE_PROBES:
+    for probe in _PROBES:
         container = _plain_http(report, container, probe)
     return container
 
 
-def _infer_roce(report: ConversionReport, variable: Node) -> None:
+def _check_rdma(report: ConversionReport, variable: Node) -> None:
     if variable.text("name") == INFER_ROCE and variable.text("value") == "true":
         report.warning(
             "rdma-devices-not-detected",
@@ -246,8 +249,8 @@ def _plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
         scheme.at,
         "KServe gives the engine a certificate; ours serves plain HTTP: now HTTP",
     )
-    found, asked = container.get(probe), container.get(probe, "httpGet")
-    assert found is not None
-    assert asked is not None
-    plain = with_fields(asked, scheme=Node(scheme.at, "HTTP"))
-    return with_fields(container, **{probe: with_fields(found, httpGet=plain)})
+    whole, http = container.get(probe), container.get(probe, "httpGet")
+    assert whole is not None
+    assert http is not None
+    plain = with_fields(http, scheme=Node(scheme.at, "HTTP"))
+    return with_fields(container, **{probe: with_fields(whole, httpGet=plain)})

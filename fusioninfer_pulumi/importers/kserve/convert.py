@@ -30,7 +30,7 @@ from fusioninfer_pulumi.importers.kserve.served_model import convert_model, move
 from fusioninfer_pulumi.importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_pulumi.importers.model import validate
 from fusioninfer_pulumi.importers.objects import check_name, copy_metadata, report_other_metadata
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 from fusioninfer_pulumi.importers.table import ObjectKey
 
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
@@ -47,7 +47,7 @@ def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
     found = [document.at(*place).value for document in documents]
     names = {name for name in found if isinstance(name, str)}
     # A config may be in another namespace than the services that are based on it.
-    namespaces = [each.namespace for each in documents if each.kind == SERVICE]
+    namespaces = [each.namespace for each in of_kind(documents, SERVICE)]
     return frozenset(
         ("v1", CONFIG_MAP, namespace, name)
         for name in names
@@ -61,19 +61,16 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     configs = {
         (document.namespace, document.name): document
-        for document in documents
-        if document.kind == CONFIG
-        and validate(report, document, LLMInferenceServiceConfig) is not None
+        for document in of_kind(documents, CONFIG)
+        if validate(report, document, LLMInferenceServiceConfig) is not None
     }
     maps = {
-        (document.namespace, document.name): document
-        for document in documents
-        if document.kind == CONFIG_MAP
+        (document.namespace, document.name): document for document in of_kind(documents, CONFIG_MAP)
     }
     used: set[SourceDocument] = set()
     specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
-    for document in documents:
-        if document.kind != SERVICE or validate(report, document, LLMInferenceService) is None:
+    for document in of_kind(documents, SERVICE):
+        if validate(report, document, LLMInferenceService) is None:
             continue
         bases = _bases(report, document, configs)
         used.update(bases)

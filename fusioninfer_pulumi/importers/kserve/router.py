@@ -12,39 +12,39 @@ import yaml
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.importers.kserve.container import MAIN
-from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_node, with_fields
+from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node, with_fields
 from fusioninfer_pulumi.importers.objects import pool_backend
 from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.kube import names
 
-#: The namespace of KServe's own (POD_NAMESPACE of its controller, as its manifests install it).
+#: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
 SYSTEM = "kserve"
-#: ConfigMaps of schedulers that are shared have such names.
+#: Prefix of ConfigMaps that schedulers of all namespaces share.
 SHARED = "config-scheduler-"
 Objects = Mapping[tuple[Any, Any], SourceDocument]
-#: What KServe's controller makes for each service, by kind (InferencePoolName of its API types,
-#: workloadServiceName of its controller); its own route leads to both.
+#: Objects that KServe's controller makes for each service, by kind (InferencePoolName of its API
+#: types, workloadServiceName of its controller); its own route leads to both.
 _SUFFIXES = {names.POOL_KIND: "-inference-pool", "Service": "-kserve-workload-svc"}
 _LONGEST, _HEAD = 63, 31
-#: Namespace, kind and name of what KServe makes: the service that it is made for.
+#: The service of each such object, by the object's namespace, kind and name.
 Backends = Mapping[tuple[Any, str, str], str]
 #: The picker of KServe's presets, and its weights (the architecture page's table of scorers).
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 SCORERS = {"prefix-cache": 2, "load": 1}
 #: Where KServe attaches its routes.
 GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
-#: Endpoints with a rule of their own in KServe's preset; everything else is caught below.
+#: Endpoints with a rule of their own in KServe's preset; the last one matches all others.
 _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "")
-_PICKER_FIELDS = {"image": "image", "resources": "resources"}
+_PICKER_FIELDS = ("image", "resources", "args")
 
 
 @dataclass(frozen=True)
 class Related:
-    """What a service may name of the input that it stands in.
+    """Objects of the same input that a service may refer to.
 
     Attributes:
         maps: ConfigMaps by namespace and name.
-        backends: What KServe makes for those services of the input that have a router.
+        backends: Backends that KServe makes for the services that have a router.
     """
 
     maps: Objects
@@ -52,12 +52,11 @@ class Related:
 
 
 def map_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
-    """Namespaces in which a scheduler's ConfigMap is looked for, in this order."""
+    """Namespaces in which KServe looks for a scheduler's ConfigMap, in this order."""
     return (namespace, SYSTEM) if name.startswith(SHARED) else (namespace,)
 
 
 def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument | None:
-    """A scheduler's ConfigMap."""
     places = map_namespaces(namespace, str(name))
     return next((maps[place, name] for place in places if (place, name) in maps), None)
 
@@ -77,7 +76,7 @@ def _child(parent: str, suffix: str) -> str:
 
 
 def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
-    """The rules of a route with our pools in place of what KServe's controller makes."""
+    """The rules of a route with our pools instead of the backends that KServe makes."""
     return _map_items(rules, lambda rule: _replaced_rule(builder, rule, known))
 
 
@@ -103,7 +102,7 @@ def _replaced_mirror(builder: ServiceBuilder, item: Node, known: Backends) -> No
 def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Node:
     kind, name = ref.text("kind") or "Service", ref.text("name")
     if name is None or "{{" in name or kind not in _SUFFIXES:
-        return ref  # refused already, or no business of KServe's
+        return ref  # reported already, or not made by KServe
     if kind == "Service" and ref.text("group"):
         return ref
     namespace = ref.text("namespace") or builder.main.namespace
@@ -117,7 +116,7 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
             )
         return ref
     ours = pool_backend(service)
-    # A pool says itself on which port its pods serve.
+    # An InferencePool has the port of its pods.
     builder.report.info(
         "backend-replaced",
         ref.at,
@@ -128,7 +127,7 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
 
 
 def _map_items(node: Node, change: Any) -> Node:
-    """A list with each of its mappings changed; what is no list is refused by our own rules."""
+    """A list with each of its mappings changed; our own rules refuse what is no list."""
     if not isinstance(node.content, list):
         return node
     made = [change(item) if isinstance(item.content, dict) else item for item in node.content]
@@ -136,13 +135,11 @@ def _map_items(node: Node, change: Any) -> Node:
 
 
 def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> None:
-    """Carries the router over; without one there is no router role."""
+    """Converts the router; a service without one has no router role."""
     router = spec.get("router")
     if router is None:
         return
-    target = builder.add_role(router.at)
-    builder.default((*target, "name"), "router", router.at)
-    builder.default((*target, "componentType"), "router", router.at)
+    target = builder.add_role(router.at, "router", "router")
     ingress = router.get("ingress")
     if ingress is not None:
         builder.report.unsupported("ingress-unsupported", ingress.at, "use a Gateway")
@@ -234,9 +231,7 @@ def _scheduler(
     report, picker = builder.report, (*target, "endpointPicker")
     report.consume(*() if scheduler.content else (scheduler.at,))
     builder.default((*picker, "image"), IMAGE, scheduler.at)
-    replicas = scheduler.get("replicas")
-    if replicas is not None:
-        copy_node(builder, (*picker, "replicas"), replicas)
+    copy_fields(builder, picker, scheduler, "replicas")
     config = scheduler.get("config")
     inline = config.get("inline") if config is not None else None
     reference = config.get("ref") if config is not None else None
@@ -249,7 +244,7 @@ def _scheduler(
         text = given if isinstance(given, str) else yaml.safe_dump(given, sort_keys=False)
         builder.derive((*target, "endpointPickerConfig"), text, inline.at)
     elif reference is not None:
-        _referred(builder, target, reference, maps)
+        _config_from_map(builder, target, reference, maps)
     elif not paired:
         builder.default((*target, "scorers"), dict(SCORERS), scheduler.at)
     tokenizer, pool = scheduler.get("tokenizer"), scheduler.get("pool")
@@ -268,11 +263,13 @@ def _scheduler(
     _picker_pods(builder, picker, scheduler)
 
 
-def _referred(builder: ServiceBuilder, target: Location, reference: Node, maps: Objects) -> None:
-    """The picker's configuration from the ConfigMap that is named; its key is `epp` by default."""
+def _config_from_map(
+    builder: ServiceBuilder, target: Location, reference: Node, maps: Objects
+) -> None:
+    """Takes the picker's configuration from a ConfigMap, whose key is `epp` by default."""
     name, key = reference.text("name"), reference.text("key") or "epp"
-    held = _find_config_map(maps, builder.main.namespace, name)
-    if held is None:
+    config_map = _find_config_map(maps, builder.main.namespace, name)
+    if config_map is None:
         builder.report.unsupported(
             "config-map-missing",
             reference.at,
@@ -280,7 +277,7 @@ def _referred(builder: ServiceBuilder, target: Location, reference: Node, maps: 
             "it as a document, or write what it holds into config.inline",
         )
         return
-    text = held.at("data", key)
+    text = config_map.at("data", key)
     if not isinstance(text.value, str):
         builder.report.error(
             "config-map-key-missing",
@@ -293,10 +290,8 @@ def _referred(builder: ServiceBuilder, target: Location, reference: Node, maps: 
 
 
 def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> None:
-    for field in ("labels", "annotations"):
-        held = scheduler.get(field)
-        if held is not None:
-            copy_node(builder, (*picker, "template", "metadata", field), held)
+    metadata = (*picker, "template", "metadata")
+    copy_fields(builder, metadata, scheduler, "labels", "annotations")
     pod = scheduler.get("template")
     if pod is None:
         return
@@ -317,21 +312,16 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
 def _picker_container(
     builder: ServiceBuilder, picker: Location, container: Node, name: Node
 ) -> list[Node]:
-    rest = with_fields(container, name=Node(name.at, "epp"))
-    for key, ours in _PICKER_FIELDS.items():
-        field = container.get(key)
-        if field is not None:
-            copy_node(builder, (*picker, ours), field)
-            rest = with_fields(rest, **{key: None})
-    command, args = container.get("command"), container.get("args")
+    """Sets the picker's own fields; returns the container with the others, if there are any."""
+    # KServe's presets start the picker in `command`, so its args are further flags.
+    copy_fields(builder, picker, container, *_PICKER_FIELDS)
+    command = container.get("command")
     if command is not None:
         builder.report.unsupported(
             "picker-command-unsupported",
             command.at,
             "the picker's own is used; write further flags into args",
         )
-    if args is not None:
-        # KServe's presets start the picker in `command`, so these are further flags of it.
-        copy_node(builder, (*picker, "args"), args)
-    rest = with_fields(rest, command=None, args=None)
+    own = dict.fromkeys((*_PICKER_FIELDS, "command"))
+    rest = with_fields(container, name=Node(name.at, "epp"), **own)
     return [rest] if len(rest.content) > 1 else []

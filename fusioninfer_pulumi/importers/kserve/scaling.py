@@ -14,14 +14,14 @@ _TRIGGER = ("serverAddress", "query", "threshold")
 
 
 def stop_annotation(document: SourceDocument) -> SourceField | None:
-    """The annotation that stops a service, None where it runs."""
+    """The annotation that stops a service, None when the service runs."""
     value = (document.metadata.get("annotations") or {}).get(STOP)
     stops = isinstance(value, str) and value.lower() == "true"
     return document.at("metadata", "annotations", STOP) if stops else None
 
 
 def park_roles(builder: ServiceBuilder) -> None:
-    """Parks every role that runs a model, where the service is stopped."""
+    """Sets the replicas of every serving role to 0 when the service is stopped."""
     stop = stop_annotation(builder.main)
     if stop is None:
         return
@@ -49,7 +49,7 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
             scaling.at,
             "left out while the service is stopped: a parked role has no scaler",
         )
-        # The sets keep their names when the service goes on.
+        # So that the LeaderWorkerSets keep their names when the service starts again.
         builder.default(("spec", "layout"), "PerRole", scaling.at)
         return
     _convert_triggers(builder, target, scaling)
@@ -80,14 +80,14 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     builder.derive((*ours, "prometheus"), address.content, address.at)
     lowest = scaling.get("minReplicas")
     if lowest is not None:
-        # What the role starts with, before anybody scales it.
+        # Replicas before the autoscaler acts.
         builder.default((*target, "replicas"), lowest.content, lowest.at)
     for index, trigger in enumerate(metrics):
         for key, its in (("query", "query"), ("target", "threshold")):
             node = trigger.get("metadata", its)
             if node is not None:
                 copy_node(builder, (*ours, "metrics", index, key), node)
-    # Sets of one replica each have no scale subresource that a role could be scaled by.
+    # LeaderWorkerSets of one replica cannot be scaled as a role.
     builder.default(("spec", "layout"), "PerRole", scaling.at)
     for key, field in keda.content.items():
         if key != "triggers":
@@ -99,7 +99,7 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
 
 
 def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
-    """The triggers that we have too, and the Prometheus of them all."""
+    """The supported triggers, and the address of their Prometheus."""
     found: list[Node] = []
     address: Node | None = None
     triggers = scaling.get("keda", "triggers")

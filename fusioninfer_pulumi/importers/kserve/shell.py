@@ -1,7 +1,7 @@
-"""The words that the shell of KServe's presets makes of arguments, as far as they can be told.
+"""Splits arguments as the shell script of KServe's presets does, as far as that is known.
 
-The script ends in `eval "exec vllm serve ... ${VLLM_ADDITIONAL_ARGS} $@"`: the container's args and
-that variable are read by a shell once more, after the kubelet has put in what `$(NAME)` stands for.
+The script ends in `eval "exec vllm serve ... ${VLLM_ADDITIONAL_ARGS} $@"`: a shell reads the
+container's args and that variable once more, after the kubelet has expanded `$(NAME)`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from fusioninfer_pulumi.importers.conversion import ConversionReport
 from fusioninfer_pulumi.importers.kserve.nodes import Node
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
-#: A text in the pieces that a shell reads by rules of their own.
+#: Parts of a text that a shell reads by different rules.
 _PIECE = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^'"\\]+|.""", re.DOTALL)
 _VARIABLE = re.compile(rf"\$(?:\{{({_NAME})\}}|({_NAME}))")
-_KUBELETS = re.compile(rf"\$\(({_NAME})\)")
-#: What else a shell puts something in for: `$1`, `$?`, `${A:-b}`.
+_KUBELET_VARIABLE = re.compile(rf"\$\(({_NAME})\)")
+#: Other expansions of a shell: `$1`, `$?`, `${A:-b}`.
 _OTHER = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
 
 
 def container_arguments(
     report: ConversionReport, args: Node, names: Collection[str]
 ) -> Iterator[Node]:
-    """The words of a container's own args."""
-    joined = Node(args.at, " ".join(str(word) for word in args.value))
+    """The arguments of a container's own args.
+
+    Each keeps its own field as long as a shell leaves the list as it is.
+    """
+    joined = Node(args.at, " ".join(str(argument) for argument in args.value))
     try:
         same = shlex.split(joined.content) == args.value
     except ValueError:
@@ -45,9 +48,12 @@ def container_arguments(
 def shell_arguments(
     report: ConversionReport, node: Node, names: Collection[str], expanded: Collection[str]
 ) -> Iterator[Node]:
-    """The words of a text as a shell reads it; its variables are left to the kubelet."""
+    """The arguments in a text, none when they cannot be known here; variables stay for the kubelet.
+
+    `names` are the variables that the shell knows, `expanded` those that the kubelet expands here.
+    """
     text = str(node.content)
-    if "{{" in text:  # refused already; its words cannot be told apart
+    if "{{" in text:  # reported already: a Go template
         yield from (Node(node.at, part) for part in text.split())
         return
     problem = _problem(text, names, expanded)
@@ -73,17 +79,17 @@ def shell_arguments(
 def _problem(
     text: str, names: Collection[str], expanded: Collection[str]
 ) -> tuple[str, str] | None:
-    """Rule and message if only the shell in the pod can know the arguments."""
+    """Rule and message where only the shell in the pod knows the arguments."""
     pieces = [re.sub(r"\\.", "", each, flags=re.DOTALL) for each in _PIECE.findall(text)]
-    # Nothing is put in between single quotes, or after a backslash.
+    # Nothing expands between single quotes, or after a backslash.
     live = " ".join(each for each in pieces if not each.startswith("'"))
-    rest = _KUBELETS.sub(lambda found: "" if found[1] in expanded else found[0], live)
+    rest = _KUBELET_VARIABLE.sub(lambda found: "" if found[1] in expanded else found[0], live)
     if "$(" in rest or "`" in rest:
         return (
             "shell-command-substitution",
             "runs a program to find its words; write what it becomes",
         )
-    # A variable in single quotes is meant as one, too: KServe's own pages write them so.
+    # KServe's own pages write variables in single quotes and mean them as variables.
     unknown = [name for name in _variables(" ".join(pieces)) if name not in names]
     if unknown:
         return (
@@ -104,7 +110,7 @@ def _variables(text: str) -> list[str]:
 
 
 def _for_kubelet(piece: str, names: Collection[str]) -> str:
-    """A piece of a text with its variables as the kubelet knows them."""
+    """A part of a text with its variables written for the kubelet: `$(NAME)`."""
     if piece.startswith("\\"):
         return piece
 
@@ -114,7 +120,7 @@ def _for_kubelet(piece: str, names: Collection[str]) -> str:
 
     if not piece.startswith('"'):
         return _VARIABLE.sub(known, piece)
-    # Python's reader keeps a backslash that a shell takes away here.
+    # shlex keeps a backslash that a shell removes here.
     parts = re.split(r"(\\.)", piece, flags=re.DOTALL)
     return "".join(
         each[1:] if each in (r"\$", r"\`") else each if odd else _VARIABLE.sub(known, each)

@@ -1,4 +1,4 @@
-"""The main and the prefill workload as roles."""
+"""The main and the prefill workload as roles: replicas, pods, rollout, KV cache, devices."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ CLAIM = "managed-device"
 def convert_workload(
     builder: ServiceBuilder, workload: Node, name: str, component_type: str
 ) -> None:
-    """Carries a workload over as a role."""
-    target = builder.add_role(workload.at)
-    builder.default((*target, "name"), name, workload.at)
-    builder.default((*target, "componentType"), component_type, workload.at)
+    """Converts a workload to a role."""
+    target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and stop_annotation(builder.main) is not None:
         builder.report.info(
@@ -42,7 +40,7 @@ def convert_workload(
 
 
 def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
-    """Carries the sizes over; returns the pods of one replica."""
+    """Copies the sizes; returns the number of pods of one replica."""
     block, worker = workload.get("parallelism"), workload.get("worker")
     sizes = block.value if block is not None else {}
     data, local, pipeline = (sizes.get(key) for key in ("data", "dataLocal", "pipeline"))
@@ -79,7 +77,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
 
 def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: int) -> None:
     report = builder.report
-    given, block = workload.get("template"), workload.get("parallelism")
+    template, block = workload.get("template"), workload.get("parallelism")
     ranks = block is not None and block.get("data") is not None
     preset = Preset(
         several=pods > 1,
@@ -87,8 +85,10 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
         leads=True,
         offloads=workload.get("kvCacheOffloading") is not None,
     )
-    leader = with_engine(report, given if given is not None else synthetic(workload.at, {}), preset)
-    if not _main_has(given, "command", "startupProbe"):
+    leader = with_engine(
+        report, template if template is not None else synthetic(workload.at, {}), preset
+    )
+    if not _main_has(template, "command", "startupProbe"):
         builder.default((*target, "startup", "timeout"), STARTUP, workload.at)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
@@ -141,7 +141,7 @@ def _rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
 
 
 def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Carries the offloading of a workload's KV cache over."""
+    """Converts the offloading of a workload's KV cache."""
     given = workload.get("kvCacheOffloading")
     if given is None:
         return
@@ -172,7 +172,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
 
 
 def _quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
-    """Carries a quantity over, which is a text with us."""
+    """Copies a quantity, which is a string in our manifests."""
     if isinstance(field.content, str):
         copy_node(builder, target, field)
     else:
@@ -180,7 +180,7 @@ def _quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
 
 
 def convert_devices(builder: ServiceBuilder) -> None:
-    """Gives every role that serves the claim that the annotations describe."""
+    """Converts the annotations for dynamic resource allocation to a claim of every serving role."""
     annotations = builder.main.metadata.get("annotations") or {}
     given = {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
     if not given:

@@ -1,4 +1,4 @@
-"""From Kthena's documents to services of ours: the one entry to this dialect."""
+"""Converts Kthena's documents: the entry point of this importer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.importers.kthena.servers import Server, check_traffic_po
 from fusioninfer_pulumi.importers.kthena.serving import Serving, convert_gang, convert_serving
 from fusioninfer_pulumi.importers.model import validate
 from fusioninfer_pulumi.importers.objects import consume_envelope
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 
 #: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
 _OWN = "workload.serving.volcano.sh/"
@@ -33,17 +33,20 @@ _BOOSTER = (
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-    """Converts the Kthena documents of one input."""
+    """Converts Kthena's documents: one service for each ModelServing.
+
+    A ModelServer adds a router, a ModelRoute its rules, an AutoscalingPolicy autoscaling of roles.
+    """
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     servings: list[Serving] = []
-    for document in _of(documents, "ModelServing"):
+    for document in of_kind(documents, "ModelServing"):
         serving = validate(report, document, ModelServing)
         if serving is not None:
             builder = report.add_service(document)
             convert_serving(builder, serving)
             servings.append(Serving(serving, builder))
     servers: dict[tuple[Any, Any], Server] = {}
-    for document in _of(documents, "ModelServer"):
+    for document in of_kind(documents, "ModelServer"):
         model_server = validate(report, document, ModelServer)
         if model_server is None:
             continue
@@ -52,7 +55,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         if server is not None:
             servers[document.namespace, document.name] = server
     shared: list[Shared] = []
-    for document in _of(documents, "ModelRoute"):
+    for document in of_kind(documents, "ModelRoute"):
         route = validate(report, document, ModelRoute)
         if route is not None:
             consume_envelope(report, document, _OWN)
@@ -63,7 +66,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     _scaling(report, documents, servings)
     for each in servings:
         convert_gang(each)
-    for document in _of(documents, "ModelBooster"):
+    for document in of_kind(documents, "ModelBooster"):
         report.unsupported(
             "model-booster-unsupported", document.at(), _BOOSTER.format(name=document.name)
         )
@@ -74,19 +77,15 @@ def _scaling(
     report: ConversionReport, documents: Sequence[SourceDocument], servings: Sequence[Serving]
 ) -> None:
     policies: list[Policy] = []
-    for document in _of(documents, "AutoscalingPolicy"):
+    for document in of_kind(documents, "AutoscalingPolicy"):
         policy = validate(report, document, AutoscalingPolicy)
         if policy is not None:
             consume_envelope(report, document, _OWN)
             policies.append(Policy(document, policy.spec))
     bindings = []
-    for document in _of(documents, "AutoscalingPolicyBinding"):
+    for document in of_kind(documents, "AutoscalingPolicyBinding"):
         binding = validate(report, document, AutoscalingPolicyBinding)
         if binding is not None:
             consume_envelope(report, document, _OWN)
             bindings.append((document, binding.spec))
     convert_policies(report, policies, bindings, servings)
-
-
-def _of(documents: Sequence[SourceDocument], kind: str) -> list[SourceDocument]:
-    return [document for document in documents if document.kind == kind]

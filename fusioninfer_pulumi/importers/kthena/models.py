@@ -21,7 +21,7 @@ InferenceEngine = Literal["vLLM", "SGLang"]
 Protocol = Literal["http", "https"]
 Connector = Literal["http", "nixl", "lmcache", "mooncake"]
 RateUnit = Literal["second", "minute", "hour", "day", "month"]
-SelectPolicy = Literal["Or", "And"]
+SelectPolicy = Literal["Or", "And"]  #: the looser, the stricter of two limits
 
 
 class PodTemplate(ImportedModel):

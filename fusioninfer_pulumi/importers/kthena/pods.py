@@ -1,7 +1,7 @@
-"""Pod templates of a ModelServing: what Kthena's controller adds to its pods, and its labels.
+"""Pod templates of a ModelServing, with variables and labels of Kthena's pods.
 
-The controller sets three variables in every container (a role's `environment` is ours for them),
-and labels that selectors refer to (pkg/model-serving-controller/utils/utils.go).
+Kthena's controller sets three variables in every container (`environment: Kthena` of a role), and
+labels that selectors refer to (pkg/model-serving-controller/utils/utils.go).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fusioninfer_pulumi.kube import labels
 
 PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
-#: Labels whose values are the same in ours.
+#: Labels that our pods have under another key, with the same values.
 _SAME = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
-#: Labels that tell the same pods apart, with other values.
+#: Labels that our pods have under another key, with values that differ between the same pods.
 _KEYS = {
     **_SAME,
     f"{PREFIX}group-name": labels.GROUP_INDEX,
@@ -32,16 +32,16 @@ _KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
 def convert_template(
     builder: ServiceBuilder, target: Location, template: PodTemplate, at: SourceField
 ) -> None:
-    """Carries a pod template over, with labels of ours in its selectors."""
+    """Converts a pod template: selectors use labels of our pods."""
     spec = _relabelled(builder.report, template.spec, at / "spec")
     given = {"metadata": template.metadata, "spec": spec}
     builder.copy(target, {key: value for key, value in given.items() if value is not None}, at)
 
 
 def needs_environment(role: Role) -> bool:
-    """Tells whether a role's containers may read the variables of Kthena's pods.
+    """Whether a role's containers may read the variables that Kthena sets in every pod.
 
-    Kthena sets them in every pod; in a single one they are noise unless its template names one.
+    Single pods get them only if their template names one.
     """
     templates = [each for each in (role.entry_template, role.worker_template) if each is not None]
     return bool(role.worker_replicas) or any(_mentions(each.spec) for each in templates)

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.importers.objects import pool_backend
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 from fusioninfer_pulumi.kube import durations
 
-#: An end that is settled: `$` or `.*`, unless a backslash takes its meaning away.
+#: An anchored end: `$` or `.*`, unless escaped by a backslash.
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
 #: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
 MODEL_HEADER = "X-Gateway-Model-Name"
@@ -32,7 +32,7 @@ Target = tuple[TargetModel, Server, SourceField]
 def route_matches(
     report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, at: SourceField
 ) -> Iterator[dict[str, Any]]:
-    """Yields a match for each model that a rule is about."""
+    """Yields an HTTPRoute match for each model that a rule matches."""
     names = models_of(spec)
     asked = match.body.model if match.body is not None else None
     if asked is not None:
@@ -59,7 +59,7 @@ def route_matches(
 def _header_match(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> tuple[str, str] | None:
-    """Type and value of a header's match."""
+    """Type and value of a header match."""
     given = _only_condition(report, match, at)
     if given is None:
         return None
@@ -82,17 +82,17 @@ def _path_match(
         return {"type": "RegularExpression", "value": full_match(value)}
     if value.endswith("/"):
         return {"type": "PathPrefix", "value": value}
-    # PathPrefix goes by whole segments: /v1 would not match /v1beta, which theirs does.
+    # PathPrefix matches whole segments: /v1 would not match /v1beta, as it does in Kthena.
     return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
 
 
 def full_match(pattern: str) -> str:
-    """A regular expression for the whole text that holds where another one is found in it.
+    """A regular expression that matches the whole text where another one is found in it.
 
-    Kthena searches (kthena-router/datastore, matchString); Envoy and what is built on it match
-    the whole text.
+    Kthena searches (kthena-router/datastore, matchString); Envoy and gateways built on it match
+    the whole text. A side that the pattern anchors itself gets no `.*`.
     """
-    # An anchor of one alternative says nothing about the others.
+    # An anchor in one alternative does not hold for the others.
     several = "|" in pattern
     begins = not several and pattern.startswith(("^", ".*"))
     ends = not several and _ENDS.search(pattern) is not None
@@ -125,24 +125,24 @@ def _only_condition(
 
 
 def models_of(spec: ModelRouteSpec) -> list[str]:
-    """The names by which a route's requests ask for a model."""
+    """The model names that requests of a route have."""
     return [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
 
 
 def asked_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
-    """The models of a route that a rule is about."""
+    """The models of a route that a rule matches."""
     asked = match.body.model if match.body is not None else None
     return models_of(spec) if asked is None else [asked]
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A target whose requests come by the route of another service.
+    """A target that the route of another service leads to.
 
     Attributes:
         server: The target.
-        by: The ModelServer whose service makes the route.
-        at: Where the target is named.
+        by: The ModelServer whose service has the route.
+        at: The field that names the target.
     """
 
     server: Server
@@ -151,7 +151,7 @@ class Shared:
 
 
 def convert_shared(shared: Sequence[Shared]) -> None:
-    """Says of services that have no rule of their own whose route leads to them."""
+    """Sets `routedBy` in services without a rule of their own."""
     for each in shared:
         if not _has_rules(each.server):
             builder, by = each.server.serving.builder, each.by.serving.builder.main.name
@@ -164,7 +164,7 @@ def convert_route(
     spec: ModelRouteSpec,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Shared]:
-    """Carries a ModelRoute over, rule by rule."""
+    """Converts a ModelRoute; returns the targets that other services' routes lead to."""
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
         report.error("route-model-missing", at / "modelName", "is required without loraAdapters")
@@ -214,7 +214,7 @@ def convert_route(
     return shared
 
 
-def _rule(  # a rule is read where it stands
+def _rule(
     report: ConversionReport,
     document: SourceDocument,
     spec: ModelRouteSpec,
@@ -239,12 +239,12 @@ def _rule(  # a rule is read where it stands
 
 
 def _main(targets: Sequence[Target]) -> Server:
-    """The target whose service makes the route: the first of those with the largest weight."""
+    """The target whose service has the rule: the first with the largest weight."""
     return max(targets, key=lambda each: _weight(each[0]))[1]
 
 
 def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
-    """The other targets of a rule, which goes by the timeouts and retries of the main one."""
+    """The other targets of a rule, which has timeouts and retries of the main one."""
     for _, server, place in targets:
         main = _main(targets)
         if server is main:
@@ -332,7 +332,7 @@ def _add_rule(
     rules = (*server.router, "httproute", "rules")
     target = (*rules, len(builder.get(rules) or ()))
     built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
-    # A mapping without conditions stands for every request, as no match does.
+    # An empty match matches every request.
     built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
@@ -377,7 +377,7 @@ def _parent_refs(
 def _check_model_name(
     report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
 ) -> None:
-    """Requests keep the name that they ask for: nothing of ours rewrites bodies."""
+    """Reports a model name that the engine does not serve: nothing rewrites request bodies."""
     model, name = server.spec.model, spec.model_name
     if not name or model is None or name == model:
         return
@@ -392,9 +392,11 @@ def _check_model_name(
 
 
 def _check_order(report: ConversionReport, rules: Sequence[Rule], at: SourceField) -> None:
-    """Says where Kthena's order (the first that matches) is not the Gateway API's."""
+    """Warns where Kthena (first match) and HTTPRoutes (most specific match) differ."""
     for later, rule in enumerate(rules):
-        earlier = [i for i, each in enumerate(rules[:later]) if _weight_of(each) < _weight_of(rule)]
+        earlier = [
+            i for i, each in enumerate(rules[:later]) if _specificity(each) < _specificity(rule)
+        ]
         if earlier:
             report.warning(
                 "rule-order-differs",
@@ -404,8 +406,8 @@ def _check_order(report: ConversionReport, rules: Sequence[Rule], at: SourceFiel
             )
 
 
-def _weight_of(rule: Rule) -> tuple[int, int, int]:
-    """How specific a rule is, in the Gateway API's order: path, then number of headers."""
+def _specificity(rule: Rule) -> tuple[int, int, int]:
+    """Sort key of the Gateway API: exact path, length of the path, number of headers."""
     match = rule.model_match or ModelMatch()
     uri = match.uri or StringMatch()
     return (int(uri.exact is not None), len(uri.exact or uri.prefix or uri.regex or ""),

@@ -39,13 +39,13 @@ _SCRAPED = (
     "Kthena asks the pods itself; a HorizontalPodAutoscaler asks custom.metrics.k8s.io for {name}: "
     "have it scraped (monitoring) and served by an adapter"
 )
-#: That of Kubernetes, and of Kthena's definition.
+#: Default of Kubernetes and of Kthena's CRD.
 _TOLERANCE = 10
 # Bounds of autoscaling/v2.
 _LONGEST_WINDOW = 3600
 _LONGEST_PERIOD = 1800
-# pkg/autoscaler/webhook/autoscalingpolicy_mutator.go: what is left out as a whole; and the
-# definition's own defaults for fields of what is given.
+# Defaults of whole policies (pkg/autoscaler/webhook/autoscalingpolicy_mutator.go), and the CRD's
+# defaults for single fields.
 _UP = StablePolicy.model_construct(instances=4, percent=100, period="1m", stabilization_window="0s")
 _DOWN = StablePolicy.model_construct(
     instances=0, percent=100, period="1m", stabilization_window="5m"
@@ -55,7 +55,7 @@ _INSTANCES, _PERCENT, _PERIOD = 1, 100, "15s"
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy that was read."""
+    """An AutoscalingPolicy and its document."""
 
     document: SourceDocument
     spec: PolicySpec
@@ -63,7 +63,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """What a policy says of one role."""
+    """Autoscaling of one role."""
 
     name: str
     bounds: tuple[int, int]
@@ -78,7 +78,7 @@ def convert_policies(
     bindings: Iterable[tuple[SourceDocument, BindingSpec]],
     servings: Sequence[Serving],
 ) -> None:
-    """Carries policies over to the roles that they scale."""
+    """Converts policies to `autoscaling` of the roles that they scale."""
     used = set()
     for document, spec in bindings:
         at, name = document.at("spec"), spec.policy_ref.name
@@ -209,7 +209,7 @@ def _metrics(given: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metr
 def _scale(
     report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
 ) -> None:
-    """Gives the roles their autoscalers."""
+    """Adds autoscalers to roles."""
     behavior = behavior_of(report, policy.spec, policy.document.at("spec"))
     builder, done = serving.builder, False
     for each in scaled:
@@ -235,7 +235,7 @@ def _scale(
                 each.at / "minReplicas",
                 f"is above maxReplicas ({most}), got {least}",
             )
-            least = most  # so that the rest is looked at, too
+            least = most  # to check the rest as well
         _start(report, serving, indexes[0], each)
         if least == most and not each.metrics:
             report.info(
@@ -268,7 +268,7 @@ def _scale(
 
 
 def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
-    """Replicas to start with: within the bounds, where Kthena brings them at once."""
+    """Sets initial replicas within the bounds; Kthena scales to them at once."""
     given = serving.roles[index].replicas
     least, most = scaled.bounds
     start = min(max(1 if given is None else given, least), most)
@@ -323,9 +323,8 @@ def metrics_of(
 ) -> dict[str, Any]:
     """Builds `engine`, `metrics` and `prometheus` of a role's autoscaling.
 
-    Both systems divide what pods have by the target for each of them, and what a query answers by
-    the target for all, and the metric that asks for most instances counts
-    (pkg/autoscaler/algorithm/recommendation.go).
+    Both systems have a target per pod for metrics of pods and a total target for queries, and use
+    the metric that asks for most instances (pkg/autoscaler/algorithm/recommendation.go).
     """
     of_pods: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
@@ -372,7 +371,7 @@ def metrics_of(
 def _check_selector(
     report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
 ) -> None:
-    """Metrics are those of the role's leaders; a selector may say no more than that."""
+    """Reports a selector of other pods than the role's entry pods, whose metrics are used."""
     given = pod.label_selector
     if given is None:
         return
@@ -387,7 +386,7 @@ def _check_selector(
 
 
 def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
-    """Turns the pace of a policy into ours, and says what has no counterpart."""
+    """Converts the behavior of a policy to that of a HorizontalPodAutoscaler."""
     given = spec.behavior or Behavior()
     up, where = given.scale_up, at / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
@@ -443,7 +442,7 @@ def _scaling_rules(
     policies = [
         {"type": kind, "value": value, "periodSeconds": period} for kind, value in amounts if value
     ]
-    # Kubernetes takes no limit of 0: with And it forbids every change, with Or it adds nothing.
+    # Kubernetes allows no limit of 0: with And it forbids every change, with Or it adds nothing.
     if not policies or (both and len(policies) < len(amounts)):
         report.info("scaling-disabled", at, "allows no change (selectPolicy: Disabled)")
         return {**built, "selectPolicy": "Disabled"}

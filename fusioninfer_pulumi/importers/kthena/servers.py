@@ -1,4 +1,4 @@
-"""A ModelServer: which service it leads to, and what it says about its pods."""
+"""A ModelServer as the router of the service whose pods it selects, and settings of its pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 ROUTER = "router"
 _ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
 _GROUP_KEY = f"{PREFIX}group-name"
-#: The connectors of vLLM, and the sidecar's protocols, that Kthena's names stand for.
+#: vLLM's connector and the sidecar's protocol for each of Kthena's connectors.
 _CONNECTORS = {
     "nixl": ("NixlConnector", "nixlv2"),
     "lmcache": ("LMCacheConnectorV1", "shared-storage"),
@@ -50,7 +50,7 @@ def convert_server(
     spec: ModelServerSpec,
     servings: Sequence[Serving],
 ) -> Server | None:
-    """Gives the ModelServing that a ModelServer selects a router, and its roles what it says."""
+    """Adds a router to the selected ModelServing, and settings to its roles; None without one."""
     at = document.at("spec")
     serving = _selected(report, document, spec, servings)
     if serving is None:
@@ -77,9 +77,7 @@ def convert_server(
     report.consume(at / "workloadPort" / "protocol")
     _engine(serving, spec, at)
     _connector(serving, spec, at / "kvConnector")
-    router = builder.add_role(at)
-    builder.default((*router, "name"), ROUTER, at)
-    builder.default((*router, "componentType"), ROUTER, at)
+    router = builder.add_role(at, ROUTER, ROUTER)
     return Server(document, spec, serving, router)
 
 
@@ -171,7 +169,7 @@ def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
 
 
 def commands(role: Role) -> list[EngineCommand]:
-    """The engines that a role's entry pods run, as far as they are known."""
+    """Commands of the containers in a role's entry pods whose engine is known."""
     containers = (role.entry_template.spec or {}).get("containers")
     read = [
         read_command(each)
@@ -241,25 +239,25 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
     connector, protocol = _CONNECTORS[kind]
     for index in pair:
         settings: dict[str, Any] = {}
-        if not _has_own(serving.roles[index]):
+        if not _has_kv_transfer(serving.roles[index]):
             settings["connector"] = connector
         if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
         builder.derive(("spec", "roles", index, "kvTransfer"), settings, place)
 
 
-def _has_own(role: Role) -> bool:
-    """Whether the engine's arguments say how the KV cache is handed over, right or wrong."""
+def _has_kv_transfer(role: Role) -> bool:
+    """Whether the engine's arguments configure a KV connector, right or wrong."""
     return any(kv_setup(command) is not None for command in commands(role))
 
 
 def check_traffic_policy(server: Server) -> None:
-    """Says what becomes of timeout and retries, which are written into the rules of the route."""
+    """Reports how timeout and retries differ in an HTTPRoute, and if there is none for them."""
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return
     if builder.get((*server.router, "httproute", "routedBy")) is not None:
-        # Its requests go by another service's rule, which has been compared.
+        # Another service's rule routes its requests; `routes` has compared the policies.
         builder.report.consume(server.document.at("spec", "trafficPolicy"))
         return
     report, at = builder.report, server.document.at("spec", "trafficPolicy")

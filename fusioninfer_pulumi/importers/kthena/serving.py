@@ -24,14 +24,8 @@ from fusioninfer_pulumi.importers.source import SourceField
 from fusioninfer_pulumi.kube import labels
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
-_BY_NAME = {
-    "prefill": PREFILLER,
-    "prefiller": PREFILLER,
-    "decode": DECODER,
-    "decoder": DECODER,
-}
+_TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
 VOLCANO = "volcano"
-#: pkg/model-serving-controller/podgroupmanager: the queue of the PodGroups.
 _SCHEDULING = ("spec", "schedulingStrategy")
 _GANG = (*_SCHEDULING, "gangPolicy")
 _MINIMA = (*_GANG, "minRoleReplicas")
@@ -39,12 +33,12 @@ _MINIMA = (*_GANG, "minRoleReplicas")
 
 @dataclass(frozen=True)
 class Serving:
-    """A ModelServing and the service that stands for it.
+    """A ModelServing and the service that it becomes.
 
     Attributes:
         model: The ModelServing.
         builder: The service.
-        lowest: Least replicas that an autoscaler leaves a role, and where that is said.
+        minimum_replicas: Minimum of each role with an autoscaler, and the field that sets it.
     """
 
     model: ModelServing
@@ -60,7 +54,7 @@ class Serving:
 def convert_roles(
     builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, by_role: bool
 ) -> None:
-    """Carries the roles over."""
+    """Converts the roles; `by_role` says that updates go role by role (RoleRollingUpdate)."""
     builder.set_origin(("spec", "roles"), at)
     types = component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
@@ -68,8 +62,7 @@ def convert_roles(
         target = builder.add_role(here)
         builder.copy((*target, "name"), role.name, here / "name")
         builder.derive((*target, "componentType"), component_type, here / "name")
-        if role.replicas is not None:
-            builder.copy((*target, "replicas"), role.replicas, here / "replicas")
+        builder.copy_fields(target, here, "replicas")
         _role_templates(builder, target, role, here)
         if needs_environment(role):
             builder.default((*target, "environment"), "Kthena", here)
@@ -77,9 +70,9 @@ def convert_roles(
 
 
 def component_types(names: Sequence[str]) -> list[str]:
-    """What the roles of a group do, by their names: Kthena itself does not say."""
-    types = [_BY_NAME.get(name.lower(), WORKER) for name in names]
-    # One without the other serves whole requests.
+    """Component types of the roles of a group, by their names: Kthena has no field for them."""
+    types = [_TYPES.get(name.lower(), WORKER) for name in names]
+    # Prefill without decode, or the reverse, serves whole requests.
     return types if {PREFILLER, DECODER} <= set(types) else [WORKER] * len(types)
 
 
@@ -97,7 +90,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         return
     count = at / "workerReplicas"
     builder.derive((*target, "multinode", "nodeCount"), 1 + role.worker_replicas, count)
-    # Entry and workers find each other by commands of their own.
+    # The commands in the templates connect entry and workers.
     builder.default((*target, "multinode", "launcher"), "none", entry)
     leader = (*target, "leaderTemplate")
     convert_template(builder, leader, role.entry_template, entry)
@@ -106,7 +99,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         builder.report.error(
             "worker-template-missing", worker, "is required with workerReplicas above 0"
         )
-        # So that nothing more is said about it.
+        # Avoids further findings about the missing template.
         builder.default(followers, builder.get(leader), entry)
     else:
         convert_template(builder, followers, role.worker_template, worker)
@@ -143,14 +136,14 @@ def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
 
 
 def replicas_of(partition: CountOrPercentage, replicas: int) -> int:
-    """A partition in replicas; percentages are rounded up, as Kthena does."""
+    """A partition in replicas; Kthena rounds percentages up."""
     if isinstance(partition, int):
         return partition
     return math.ceil(int(partition.removesuffix("%")) * replicas / 100)
 
 
 def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
-    """Carries a ModelServing over."""
+    """Converts a ModelServing, except for its gang."""
     at = builder.main.at("spec")
     copy_metadata(builder, builder.main)
     spec = serving.spec
@@ -172,7 +165,7 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
 
 
 def _groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
-    # Written for a single group too: its names are Kthena's, and another group renames nothing.
+    # Set for one group too: names are then those of Kthena, and a second group renames nothing.
     if spec.replicas is None:
         builder.default(("spec", "groups"), 1, at / "replicas")
     else:
@@ -237,13 +230,13 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
     strategy = spec.rollout_strategy or RolloutStrategy()
     target = ("spec", "rollout")
     level, kind = (*target, "level"), at / "type"
-    pace, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
+    update, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
     groups = 1 if spec.replicas is None else spec.replicas
-    # Empty, they are as good as left out; read as a whole, what they hold would be, too.
+    # Empty mappings mean the defaults; otherwise each field is consumed by itself.
     builder.report.consume(*(each for each in (at, place) if each.value == {}))
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
-        if pace is not None:
+        if update is not None:
             builder.report.error(
                 "group-rollout-with-roles",
                 place,
@@ -251,9 +244,9 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
             )
         return
     builder.report.consume(kind)
-    pace = pace or RollingUpdate()
-    if groups == 1 and pace.partition in (None, 0, "0%"):
-        # Kthena takes down all replicas of the only group at once.
+    update = update or RollingUpdate()
+    if groups == 1 and update.partition in (None, 0, "0%"):
+        # Kthena replaces all replicas of the only group at once.
         builder.report.consume(place / "partition", place / "maxUnavailable")
         if strategy.type is not None:
             builder.report.info(
@@ -261,27 +254,26 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
                 kind,
                 "there is one group: its replicas change one after the other",
             )
-        if pace.max_unavailable is not None:
+        if update.max_unavailable is not None:
             builder.report.info(
                 "rollout-of-one-group", place / "maxUnavailable", "there is one group; left out"
             )
         return
     builder.default(level, "Group", kind)
-    if pace.max_unavailable is not None:
-        builder.copy((*target, "maxUnavailable"), pace.max_unavailable, place / "maxUnavailable")
-    if pace.partition is not None:
-        count = replicas_of(pace.partition, groups)
+    builder.copy_fields(target, place, "maxUnavailable")
+    if update.partition is not None:
+        count = replicas_of(update.partition, groups)
         builder.derive((*target, "partition"), count, place / "partition")
-        if count != pace.partition:
+        if count != update.partition:
             builder.report.info(
                 "partition-rounded",
                 place / "partition",
-                f"{pace.partition} of the groups is {count}",
+                f"{update.partition} of the groups is {count}",
             )
 
 
 def convert_gang(serving: Serving) -> None:
-    """Carries the gang of a ModelServing over, when it is known which of its roles are scaled."""
+    """Converts the gang of a ModelServing, after its autoscalers: their minima count."""
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
     here, scheduler = at / "template", builder.get((*_SCHEDULING, "schedulerName"))
@@ -291,7 +283,7 @@ def convert_gang(serving: Serving) -> None:
             here / "gangpolicy",
             "is gangPolicy, which is given too; give it once",
         )
-    # Kthena makes PodGroups for Volcano only, and then whatever the roles are (podgroupmanager,
+    # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
     # shouldCreatePodGroup).
     volcano = scheduler == VOLCANO
     for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
@@ -305,8 +297,8 @@ def convert_gang(serving: Serving) -> None:
                 place,
                 f"has no effect with schedulerName {scheduler}; left out",
             )
-        elif policy.min_role_replicas is not None:
-            builder.copy(_MINIMA, policy.min_role_replicas, place / "minRoleReplicas")
+        else:
+            builder.copy_fields(_GANG, place, "minRoleReplicas")
     mode = _gang_mode(serving) if volcano else "Off"
     if mode is not None:
         builder.default((*_GANG, "mode"), mode, at / "schedulerName")
@@ -314,7 +306,7 @@ def convert_gang(serving: Serving) -> None:
 
 
 def _gang_mode(serving: Serving) -> str | None:
-    """Lets the gang go on without replicas that come and go; None where it needs none at all."""
+    """Sets the minima of autoscaled roles; returns the mode, None when all minima are 0."""
     builder = serving.builder
     given = builder.get(_MINIMA) or {}
     scaled = {name: each for name, each in serving.minimum_replicas.items() if name not in given}
@@ -335,7 +327,7 @@ def _gang_mode(serving: Serving) -> str | None:
             at,
             f"the gang needs {count} replicas of {name}, its minimum",
         )
-    # Our own rules say what a minimum of 0 for all does.
+    # Our own rules report minima that are all 0.
     return None if none else "On"
 
 
@@ -367,11 +359,7 @@ def _topology(
 ) -> None:
     builder.default(target, {}, at)
     builder.report.consume(at)
-    if rule.mode is not None:
-        builder.copy((*target, "mode"), rule.mode, at / "mode")
-    if rule.highest_tier_allowed is not None:
-        tier = at / "highestTierAllowed"
-        builder.copy((*target, "highestTierAllowed"), rule.highest_tier_allowed, tier)
+    builder.copy_fields(target, at, "mode", "highestTierAllowed")
     if rule.highest_tier_name is not None:
         builder.report.unsupported(
             "topology-tier-name-unsupported",

@@ -1,4 +1,4 @@
-"""A ModelCache, and the reference to it, as the model of a service with a warmed cache.
+"""A ModelCache that a deployment refers to, as the model of a service with a warm-up Job.
 
 Modelplane makes one volume in each cluster (`ReadWriteMany`), lets a Job download the model to its
 root once, and mounts it at `/mnt/models` in every pod, for reading and writing. vLLM without a
@@ -25,7 +25,7 @@ from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
-#: A warm-up has a limit, which Modelplane's Job has not: ours by default, more for large models.
+#: Our warm-up Job has a time limit: the default, or more for a large model. Modelplane's has none.
 _HOURS, _GIB_AN_HOUR = 2, 100
 
 
@@ -34,7 +34,7 @@ class Caches:
     """The ModelCaches of an input.
 
     Attributes:
-        read: By namespace and name, each with its document; None in place of one that was refused.
+        read: By namespace and name; None in place of a cache that was refused.
         users: How many deployments refer to each document.
     """
 
@@ -43,7 +43,7 @@ class Caches:
 
 
 def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -> Caches:
-    """Reads the ModelCaches among some documents."""
+    """Validates the ModelCaches of an input."""
     found = {}
     for document in documents:
         if document.kind == "ModelCache":
@@ -57,7 +57,7 @@ def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -
 def convert_cache(
     builder: ServiceBuilder, reference: ModelCacheRef | None, at: SourceField, caches: Caches
 ) -> None:
-    """Carries the model of the cache that a deployment refers to over."""
+    """Converts the cache that a deployment refers to."""
     if reference is None:
         return
     namespace = builder.main.namespace
@@ -114,7 +114,7 @@ def convert_cache(
 
 
 def check_cache_users(report: ConversionReport, caches: Caches) -> None:
-    """Says what is to be said of caches that no deployment, or more than one, refers to."""
+    """Reports caches that no deployment, or several deployments, refer to."""
     for document, cache in caches.read.values():
         users = caches.users.get(document, 0)
         if not users and cache is not None:
@@ -142,7 +142,7 @@ def _engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
 
 
 def _path_as_name(builder: ServiceBuilder) -> str | None:
-    """What engines call a model of which they are told nothing but the path."""
+    """The name of a model that engines know only by its path; None when they set a name."""
     commands = [read_command(container) for container in _engines(builder)]
     if any(
         has_flag(split_joined_flags(each.arguments), "--served-model-name") for each in commands

@@ -1,8 +1,7 @@
-"""The choice among clusters.
+"""Requirements on the cluster of a service.
 
-Modelplane's controller chooses a cluster for each replica. A service of ours is in the one of its
-Pulumi provider or kubectl context: whoever applies it makes the choice. What the documents say of
-it stands on the objects, so that it can be held against that cluster.
+Modelplane's controller chooses a cluster for each replica. Our service is in the cluster of its
+Pulumi provider or kubectl context. The requirements become annotations, to be checked against it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)
 
 
 def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: SourceField) -> None:
-    """Carries the labels that a cluster must have over."""
+    """Converts the labels that a cluster must have."""
     if selector is None:
         return
     require_labels(builder, selector.match_labels or {}, at / "matchLabels")
@@ -34,8 +33,8 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
 
 
 def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: SourceField) -> None:
-    """Adds labels that a cluster must have to those that were asked for already."""
-    held = _chosen(builder)
+    """Adds labels that a cluster must have; `at` has a field for each of them, by key."""
+    held = _required(builder)
     for key, value in wanted.items():
         if held.get(key, value) != value:
             builder.report.error(
@@ -51,12 +50,12 @@ def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: Sourc
 
 
 def conflicting_label(one: ServiceBuilder, other: ServiceBuilder) -> str | None:
-    """Why two services cannot be in one cluster: the label of which each wants another value."""
-    wanted, also = _chosen(one), _chosen(other)
+    """A label by which two services cannot be in one cluster; None when they can."""
+    wanted, also = _required(one), _required(other)
     return next((key for key in wanted if also.get(key, wanted[key]) != wanted[key]), None)
 
 
-def _chosen(builder: ServiceBuilder) -> dict[str, str]:
+def _required(builder: ServiceBuilder) -> dict[str, str]:
     text = str(builder.get(_SELECTOR) or "")
     return dict(each.split("=", 1) for each in text.split(",") if "=" in each)
 
@@ -64,7 +63,7 @@ def _chosen(builder: ServiceBuilder) -> dict[str, str]:
 def convert_tolerations(
     builder: ServiceBuilder, tolerations: Sequence[Mapping[str, Any]] | None, at: SourceField
 ) -> None:
-    """Carries the tolerated taints of clusters over."""
+    """Converts the tolerated taints of clusters."""
     if not tolerations:
         return
     text = json.dumps([dict(each) for each in tolerations], sort_keys=True)

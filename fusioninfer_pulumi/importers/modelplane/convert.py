@@ -1,4 +1,4 @@
-"""From Modelplane's documents to services of ours: the one entry to this dialect."""
+"""Converts Modelplane's documents: the entry point of this importer."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ from fusioninfer_pulumi.importers.modelplane.models import (
 )
 from fusioninfer_pulumi.importers.modelplane.services import (
     Deployment,
-    Routes,
+    Shared,
     convert_service,
     convert_shared,
     labels_of,
 )
 from fusioninfer_pulumi.importers.objects import consume_envelope
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-    """Converts the Modelplane documents of one input."""
+    """Converts Modelplane's documents: one service for each ModelDeployment."""
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     caches = read_caches(report, documents)
-    read_them = [_deployment(report, each, caches) for each in _of(documents, "ModelDeployment")]
-    deployments = [each for each in read_them if each is not None]
-    routes = Routes()
-    for document in _of(documents, "ModelService"):
+    converted = [
+        _deployment(report, each, caches) for each in of_kind(documents, "ModelDeployment")
+    ]
+    deployments = [each for each in converted if each is not None]
+    shared: list[Shared] = []
+    for document in of_kind(documents, "ModelService"):
         service = validate(report, document, ModelService)
         if service is not None:
-            convert_service(report, document, service.spec, deployments, routes)
-    convert_shared(routes)
-    for document in _of(documents, "ModelEndpoint"):
+            shared += convert_service(report, document, service.spec, deployments)
+    convert_shared(shared)
+    for document in of_kind(documents, "ModelEndpoint"):
         consume_envelope(report, document)
         report.unsupported(
             "external-endpoint-unsupported",
@@ -79,7 +81,3 @@ def _deployment(
     metadata = released.spec.template.metadata
     labels = labels_of(document, metadata.labels if metadata is not None else None)
     return Deployment(builder, labels, released.spec.replicas)
-
-
-def _of(documents: Sequence[SourceDocument], kind: str) -> list[SourceDocument]:
-    return [document for document in documents if document.kind == kind]

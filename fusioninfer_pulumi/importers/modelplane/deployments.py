@@ -34,10 +34,12 @@ from fusioninfer_pulumi.importers.source import SourceField
 PREFIX = "modelplane.ai/"
 WORKER = "worker"
 _EPP = "epp"
+#: Fields of the picker's container that are fields of `endpointPicker`.
+_PICKER_FIELDS = ("image", "args", "resources")
 
 
 def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches) -> None:
-    """Carries a deployment of 0.2 and later over."""
+    """Converts a deployment of 0.2 or later."""
     copy_metadata(builder, builder.main)
     at = builder.main.at("spec", "template")
     labels = (spec.template.metadata.labels if spec.template.metadata else None) or {}
@@ -61,7 +63,7 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
 
 
 def convert_early(builder: ServiceBuilder, spec: EarlySpec, caches: Caches) -> None:
-    """Carries a deployment of 0.1 over."""
+    """Converts a deployment of 0.1."""
     copy_metadata(builder, builder.main)
     _replica(builder, spec, builder.main.at("spec"), spec.replicas, caches)
 
@@ -78,8 +80,7 @@ def _replica(
     for index, engine in enumerate(replica.engines):
         convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
     if pairs:
-        builder.add_role(at / "serving")
-        router = ("spec", "roles", len(builder.roles) - 1)
+        router = builder.add_role(at / "serving")
         builder.derive((*router, "name"), "router", at / "serving" / "mode")
         builder.derive((*router, "componentType"), "router", at / "serving" / "mode")
     convert_replicas(builder, replicas)
@@ -119,7 +120,7 @@ def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs
 def convert_engine(
     builder: ServiceBuilder, engine: Engine, at: SourceField, *, pairs: bool
 ) -> None:
-    """Carries one engine over."""
+    """Converts an engine to a role; `pairs` says that prefill and decode are separate engines."""
     report = builder.report
     target = builder.add_role(at)
     builder.copy((*target, "name"), engine.name, at / "name")
@@ -147,7 +148,7 @@ def convert_engine(
             for index, member in enumerate(engine.members)
         ],
     )
-    _shape(builder, engine, roles, at)
+    _check_members(builder, engine, roles, at)
 
 
 def _member(
@@ -168,7 +169,7 @@ def _member(
     if member.role == "Worker":
         nodes = member.worker.nodes if member.worker is not None else 1
         builder.derive((*target, "multinode", "nodeCount"), 1 + nodes, at / "worker" / "nodes")
-        # The members' commands find each other by themselves.
+        # The commands of the members connect them.
         builder.default((*target, "multinode", "launcher"), "none", at)
     elif member.worker is not None:
         builder.report.error(
@@ -176,7 +177,7 @@ def _member(
         )
 
 
-def _shape(
+def _check_members(
     builder: ServiceBuilder, engine: Engine, roles: dict[MemberRole, int], at: SourceField
 ) -> None:
     alone = len(engine.members) == 1 and "Standalone" in roles
@@ -196,7 +197,7 @@ def _shape(
 
 
 def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches) -> None:
-    """Carries a deployment of the proposal over."""
+    """Converts a deployment of the disaggregation proposal (workers, prefill, routing)."""
     at, report = builder.main.at("spec"), builder.report
     copy_metadata(builder, builder.main)
     pairs = spec.prefill is not None
@@ -231,7 +232,7 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
 
 
 def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
-    """With prefill nothing is guessed: both counts and the routing are stated."""
+    """Reports what must be explicit with prefill: both counts, and the routing."""
     at, report = builder.main.at("spec"), builder.report
     wanted = "is required with prefill: the ratio of prefill to decode is stated, not guessed"
     if spec.workers.count is None:
@@ -249,9 +250,7 @@ def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
 def _workers(
     builder: ServiceBuilder, name: str, kind: str, workers: Workers, at: SourceField
 ) -> None:
-    target = builder.add_role(at)
-    builder.default((*target, "name"), name, at)
-    builder.default((*target, "componentType"), kind, at)
+    target = builder.add_role(at, name, kind)
     if workers.count is not None:
         builder.copy((*target, "replicas"), workers.count, at / "count")
     if kind != "worker":
@@ -262,7 +261,7 @@ def _workers(
         builder, (*target, "template"), workers.template, at / "template", gang=nodes > 1
     )
     if _has_command(workers):
-        # The proposal adds no arguments to a command: it runs as it is written on every node.
+        # The proposal adds no arguments to a command: every node runs it unchanged.
         builder.report.info(
             "topology-of-command",
             place / "tensor",
@@ -272,9 +271,7 @@ def _workers(
             builder.derive((*target, "multinode", "nodeCount"), nodes, place / "pipeline")
             builder.default((*target, "multinode", "launcher"), "none", place)
         return
-    for key, size in (("tensor", topology.tensor), ("pipeline", topology.pipeline)):
-        if size is not None:
-            builder.copy((*target, "parallelism", key), size, place / key)
+    builder.copy_fields((*target, "parallelism"), place, "tensor", "pipeline")
 
 
 def _has_command(workers: Workers) -> bool:
@@ -290,9 +287,7 @@ def _devices(builder: ServiceBuilder, selector: NodeSelector | None, at: SourceF
 
 
 def _router(builder: ServiceBuilder, routing: Routing, at: SourceField) -> None:
-    target = builder.add_role(at)
-    builder.default((*target, "name"), "router", at)
-    builder.default((*target, "componentType"), "router", at)
+    target = builder.add_role(at, "router", "router")
     builder.report.consume(at)
     if routing.template is None:
         return
@@ -306,14 +301,8 @@ def _router(builder: ServiceBuilder, routing: Routing, at: SourceField) -> None:
         if not isinstance(container, dict) or container.get("name") != _EPP:
             kept.append(container)
             continue
-        for key in ("image", "args", "resources"):
-            if container.get(key) is not None:
-                builder.copy((*picker, key), container[key], place / key)
-        rest = {
-            key: value
-            for key, value in container.items()
-            if key not in ("image", "args", "resources")
-        }
+        builder.copy_fields(picker, place, *_PICKER_FIELDS)
+        rest = {key: value for key, value in container.items() if key not in _PICKER_FIELDS}
         if set(rest) > {"name"}:
             kept.append(rest)
     if isinstance(containers, list):

@@ -17,12 +17,12 @@ from fusioninfer_pulumi.importers.source import SourceField
 #: Component type of each phase.
 TYPES = {"Prefill": "prefiller", "Decode": "decoder"}
 _ENGINE = "engine"
-#: What Modelplane gives every pod besides (`backends/native.py`, `backends/llmd.py`): room for
-#: tensor parallelism, and a probe of whoever serves.
+#: What Modelplane adds to every pod (`backends/native.py`, `backends/llmd.py`): shared memory for
+#: tensor parallelism, and a readiness probe of serving pods.
 _MEMORY, _PORT = "dshm", 8000
-_PACE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
-#: How the pods of an engine find each other, by LeaderWorkerSet's variables, which stand before a
-#: template's own (functions/compose-model-replica/function/backends/base.py).
+_PROBE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
+#: Variables by which the pods of an engine connect (functions/compose-model-replica/function/
+#: backends/base.py), from those of LeaderWorkerSet.
 _GANG = {
     "MODELPLANE_LEADER_ADDRESS": "$(LWS_LEADER_ADDRESS)",
     "MODELPLANE_RANK": "$(LWS_WORKER_INDEX)",
@@ -34,7 +34,7 @@ _DRIVER = re.compile(
 
 
 def report_reserved(report: ConversionReport, at: SourceField) -> None:
-    """Refuses a label that Modelplane keeps for itself."""
+    """Reports a label with Modelplane's own prefix."""
     report.error("label-prefix-reserved", at, "uses the prefix modelplane.ai/, which is reserved")
 
 
@@ -47,14 +47,17 @@ def convert_template(
     gang: bool,
     serves: bool = True,
 ) -> None:
-    """Carries a pod template over, with what Modelplane adds to every pod."""
+    """Converts a pod template, with what Modelplane adds to every pod.
+
+    `gang` says that an engine has several pods, `serves` that this one answers requests.
+    """
     for key in (template.metadata or {}).get("labels") or {}:
         if str(key).startswith("modelplane.ai/"):
             report_reserved(builder.report, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
     listed = containers if isinstance(containers, list) else None
     names = [each.get("name") for each in listed or () if isinstance(each, dict)]
-    # What is no list at all is refused by our own rules.
+    # Our own rules refuse what is no list.
     if names != [_ENGINE] and (listed is not None or containers is None):
         builder.report.error(
             "engine-container-missing",
@@ -76,13 +79,13 @@ def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, A
         return spec
     engine = dict(spec["containers"][0])
     if gang:
-        # In front: variables of the template may refer to them.
+        # First, because variables of the template may refer to them.
         added = [{"name": name, "value": value} for name, value in _GANG.items()]
         engine["env"] = [*added, *_own_env(spec)]
     if serves and "readinessProbe" not in engine:
-        stated = integer(flag_value(split_joined_flags(read_command(engine).arguments), "--port"))
-        port = _PORT if stated is None else stated
-        engine["readinessProbe"] = {"httpGet": {"path": "/health", "port": port}, **_PACE}
+        port = integer(flag_value(split_joined_flags(read_command(engine).arguments), "--port"))
+        http = {"path": "/health", "port": _PORT if port is None else port}
+        engine["readinessProbe"] = {"httpGet": http, **_PROBE}
     volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
     built = {**spec, "containers": [engine, *spec["containers"][1:]]}
     if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
@@ -114,7 +117,7 @@ def _own_env(spec: dict[str, Any]) -> list[Any]:
 
 
 def convert_replicas(builder: ServiceBuilder, replicas: int | None) -> None:
-    """Carries the number of instances over: each is a serving group, which pairs by itself."""
+    """Copies the number of replicas: each is a serving group, in which prefill and decode pair."""
     if replicas is not None:
         builder.copy(("spec", "groups"), replicas, builder.main.at("spec", "replicas"))
 
@@ -124,7 +127,11 @@ def convert_devices(
     role: Location,
     members: Sequence[tuple[NodeSelector | None, SourceField]],
 ) -> None:
-    """Carries the devices of a role's pods over."""
+    """Converts the devices that a role's pods ask for to claims.
+
+    Modelplane takes the DeviceClass from the InferenceClass of the pool where it places a replica.
+    Here it is the driver that the expressions name: drivers install a class of that name.
+    """
     asked = [(selector, at) for selector, at in members if selector is not None]
     if not asked:
         return
@@ -139,7 +146,7 @@ def convert_devices(
         return
     for index, device in enumerate(first.devices):
         _claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
-    # The others say the same.
+    # The other members ask for the same.
     builder.report.consume(*(at for _, at in asked[1:]))
 
 

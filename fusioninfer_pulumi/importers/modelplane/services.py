@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -27,21 +27,21 @@ from fusioninfer_pulumi.importers.objects import (
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
-#: Where Modelplane attaches the routes in the clusters that pods are in.
+#: Gateway of Modelplane's routes in the clusters of the pods.
 _GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
-#: The weights of its picker where prefill and decode are not apart.
+#: Weights of Modelplane's picker without separate prefill and decode.
 _SCORERS = {"prefix-cache": 2, "queue": 1}
 #: The largest weight of a backend.
-_MOST = 1_000_000
+_MAX_WEIGHT = 1_000_000
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A ModelDeployment and the service that stands for it.
+    """A ModelDeployment and the service that it becomes.
 
     Attributes:
         builder: The service.
-        labels: Labels of its endpoints, without those of one endpoint alone.
+        labels: Labels that all of its endpoints have.
         replicas: How many endpoints it has.
     """
 
@@ -62,19 +62,13 @@ class _Share:
 
     @property
     def part(self) -> Fraction:
-        """Its part, as far as the entries' weights say it."""
+        """Its part by the weights of the entries."""
         return Fraction(self.weight * self.deployment.replicas, self.among)
 
 
-@dataclass
-class Routes:
-    """What the ModelServices of an input lead to.
-
-    Attributes:
-        shared: Services behind the route of another one, with that one's name.
-    """
-
-    shared: list[tuple[Deployment, str, SourceField]] = field(default_factory=list)
+#: A deployment whose requests come by another service's route, that service's name, and the field
+#: that says so.
+Shared = tuple[Deployment, str, SourceField]
 
 
 def labels_of(document: SourceDocument, template: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -87,9 +81,11 @@ def convert_service(
     document: SourceDocument,
     spec: ModelServiceSpec,
     deployments: Sequence[Deployment],
-    routes: Routes,
-) -> None:
-    """Carries a ModelService over: a rule of the service that gets the most requests."""
+) -> list[Shared]:
+    """Converts a ModelService to a rule of the service that gets the most requests.
+
+    Returns the other deployments that the rule leads to.
+    """
     report.consume(document.at("apiVersion"), document.at("kind"))
     report.consume(document.at("metadata", "name"), document.at("metadata", "namespace"))
     check_name(report, document)
@@ -102,7 +98,7 @@ def convert_service(
             document.at("metadata", "name"),
             "is left out: it leads to no service",
         )
-        return
+        return []
     if len(shares) == 1 and (shares[0].at / "weight").value is not None:
         report.info(
             "single-target-weight",
@@ -125,11 +121,11 @@ def convert_service(
         "Modelplane's routes in the clusters of its pods; name another in httproute.parentRefs",
     )
     for share in shares:
-        _place(share)
-    for share in shares:
-        if share is main:
-            continue
-        routes.shared.append((share.deployment, str(builder.main.name), share.at))
+        if share.cluster is not None:
+            place = share.at / "selector" / "matchLabels"
+            require_labels(share.deployment.builder, {_CLUSTER: share.cluster}, place)
+    others = [share for share in shares if share is not main]
+    for share in others:
         other = conflicting_label(builder, share.deployment.builder)
         if other is not None:
             report.unsupported(
@@ -139,17 +135,12 @@ def convert_service(
                 f"cluster ({other}), and a route leads to pods of its own; give each a "
                 "ModelService",
             )
+    return [(share.deployment, str(builder.main.name), share.at) for share in others]
 
 
-def _place(share: _Share) -> None:
-    if share.cluster is not None:
-        place = share.at / "selector" / "matchLabels"
-        require_labels(share.deployment.builder, {_CLUSTER: share.cluster}, place)
-
-
-def convert_shared(routes: Routes) -> None:
-    """Says of services that have no rule of their own whose route leads to them."""
-    for deployment, by, at in routes.shared:
+def convert_shared(shared: Sequence[Shared]) -> None:
+    """Sets `routedBy` in services without a rule of their own."""
+    for deployment, by, at in shared:
         router = _router(deployment.builder, at)
         if not deployment.builder.get((*router, "httproute", "rules")):
             deployment.builder.derive((*router, "httproute", "routedBy"), by, at)
@@ -159,9 +150,7 @@ def _router(builder: ServiceBuilder, at: SourceField) -> Location:
     for index, role in enumerate(builder.roles):
         if role.get("componentType") == "router":
             return ("spec", "roles", index)
-    router = builder.add_role(at)
-    builder.default((*router, "name"), "router", at)
-    builder.default((*router, "componentType"), "router", at)
+    router = builder.add_role(at, "router", "router")
     builder.default((*router, "scorers"), dict(_SCORERS), at)
     return router
 
@@ -183,14 +172,14 @@ def _rule(document: SourceDocument, shares: Sequence[_Share]) -> dict[str, Any]:
 
 
 def _weights(parts: Sequence[Fraction]) -> list[int]:
-    """The smallest whole numbers of the same ratio; as near as may be where they are too large."""
+    """The smallest integers of the same ratio, rounded where they exceed the maximum."""
     scale = math.lcm(*(each.denominator for each in parts))
     whole = [int(each * scale) for each in parts]
     divisor = math.gcd(*whole)
     most = max(whole) // divisor
-    if most <= _MOST:
+    if most <= _MAX_WEIGHT:
         return [each // divisor for each in whole]
-    return [max(1, round(Fraction(each, divisor) / most * _MOST)) for each in whole]
+    return [max(1, round(Fraction(each, divisor) / most * _MAX_WEIGHT)) for each in whole]
 
 
 def _shares(
@@ -221,7 +210,7 @@ def _shares(
         fresh = [each for each in found if id(each) not in taken]
         for each in found:
             if each not in fresh:
-                _again(report, taken[id(each)], each, cluster, at)
+                _report_repeated(report, taken[id(each)], each, cluster, at)
         weight = 1 if entry.weight is None else entry.weight
         among = sum(each.replicas for each in fresh)
         for each in fresh:
@@ -229,7 +218,7 @@ def _shares(
             yield taken[id(each)]
 
 
-def _again(
+def _report_repeated(
     report: ConversionReport,
     first: _Share,
     deployment: Deployment,
