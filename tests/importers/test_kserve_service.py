@@ -1,6 +1,8 @@
-"""A KServe LLMInferenceService, field by field."""
+"""KServe's LLMInferenceServices become services: model, workloads, configs, offloading, devices."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from importers.kserve_samples import (
@@ -9,17 +11,22 @@ from importers.kserve_samples import (
     ROUTER,
     URI,
     Manifest,
+    config,
     container,
     llm,
     pod,
     volumes,
 )
-from importers.reads import problems, said, spec, warned
+from importers.reads import problems, said, source, spec, warned
 
 from fusioninfer_pulumi.importers.kserve.container import IMAGE
 
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
+
+
 ADDED = {"name": "VLLM_ADDITIONAL_ARGS", "value": NIXL}
+
+
 DRA = "serving.kserve.io/exp-dra-"
 
 
@@ -163,7 +170,7 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
          "template.containers[0].env[0].value"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_carried_over_is_refused_or_warned_of(more: Manifest, field: str) -> None:
+def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -> None:
     refused = f"f: {field}: cannot be carried over:"
     assert any(each.startswith(refused) for each in problems(llm(**more)))
     assert problems(llm(**more), lossy=True) == []
@@ -271,3 +278,213 @@ def test_what_leads_to_a_stopped_service_stays_and_nothing_scales_it() -> None:
 def test_a_workloads_metadata_is_that_of_its_pods() -> None:
     (role,) = spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
     assert role["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"note": "y"}}
+
+
+def test_configs_are_merged_below_the_service() -> None:
+    below = config(
+        "gpu",
+        model={"uri": "hf://a/b"},
+        replicas=4,
+        template={
+            "nodeSelector": {"pool": "gpu"},
+            "containers": [
+                {"name": "main", "image": "below", "env": [{"name": "A", "value": "1"}]},
+                {"name": "beside", "image": "b"},
+            ],
+        },
+    )
+    between = config("more", template={"containers": [{"name": "main", "env": [
+        {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
+    own = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
+    made = spec(below, between, own)
+    (role,) = made["roles"]
+    assert (made["model"]["uri"], role["replicas"]) == (URI, 4)
+    assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
+    assert container(role)["image"] == "below"
+    env = [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
+    assert container(role)["env"] == [*PRESET["env"], *env]
+    assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+
+
+def test_a_configs_templates_name_fields_of_the_service() -> None:
+    word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
+    below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
+        "scheduler": {"replicas": 2}})  # fmt: skip
+    own = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
+              model={"uri": URI, "name": "m"})  # fmt: skip
+    role, route = spec(below, own)["roles"]
+    assert "--x=m/default/llm" in container(role)["args"]
+    assert route["endpointPicker"]["replicas"] == 2
+
+
+def test_findings_about_a_merged_value_name_its_document() -> None:
+    limits = {"limits": {"nvidia.com/gpu": "two"}}
+    below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
+    own = llm(baseRefs=[{"name": "base"}], template=None)
+    (told,) = problems(below, own)
+    assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
+
+
+def test_a_config_that_nobody_names_and_kserves_own() -> None:
+    documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
+    assert problems(*documents) == []
+    told = "no LLMInferenceService of this input is based on it; left out"
+    assert warned(*documents) == [f"f: warning: {told}"]
+
+
+def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
+    below = config("base", replicas=4, model={"uri": "hf://a/b"})
+    (plan,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).plans
+    told = [str(each) for each in plan.findings]
+    assert "info: replicas: llm says otherwise, which holds" in told
+    assert "info: model.uri: llm says otherwise, which holds" in told
+
+
+def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None:
+    shared = config("gpu", replicas=4)
+    shared["metadata"]["namespace"] = "kserve"
+    own = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
+    assert spec(shared, own)["roles"][0]["replicas"] == 4
+    nearer = config("gpu", replicas=2)
+    nearer["metadata"]["namespace"] = "team"
+    assert spec(shared, nearer, own)["roles"][0]["replicas"] == 2
+    elsewhere = config("gpu")
+    elsewhere["metadata"]["namespace"] = "other"
+    (told,) = problems(elsewhere, own)
+    assert "is not in this input, nor one of kserve" in told
+
+
+def spread(key: str, skew: int) -> Manifest:
+    return {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("field", "below", "above", "merged"),
+    [
+        (
+            "topologySpreadConstraints",
+            [spread("zone", 1), spread("host", 1)],
+            [spread("zone", 2), spread("rack", 1)],
+            [
+                spread("zone", 2),
+                spread("host", 1),
+                spread("rack", 1),
+            ],
+        ),
+        (
+            "resourceClaims",
+            [{"name": "nic", "resourceClaimName": "a"}],
+            [{"name": "disk", "resourceClaimName": "b"}],
+            [
+                {"name": "nic", "resourceClaimName": "a"},
+                {"name": "disk", "resourceClaimName": "b"},
+            ],
+        ),
+        ("schedulingGates", [{"name": "a"}], [{"name": "b"}], [{"name": "a"}, {"name": "b"}]),
+        ("tolerations", [{"key": "a"}], [{"key": "b"}], [{"key": "b"}]),
+    ],
+)
+def test_lists_are_merged_by_the_keys_of_kubernetes_types(
+    field: str, below: list[Manifest], above: list[Manifest], merged: list[Manifest]
+) -> None:
+    own = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
+    (role,) = spec(config("base", template={field: below}), own)["roles"]
+    assert role["template"]["spec"][field] == merged
+
+
+def test_items_of_one_key_become_one_and_are_reported() -> None:
+    own = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
+    below = config(
+        "base", template={"containers": [{"name": "main", "ports": [{"containerPort": 1}]}]}
+    )
+    documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=own))
+    (role,) = spec(*documents)["roles"]
+    assert container(role)["ports"] == [{"containerPort": 1}, own[1]]
+    told = "KServe merges it with a later item of the list, which holds"
+    at = "f#2: info: template.containers[0].ports[0]"
+    assert {f"{at}.containerPort: {told}", f"{at}.protocol: {told}"} <= set(said(*documents))
+
+
+def test_two_sources_of_one_volume_are_refused() -> None:
+    below = config("base", template={"volumes": [{"name": "data", "emptyDir": {}}]})
+    above = [{"name": "data", "hostPath": {"path": "/data"}}]
+    (told,) = problems(
+        below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
+    )
+    assert told == (
+        "f#2: template.volumes[0]: takes one source, got emptyDir and hostPath; remove one of them"
+    )
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Gi"}}}
+
+
+TIERS = [
+    {"fileSystem": {"emptyDir": {"size": "100Gi"}}},
+    {"fileSystem": {"pvc": {"spec": CLAIM}}},
+    {"fileSystem": {"pvc": {"ref": {"name": "shared", "path": "kv"}}}},
+]
+
+
+FULL = {"cpu": "10Gi", "evictionPolicy": "arc", "secondary": TIERS}
+
+
+def test_every_tier_is_copied() -> None:
+    document = llm(kvCacheOffloading=FULL)
+    (role,) = spec(document)["roles"]
+    assert role["kvCacheOffloading"] == FULL
+
+
+def test_each_workload_has_its_own() -> None:
+    document = llm(kvCacheOffloading={"cpu": "1Gi"}, prefill={"template": pod(),
+                   "kvCacheOffloading": {"cpu": "2Gi"}})  # fmt: skip
+    # Without a connector between the two this is refused, for that reason alone.
+    assert not [each for each in problems(document) if "kvCacheOffloading" in each]
+    with_router = llm(kvCacheOffloading={"cpu": "1Gi"}, router={"scheduler": {}, "route": {}})
+    made = {role["name"]: role.get("kvCacheOffloading") for role in spec(with_router)["roles"]}
+    assert made == {"main": {"cpu": "1Gi"}, "router": None}
+
+
+def test_quantities_may_be_numbers() -> None:
+    disk = {"fileSystem": {"emptyDir": {"size": 2048}}}
+    document = llm(kvCacheOffloading={"cpu": 1073741824, "secondary": [disk]})
+    (role,) = spec(document)["roles"]
+    assert role["kvCacheOffloading"] == {
+        "cpu": "1073741824", "secondary": [{"fileSystem": {"emptyDir": {"size": "2048"}}}],
+    }  # fmt: skip
+
+
+def test_a_config_may_set_it_as_well() -> None:
+    base = config("base", kvCacheOffloading={"cpu": "1Gi", "secondary": TIERS})
+    document = llm(kvCacheOffloading={"cpu": "2Gi"}, baseRefs=[{"name": "base"}])
+    (role,) = spec(base, document)["roles"]
+    assert role["kvCacheOffloading"] == {"cpu": "2Gi", "secondary": TIERS}
+
+
+def test_a_command_of_its_own_gets_the_arguments_too() -> None:
+    document = llm(kvCacheOffloading={"cpu": "1Gi"}, template=pod(command=["vllm", "serve", "m"]),
+                   model={"uri": "hf://m/m"})  # fmt: skip
+    text = "f: info: kvCacheOffloading: KServe tells only its presets' command about it"
+    assert any(each.startswith(text) for each in said(document))
+    assert not any(each.startswith(text) for each in said(llm(kvCacheOffloading={"cpu": "1Gi"})))
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        # KServe's script leaves its own setting out beside one in the arguments, in silence.
+        ({"template": pod(args=["--kv-transfer-config", '\'{"kv_connector":"X"}\''])},
+         "f: kvCacheOffloading: the engine's arguments hold --kv-transfer-config (X) already"),
+        ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{}]}},
+         "f: kvCacheOffloading.secondary[0]: needs either emptyDir"),
+        ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{"fileSystem": {"pvc": {}}}]}},
+         "f: kvCacheOffloading.secondary[0].fileSystem.pvc: needs either spec"),
+        ({"kvCacheOffloading": {"secondary": TIERS}}, "f: kvCacheOffloading.cpu: is required"),
+        ({"kvCacheOffloading": {"cpu": "1Gi", "evictionPolicy": "fifo"}},
+         "f: kvCacheOffloading.evictionPolicy: must be one of lru, arc"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(more: Any, text: str) -> None:
+    found = problems(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
+    assert any(each.startswith(text) for each in found), found

@@ -1,23 +1,15 @@
-"""ModelServers and ModelRoutes beside a ModelServing become its router."""
+"""Kthena's ModelServers and ModelRoutes become routers, or are refused field by field."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from importers.kthena_samples import (
-    GATEWAY,
-    Manifest,
-    entry,
-    role,
-    route,
-    rule,
-    server,
-    serving,
-)
-from importers.reads import problems, said, source, spec, warned
+from importers.kthena_samples import GATEWAY, Manifest, entry, role, route, rule, server, serving
+from importers.reads import converted, problems, said, source, spec, warned
 
 from fusioninfer_pulumi.importers.kthena.routes import full_match
 from fusioninfer_pulumi.objects import render
@@ -45,7 +37,7 @@ def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
     assert any(each.startswith(f"{named}: neither a route") for each in warned(serving(), server()))
 
 
-def test_a_route_is_found_by_the_header_that_carries_the_model() -> None:
+def test_a_route_matches_the_header_with_the_model() -> None:
     documents = serving(), server(), route(rule(name="all"), parentRefs=GATEWAY)
     assert router(*documents) == {
         "httproute": {
@@ -104,7 +96,7 @@ def test_conditions_become_matches(match: Manifest, expected: Manifest) -> None:
     assert made == {"matches": [expected]}
 
 
-def test_an_expression_of_another_reach_is_told() -> None:
+def test_a_search_becomes_a_full_match_and_is_reported() -> None:
     documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
     (told,) = [each for each in said(*documents) if "rules[0].modelMatch.uri" in each]
     assert told.startswith("f#3: info: ")
@@ -218,7 +210,7 @@ def test_a_route_may_ask_for_any_name_of_the_engine() -> None:
     assert problems(*documents) == []
 
 
-def test_another_order_of_rules_is_said() -> None:
+def test_another_order_of_rules_is_a_warning() -> None:
     later = rule(modelMatch={"headers": {"a": {"exact": "b"}}})
     assert (
         "f#3: warning: rules[1]: comes after rules[0], which is less specific: HTTPRoutes ask the "
@@ -226,3 +218,196 @@ def test_another_order_of_rules_is_said() -> None:
     ) in warned(serving(), server(), route(rule(), later))
     assert not any("less specific" in each for each in warned(
         serving(), server(), route(later, rule())))  # fmt: skip
+
+
+OTHER = serving(role(entryTemplate={**entry(), "metadata": {"labels": {"v": "2"}}}), name="v2")
+
+
+SHARES = {"modelServerName": "srv", "weight": 30}, {"modelServerName": "new", "weight": 70}
+
+
+def pool(name: str, weight: int) -> Manifest:
+    group = "inference.networking.k8s.io"
+    return {"group": group, "kind": "InferencePool", "name": name, "weight": weight}
+
+
+def test_weights_are_shares_of_the_route_of_the_largest() -> None:
+    canary = route(rule(*SHARES), parentRefs=GATEWAY)
+    documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
+    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
+    assert first == {"routedBy": "v2"}
+    backends = [pool("ms-pool", 30), pool("v2-pool", 70)]
+    matches = [{"headers": [MODEL]}]
+    assert second == {
+        "rules": [{"matches": matches, "backendRefs": backends}],
+        "parentRefs": GATEWAY,
+    }
+    (told,) = [each for each in warned(*documents) if "InferencePools" in each]
+    assert told.startswith("f#5: warning: rules[0].targetModels: lead to several InferencePools")
+
+
+def test_a_target_with_a_rule_of_its_own_keeps_it() -> None:
+    canary = route(rule(*SHARES), rule({"modelServerName": "srv"}))
+    documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
+    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
+    assert first["rules"] == [{"matches": [{"headers": [MODEL]}]}]
+    assert "routedBy" not in first
+    assert len(second["rules"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fine"),
+    [("9s", "9s", True), ("9s", "8s", False), (None, "9s", True), ("9s", None, False)],
+)
+def test_shared_requests_go_by_one_policy(one: Any, other: Any, fine: bool) -> None:
+    first, second = ({"trafficPolicy": {"timeout": each}} if each else {} for each in (one, other))
+    documents = (serving(), OTHER, server(**first), server("new", {"v": "2"}, **second),
+                 route(rule(*SHARES)))  # fmt: skip
+    if fine:
+        converted(*documents)
+    else:
+        (lost,) = problems(*documents)
+        assert lost.startswith("f#3: trafficPolicy: cannot be carried over: requests that new sh")
+
+
+ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (
+            [serving(), server(labels={"app": "x"})],
+            (
+                "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of a "
+                "ModelServing of this input"
+            ),
+        ),
+        (
+            [
+                serving(),
+                serving(name="b"),
+                server(labels={"modelserving.volcano.sh/entry": "true"}),
+            ],
+            (
+                "f#3: workloadSelector.matchLabels: cannot be carried over: selects pods of "
+                "several "
+                "ModelServings (ms, b), and a pool holds those of one service; make a "
+                "ModelServer and "
+                "a rule for each"
+            ),
+        ),
+        (
+            [serving(*ONE_EACH), server(labels={"modelserving.volcano.sh/role": "decode"})],
+            (
+                "f#2: workloadSelector.matchLabels: cannot be carried over: selects decode without "
+                "prefill, and the pool of a service holds all of its roles; make two services of "
+                "them"
+            ),
+        ),
+        (
+            [serving(), server(), server("again")],
+            (
+                "f#3: spec: cannot be carried over: a service has one pool, and another "
+                "ModelServer "
+                "selects these pods already"
+            ),
+        ),
+        (
+            [serving(), server(workloadPort={"port": 8000, "protocol": "https"})],
+            (
+                "f#2: workloadPort.protocol: cannot be carried over: gateway and picker speak "
+                "plain "
+                "HTTP to the pods; end TLS at the Gateway"
+            ),
+        ),
+        (
+            [serving(), server(), route(rateLimit={"inputTokensPerUnit": 1, "unit": "minute"})],
+            (
+                "f#3: rateLimit: cannot be carried over: HTTPRoutes limit no tokens; use your "
+                "gateway's own policy"
+            ),
+        ),
+        (
+            [serving(), server(), route(rule({"externalModelProviderName": "p"}))],
+            (
+                "f#3: rules[0].targetModels[0].externalModelProviderName: cannot be carried over: "
+                "routes of ours lead to pods of the service; write a backendRef into httproute"
+            ),
+        ),
+        (
+            [serving(), server(), route(rule("x"))],
+            (
+                "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x leads "
+                "to no "
+                "service of this input; read its documents together"
+            ),
+        ),
+        (
+            [serving(), server(), route(modelName="virtual")],
+            (
+                "f#3: modelName: cannot be carried over: requests for virtual reach an engine that "
+                "serves m, and nothing rewrites them; give the engine --served-model-name virtual"
+            ),
+        ),
+        (
+            [
+                serving(),
+                server(),
+                route(parentRefs=GATEWAY),
+                route(name="b", parentRefs=[{"name": "x"}]),
+            ],
+            (
+                "f#4: parentRefs: cannot be carried over: a service has one HTTPRoute, and another "
+                "ModelRoute gives other parentRefs"
+            ),
+        ),
+        (
+            [serving(role(entryTemplate=entry("mock"))), server(inferenceEngine="SGLang")],
+            (
+                "f#2: inferenceEngine: cannot be carried over: no container's program is known, "
+                "and "
+                "the picker then reads vLLM's metrics; start it as `python3 -m "
+                "sglang.launch_server`"
+            ),
+        ),
+    ],
+)
+def test_unsupported_fields_of_routing_are_errors_or_warnings(
+    documents: list[Any], expected: str
+) -> None:
+    assert expected in problems(*documents)
+    label, _, rest = expected.partition(": ")
+    assert f"{label}: warning: {rest}" in said(*documents, lossy=True)
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (
+            [serving(), server(inferenceEngine="SGLang")],
+            "f#2: inferenceEngine: the pods run vllm",
+        ),
+        (
+            [serving(), server(), route(rule({"weight": 1}))],
+            (
+                "f#3: rules[0].targetModels[0]: needs either modelServerName or "
+                "externalModelProviderName"
+            ),
+        ),
+        (
+            [serving(), server(), route(rule(modelMatch={"body": {"model": "x"}}))],
+            "f#3: rules[0].modelMatch.body.model: is none of the route's models (m)",
+        ),
+        (
+            [serving(), server(), route(rule(modelMatch={"uri": {"exact": "/", "prefix": "/"}}))],
+            "f#3: rules[0].modelMatch.uri: needs one of exact, prefix and regex",
+        ),
+        (
+            [serving(), server(), route(modelName=None)],
+            "f#3: modelName: is required without loraAdapters",
+        ),
+    ],
+)
+def test_contradictions_of_routing_are_refused(documents: list[Any], expected: str) -> None:
+    assert expected in problems(*documents, lossy=True)

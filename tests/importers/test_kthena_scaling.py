@@ -116,7 +116,7 @@ def test_the_pace_is_that_of_the_policy(given: Manifest, expected: Any) -> None:
     assert found["scaleDown"] == DEFAULTS["scaleDown"]
 
 
-def test_a_tolerance_that_is_not_kubernetes_own_is_told() -> None:
+def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
     assert one(tolerancePercent=10)["behavior"] == DEFAULTS
     found = one(tolerancePercent=5)["behavior"]
     assert [found[each]["tolerance"] for each in ("scaleUp", "scaleDown")] == ["50m", "50m"]
@@ -225,7 +225,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
         ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller makes"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_carried_over_is_refused(documents: list[Manifest], wanted: str) -> None:
+def test_unsupported_scaling_is_refused(documents: list[Manifest], wanted: str) -> None:
     found = problems(serving(), *documents)
     assert len(found) == 1, found
     assert wanted in found[0]

@@ -213,7 +213,7 @@ def test_several_deployments_may_share_a_cache() -> None:
         ),
     ],
 )
-def test_the_choice_among_clusters_stands_on_the_objects(
+def test_the_choice_among_clusters_becomes_an_annotation(
     documents: list[Manifest], expected: Any
 ) -> None:
     (manifest,) = converted(*documents)
@@ -222,7 +222,7 @@ def test_the_choice_among_clusters_stands_on_the_objects(
     assert all(expected.items() <= each["metadata"]["annotations"].items() for each in render(plan))
 
 
-def test_the_choice_among_clusters_is_said() -> None:
+def test_the_choice_among_clusters_is_reported() -> None:
     chosen = paired(clusterSelector={"matchLabels": {"a": "b"}}, tolerations=[{"key": "k"}])
     found = [each for each in said(chosen) if "cluster" in each]
     assert found == [

@@ -224,7 +224,7 @@ def test_what_leads_elsewhere_is_refused(documents: list[Manifest], expected: st
         assert problems(*documents, lossy=True) == []
 
 
-def test_an_entry_that_says_the_same_again_is_named() -> None:
+def test_a_repeated_entry_is_reported() -> None:
     assert (
         "f#2: info: endpoints[1]: leads to md, as an entry before it does, which counts; left out"
         in said(released(), model_service("md", "md"))

@@ -103,7 +103,7 @@ def test_what_our_own_rules_find_has_the_users_path() -> None:
     ]
 
 
-def test_the_plan_carries_what_was_said_of_the_document() -> None:
+def test_the_plan_has_the_findings_of_the_conversion() -> None:
     (plan,) = source(LOSSY, allow_lossy=True).plans
     assert next(each.path for each in plan.findings) == "plugins[0]"
 
@@ -234,7 +234,7 @@ def test_a_field_without_a_counterpart_is_named() -> None:
         ((llm(), config("idle")), "no LLMInferenceService of this input is based on it; left out"),
     ],
 )
-def test_a_document_that_nothing_is_carried_from_is_a_warning(
+def test_a_document_without_effect_is_a_warning(
     documents: Sequence[Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, *documents)
@@ -243,7 +243,7 @@ def test_a_document_that_nothing_is_carried_from_is_a_warning(
     assert main(["plan", "--strict", path]) == 2
 
 
-def test_what_is_said_of_a_document_is_said_with_its_service() -> None:
+def test_findings_about_a_document_belong_to_its_service() -> None:
     fixed = policy(
         metrics=None,
         disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),

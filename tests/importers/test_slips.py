@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from importers import kserve_samples, kthena_samples, modelplane_samples
 from importers.reads import problems, source
 from mutations import changed, mutants
 
+from fusioninfer_pulumi import importers
 from fusioninfer_pulumi.findings import Severity
 
 _FOREIGN = ("Input should", "function-", "constrained-", "[dict[", "Value error", ".str:", ".int:")
@@ -117,6 +121,24 @@ def test_a_wrong_value_is_one_line(slip: str) -> None:
     assert [each for each in refused if each.startswith(line.partition(": must")[0])] == [line]
 
 
+RULE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){1,5}")
+
+
+def test_every_finding_has_a_rule_in_words() -> None:
+    package = Path(importers.__file__).parent
+    calls = [
+        node
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("error", "warning", "info", "unsupported")
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    assert len(calls) > 190
+    assert [call.args[0] for call in calls if not RULE.fullmatch(str(call.args[0].value))] == []
+
+
 def told(documents: Any) -> list[str]:
     """Everything that is said of documents; what is not refused is rendered."""
     read = source(*documents)
@@ -127,7 +149,7 @@ def told(documents: Any) -> list[str]:
 
 @given(documents=st.sampled_from(list(SETS.values())).flatmap(mutants))
 @settings(max_examples=150)
-def test_a_slip_is_told_in_lines_of_our_words(documents: Any) -> None:
+def test_one_wrong_value_is_reported_in_our_words(documents: Any) -> None:
     lines = told(documents)
     assert all(line.isprintable() for line in lines)
     assert not [line for line in lines if any(word in line for word in _FOREIGN)]

@@ -1,4 +1,4 @@
-"""Modelplane's ModelDeployment: as released, as it was in 0.1, and as proposed."""
+"""Modelplane's ModelDeployments become services, or are refused field by field."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ CLAIM = {
     "count": 1,
     "selectors": ['device.driver == "gpu.nvidia.com"'],
 }
+
+
 GANG_ENV = [
     {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
     {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"},
@@ -206,7 +208,7 @@ def test_routing_becomes_the_endpoint_picker(given: Any, expected: Manifest) -> 
     }
 
 
-def test_sizes_become_parallelism_unless_a_command_says_them() -> None:
+def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
     topology = {"tensor": 8, "pipeline": 2}
     (made,) = spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
         "roles"
@@ -224,3 +226,116 @@ def test_labels_of_the_template_are_those_of_the_service() -> None:
     template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
     (made,) = converted(deployment({"replicas": 1, "template": template}))
     assert made["metadata"]["labels"] == labels
+
+
+DEVICES = "cannot be carried over: the claims of a role are those of all of its pods"
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            proposed(workers=workers(None)),
+            (
+                "f: workers.count: is required with prefill: the ratio of prefill to decode is "
+                "stated, "
+                "not guessed"
+            ),
+        ),
+        (
+            proposed(prefill={"workers": workers(None)}),
+            (
+                "f: prefill.workers.count: is required with prefill: the ratio of prefill to "
+                "decode is "
+                "stated, not guessed"
+            ),
+        ),
+        (
+            proposed(routing=None),
+            "f: routing: is required with prefill: the endpoint picker that pairs them",
+        ),
+        (
+            proposed(prefill=None, routing=None, workers=workers(template={"spec": {}})),
+            "f: workers.template.spec.containers: must be one container named engine, got []",
+        ),
+        (
+            released(engine(phase="Decode")),
+            "f: template.spec.engines[0].phase: needs serving.mode PrefillDecode",
+        ),
+        (
+            released(engine(phase="Decode"), serving={"mode": "PrefillDecode"}),
+            (
+                "f: template.spec.engines: serving.mode PrefillDecode needs two engines, one of "
+                "phase "
+                "Prefill and one of phase Decode, got 1"
+            ),
+        ),
+        (
+            released(
+                engine("a", phase="Decode"),
+                engine("b", phase="Decode"),
+                serving={"mode": "PrefillDecode"},
+            ),
+            "f: template.spec.engines: serving.mode PrefillDecode needs an engine of phase Prefill",
+        ),
+        (
+            released(engine("a", member("Leader"))),
+            (
+                "f: template.spec.engines[0].members: must be one Standalone member, or a Leader "
+                "and a "
+                "Worker, got Leader"
+            ),
+        ),
+        (
+            released(engine("a", member(nodeSelector=None))),
+            (
+                "f: template.spec.engines[0].members: at least one member must have a nodeSelector "
+                "that "
+                "asks for devices"
+            ),
+        ),
+        (
+            released(engine("a", member(worker={"nodes": 2}))),
+            "f: template.spec.engines[0].members[0].worker: belongs to a member of role Worker",
+        ),
+        (
+            deployment(
+                {
+                    "replicas": 1,
+                    "template": {
+                        "metadata": {"labels": {"modelplane.ai/x": "y"}},
+                        "spec": {"engines": [engine()]},
+                    },
+                }
+            ),
+            (
+                "f: template.metadata.labels[modelplane.ai/x]: uses the prefix modelplane.ai/, "
+                "which "
+                "is "
+                "reserved"
+            ),
+        ),
+        (released(replicas=11), "f: replicas: must be at most 10, got 11"),
+    ],
+)
+def test_contradictions_of_deployments_are_refused(document: Manifest, expected: str) -> None:
+    assert expected in refused(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            released(engine("e", member("Leader", nodeSelector=None), member("Worker"))),
+            f"f: template.spec.engines[0].members[1].nodeSelector: {DEVICES}",
+        ),
+        (proposed(model={"name": "m"}), "f: model: cannot be carried over: name the model"),
+    ],
+)
+def test_unsupported_fields_of_deployments_are_errors_or_warnings(
+    document: Manifest, expected: str
+) -> None:
+    assert any(each.startswith(expected) for each in problems(document))
+    assert problems(document, lossy=True) == []
+    warned = expected.replace("f: ", "f: warning: ", 1)
+    assert any(each.startswith(warned) for each in said(document, lossy=True))

@@ -1,4 +1,4 @@
-"""What KServe's presets lay below the pods, and what a user says of it."""
+"""What KServe's presets add to pods, and what their shell makes of arguments."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def initialized(*listed: Manifest, **more: Any) -> Manifest:
     return llm(template={**pod(), "initContainers": list(listed)}, **more)
 
 
-def test_what_is_said_of_the_storage_initializer_is_of_the_container_that_fetches() -> None:
+def test_fields_of_the_storage_initializer_are_those_of_the_fetcher() -> None:
     other = {"name": "mine", "image": "i"}
     document = initialized(INITIALIZER, other)
     made = spec(document)
@@ -194,3 +194,109 @@ def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
     document = initialized(INITIALIZER, storageInitializer={"enabled": False})
     (kept,) = template(document)["initContainers"]
     assert kept == INITIALIZER
+
+
+POD_IP = {"name": "POD_IP", "value": "1"}
+
+
+def additional(value: str) -> Manifest:
+    return {"name": "VLLM_ADDITIONAL_ARGS", "value": value}
+
+
+@pytest.mark.parametrize(
+    ("given", "args"),
+    [
+        ({"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1 --b 'x y'"}]}, "--a|1|--b|x y"),
+        ({"args": ["--a", "1"]}, "--a|1"),
+        # The presets hand args to a shell, which splits them and takes quotes away.
+        ({"args": ["--a 1", "--b='x y'"]}, "--a|1|--b=x y"),
+        (
+            {"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1"}], "args": ["--b"]},
+            "--a|1|--b",
+        ),
+        (
+            {
+                "env": [
+                    {"name": "POD_IP", "value": "1"},
+                    {"name": "VLLM_ADDITIONAL_ARGS", "value": "--topic 'kv@${POD_IP}@m'"},
+                ]
+            },
+            "--topic|kv@$(POD_IP)@m",
+        ),
+    ],
+)
+def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -> None:
+    (role,) = spec(llm(template=pod(**given)))["roles"]
+    assert container(role)["args"] == args.split("|")
+    names = [each["name"] for each in container(role).get("env", [])]
+    assert "VLLM_ADDITIONAL_ARGS" not in names
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--a", "$POD_IP"], ["--a", "$(POD_IP)"]),
+        (["--a", "x${POD_IP}y"], ["--a", "x$(POD_IP)y"]),
+        (["--a", "$(POD_IP)"], ["--a", "$(POD_IP)"]),
+        (['--a "$(POD_IP)-$POD_IP"'], ["--a", "$(POD_IP)-$(POD_IP)"]),
+        # What a shell leaves as it is.
+        (["--a", "^b$"], ["--a", "^b$"]),
+        ([r"--a \$POD_IP"], ["--a", "$POD_IP"]),
+        ([r'--a "\$POD_IP"'], ["--a", "$POD_IP"]),
+        (["--a '`b`'"], ["--a", "`b`"]),
+    ],
+)
+def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[str]) -> None:
+    (role,) = spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
+    assert container(role)["args"] == words
+
+
+PROGRAM = "runs a program to find its words; write what it becomes"
+
+
+@pytest.mark.parametrize(
+    ("args", "at", "why"),
+    [
+        (["--a", "$HOST"], "args[1]", "names HOST, which the container's env does not define"),
+        (["--a", "${HOST}"], "args[1]", "names HOST, which the container's env does not define"),
+        (["--a", "$(hostname)"], "args[1]", PROGRAM),
+        (["--a", "`hostname`"], "args[1]", PROGRAM),
+        (['--a "$(hostname)"'], "args", PROGRAM),
+        (["--a", "${POD_IP:-b}"], "args[1]",
+         "holds ${POD_IP:-b}, which only a shell in the pod could tell; write what it becomes"),
+        (["--a", "$$"], "args[1]",
+         "holds $$, which only a shell in the pod could tell; write what it becomes"),
+    ],
+)  # fmt: skip
+def test_what_only_a_shell_could_tell_is_refused_in_arguments(
+    args: list[str], at: str, why: str
+) -> None:
+    document = llm(template=pod(args=args, env=[POD_IP]))
+    assert problems(document) == [f"f: template.containers[0].{at}: {why}"]
+
+
+def test_the_kubelet_knows_variables_in_their_order() -> None:
+    env = [POD_IP, additional("--a $(POD_IP)")]
+    (role,) = spec(llm(template=pod(env=env)))["roles"]
+    assert container(role)["args"] == ["--a", "$(POD_IP)"]
+    # Later ones are left to the shell, which would run a program of that name.
+    assert problems(llm(template=pod(env=env[::-1]))) == [
+        f"f: template.containers[0].env[0].value: {PROGRAM}"
+    ]
+    document = llm(template=pod(env=[additional("--a $POD_IP"), POD_IP]))
+    assert any("its variables are expanded by the kubelet" in each for each in said(document))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("--a $(hostname)", "runs a program to find its words; write what it becomes"),
+        ("--a $NOWHERE", "names NOWHERE, which the container's env does not define"),
+        ("--a 'b", "cannot be read by a shell: No closing quotation"),
+    ],
+)
+def test_arguments_that_only_a_shell_in_the_pod_knows_are_refused(value: str, why: str) -> None:
+    env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
+    assert problems(llm(template=pod(env=env))) == [
+        f"f: template.containers[0].env[0].value: {why}"
+    ]
