@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.messages import findings_of
 from fusioninfer_pulumi.api.pod_template import wanted
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 
 
 def _quantity(value: Any) -> Any:
@@ -68,6 +68,16 @@ def validate(
     except ValidationError:
         report.consume(document.at())
         return None
+
+
+def validated(
+    report: ConversionReport, documents: Iterable[SourceDocument], kind: str, model: type[Model]
+) -> Iterator[tuple[SourceDocument, Model]]:
+    """Yields the valid documents of a kind, and reports what is wrong with the others."""
+    for document in of_kind(documents, kind):
+        valid = validate(report, document, model)
+        if valid is not None:
+            yield document, valid
 
 
 def _without(value: Any, paths: set[Location], at: Location = ()) -> Any:

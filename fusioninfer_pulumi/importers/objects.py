@@ -94,24 +94,29 @@ def _report_written(report: ConversionReport, at: SourceField, writer: str) -> N
 
 
 def consume_envelope(
-    report: ConversionReport, document: SourceDocument, controllers: str | None = None
+    report: ConversionReport,
+    document: SourceDocument,
+    controllers: str | None = None,
+    *,
+    named: bool = False,
 ) -> None:
     """Consumes kind and metadata of a document that belongs to another document's service.
 
     It becomes no object of its own, so its labels and annotations are unsupported, but for labels
-    whose keys start with `controllers`: the system's own controllers write them.
+    whose keys start with `controllers`: the system's own controllers write them. `named` says that
+    the conversion uses its name.
     """
     report.consume(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
     report.consume(at / "name", at / "namespace")
     check_name(report, document)
-    if document.name is not None:
+    if document.name is not None and not named:
         report.info(
             "name-only-referenced",
             at / "name",
             "serves to be referred to: objects are named by their service",
         )
-    report_labels(report, document, controllers)
+    _report_labels(report, document, controllers)
     report_other_metadata(report, document)
 
 
@@ -127,7 +132,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
             )
 
 
-def report_labels(
+def _report_labels(
     report: ConversionReport, document: SourceDocument, controllers: str | None = None
 ) -> None:
     """Reports labels and annotations of a document that becomes no object of its own."""

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.importers.kserve.router import (
 from fusioninfer_pulumi.importers.kserve.scaling import park_roles
 from fusioninfer_pulumi.importers.kserve.served_model import convert_model, move_initializer
 from fusioninfer_pulumi.importers.kserve.workload import convert_devices, convert_workload
-from fusioninfer_pulumi.importers.model import validate
+from fusioninfer_pulumi.importers.model import validated
 from fusioninfer_pulumi.importers.objects import check_name, copy_metadata, report_other_metadata
 from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 from fusioninfer_pulumi.importers.table import ObjectKey
@@ -61,17 +61,14 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     configs = {
         (document.namespace, document.name): document
-        for document in of_kind(documents, CONFIG)
-        if validate(report, document, LLMInferenceServiceConfig) is not None
+        for document, _ in validated(report, documents, CONFIG, LLMInferenceServiceConfig)
     }
     maps = {
         (document.namespace, document.name): document for document in of_kind(documents, CONFIG_MAP)
     }
     used: set[SourceDocument] = set()
     specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
-    for document in of_kind(documents, SERVICE):
-        if validate(report, document, LLMInferenceService) is None:
-            continue
+    for document, _ in validated(report, documents, SERVICE, LLMInferenceService):
         bases = _bases(report, document, configs)
         used.update(bases)
         specs.append((document, bases, _merge_bases(report, document, bases)))

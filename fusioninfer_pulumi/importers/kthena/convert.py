@@ -9,6 +9,7 @@ from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport
 from fusioninfer_pulumi.importers.kthena.models import (
     AutoscalingPolicy,
     AutoscalingPolicyBinding,
+    BindingSpec,
     ModelRoute,
     ModelServer,
     ModelServing,
@@ -17,7 +18,7 @@ from fusioninfer_pulumi.importers.kthena.routes import Shared, convert_route, co
 from fusioninfer_pulumi.importers.kthena.scaling import Policy, convert_policies
 from fusioninfer_pulumi.importers.kthena.servers import Server, check_traffic_policy, convert_server
 from fusioninfer_pulumi.importers.kthena.serving import Serving, convert_gang, convert_serving
-from fusioninfer_pulumi.importers.model import validate
+from fusioninfer_pulumi.importers.model import validated
 from fusioninfer_pulumi.importers.objects import consume_envelope
 from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 
@@ -39,31 +40,33 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     """
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     servings: list[Serving] = []
-    for document in of_kind(documents, "ModelServing"):
-        serving = validate(report, document, ModelServing)
-        if serving is not None:
-            builder = report.add_service(document)
-            convert_serving(builder, serving)
-            servings.append(Serving(serving, builder))
+    for document, serving in validated(report, documents, "ModelServing", ModelServing):
+        builder = report.add_service(document)
+        convert_serving(builder, serving)
+        servings.append(Serving(serving, builder))
     servers: dict[tuple[Any, Any], Server] = {}
-    for document in of_kind(documents, "ModelServer"):
-        model_server = validate(report, document, ModelServer)
-        if model_server is None:
-            continue
+    for document, model_server in validated(report, documents, "ModelServer", ModelServer):
         consume_envelope(report, document, _OWN)
         server = convert_server(report, document, model_server.spec, servings)
         if server is not None:
             servers[document.namespace, document.name] = server
     shared: list[Shared] = []
-    for document in of_kind(documents, "ModelRoute"):
-        route = validate(report, document, ModelRoute)
-        if route is not None:
-            consume_envelope(report, document, _OWN)
-            shared += convert_route(report, document, route.spec, servers)
+    for document, route in validated(report, documents, "ModelRoute", ModelRoute):
+        consume_envelope(report, document, _OWN)
+        shared += convert_route(report, document, route.spec, servers)
     convert_shared(shared)
     for server in servers.values():
         check_traffic_policy(server)
-    _scaling(report, documents, servings)
+    policies: list[Policy] = []
+    for document, policy in validated(report, documents, "AutoscalingPolicy", AutoscalingPolicy):
+        consume_envelope(report, document, _OWN)
+        policies.append(Policy(document, policy.spec))
+    bindings: list[tuple[SourceDocument, BindingSpec]] = []
+    kind = "AutoscalingPolicyBinding"
+    for document, binding in validated(report, documents, kind, AutoscalingPolicyBinding):
+        consume_envelope(report, document, _OWN)
+        bindings.append((document, binding.spec))
+    convert_policies(report, policies, bindings, servings)
     for each in servings:
         convert_gang(each)
     for document in of_kind(documents, "ModelBooster"):
@@ -71,21 +74,3 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
             "model-booster-unsupported", document.at(), _BOOSTER.format(name=document.name)
         )
     return report.finish()
-
-
-def _scaling(
-    report: ConversionReport, documents: Sequence[SourceDocument], servings: Sequence[Serving]
-) -> None:
-    policies: list[Policy] = []
-    for document in of_kind(documents, "AutoscalingPolicy"):
-        policy = validate(report, document, AutoscalingPolicy)
-        if policy is not None:
-            consume_envelope(report, document, _OWN)
-            policies.append(Policy(document, policy.spec))
-    bindings = []
-    for document in of_kind(documents, "AutoscalingPolicyBinding"):
-        binding = validate(report, document, AutoscalingPolicyBinding)
-        if binding is not None:
-            consume_envelope(report, document, _OWN)
-            bindings.append((document, binding.spec))
-    convert_policies(report, policies, bindings, servings)

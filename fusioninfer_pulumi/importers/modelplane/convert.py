@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport
-from fusioninfer_pulumi.importers.model import validate
+from fusioninfer_pulumi.importers.model import validate, validated
 from fusioninfer_pulumi.importers.modelplane.cache import Caches, check_cache_users, read_caches
 from fusioninfer_pulumi.importers.modelplane.deployments import (
     convert_early,
@@ -38,10 +38,8 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     ]
     deployments = [each for each in converted if each is not None]
     shared: list[Shared] = []
-    for document in of_kind(documents, "ModelService"):
-        service = validate(report, document, ModelService)
-        if service is not None:
-            shared += convert_service(report, document, service.spec, deployments)
+    for document, service in validated(report, documents, "ModelService", ModelService):
+        shared += convert_service(report, document, service.spec, deployments)
     convert_shared(shared)
     for document in of_kind(documents, "ModelEndpoint"):
         consume_envelope(report, document)

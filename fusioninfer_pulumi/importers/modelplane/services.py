@@ -18,12 +18,7 @@ from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_pulumi.importers.modelplane.clusters import conflicting_label, require_labels
 from fusioninfer_pulumi.importers.modelplane.models import ModelServiceSpec
-from fusioninfer_pulumi.importers.objects import (
-    check_name,
-    pool_backend,
-    report_labels,
-    report_other_metadata,
-)
+from fusioninfer_pulumi.importers.objects import consume_envelope, pool_backend
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
@@ -86,11 +81,7 @@ def convert_service(
 
     Returns the other deployments that the rule leads to.
     """
-    report.consume(document.at("apiVersion"), document.at("kind"))
-    report.consume(document.at("metadata", "name"), document.at("metadata", "namespace"))
-    check_name(report, document)
-    report_labels(report, document)
-    report_other_metadata(report, document)
+    consume_envelope(report, document, named=True)
     shares = list(_shares(report, document, spec, deployments))
     if not shares:
         report.info(
