@@ -106,5 +106,5 @@ def _finding(finding: Finding) -> dict[str, str]:
     return {
         "severity": finding.severity.value,
         "path": finding.path,
-        "message": finding.message,
+        "message": finding.text,
     }

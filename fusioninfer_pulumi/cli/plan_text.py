@@ -209,5 +209,5 @@ def _findings(plan: ServicePlan) -> Table:
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
         place = f"{one_line(finding.path)}: " if finding.path else ""
-        table.add_row(severity, f"{place}{finding.message}")
+        table.add_row(severity, f"{place}{finding.text}")
     return table
