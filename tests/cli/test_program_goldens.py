@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.projects import PROJECT, Folder
+from cli.projects import PROJECT, Folder, frames, messages
 
 from fusioninfer_pulumi.cli.program import ProgramError
 
@@ -38,13 +38,13 @@ def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
     try:
         recording = folder.run(stack)
     except ProgramError as problem:
-        return [{"problems": list(problem.problems), "frames": list(problem.frames)}]
+        return [{"problems": list(messages(problem)), "frames": list(frames(problem))}]
     return [
         *(each.manifest for each in recording.resources),
         {
             "names": [f"{each.type_token} {each.urn_name}" for each in recording.resources],
             "plans": [plan.service for plan in recording.plans],
-            "warnings": list(recording.warnings),
+            "warnings": list(messages(recording)),
         },
     ]
 
