@@ -64,3 +64,27 @@ def test_a_program_registers_what_is_committed(
     for name, text in STACKS.items():
         folder.write(f"Pulumi.{name}.yaml", text)
     golden(f"programs/{program}-{stack}", outcome(folder, stack))
+
+
+def test_findings_have_rules(folder: Folder) -> None:
+    folder.write("Pulumi.dev.yaml", STACKS["dev"])
+    rules: dict[str, set[str]] = {}
+    for program in ("unknown", "talking", "options", "fails_below"):
+        (folder.root / "__main__.py").write_bytes((PROGRAMS / f"{program}.py").read_bytes())
+        try:
+            findings = folder.run().findings
+        except ProgramError as problem:
+            findings = problem.findings
+        rules[program] = {finding.rule for finding in findings} - {"config-encrypted"}
+    assert rules == {
+        "unknown": {
+            "component-not-expanded",
+            "dynamic-provider-not-run",
+            "provider-function-unanswered",
+            "read-resource-unknown",
+            "stack-reference-unknown",
+        },
+        "talking": {"program-error-message", "program-warning"},
+        "options": {"provider-namespace-not-written"},
+        "fails_below": {"program-failed"},
+    }

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pulumi
+import pytest
 from cli.projects import messages
 
 from fusioninfer_pulumi.cli.program import Recording
@@ -264,6 +266,20 @@ def test_asynchronous_programs_finish(run: Run) -> None:
     )
     assert [found["metadata"]["name"] for found in manifests(recording)] == ["a", "made"]
     assert manifests(recording)[0]["data"] == {"x": "thread"}
+
+
+@pytest.mark.skipif(not hasattr(pulumi, "run"), reason="not in the oldest SDK")
+def test_an_asynchronous_main_runs(run: Run) -> None:
+    recording = run(
+        """
+        async def main():
+            made = k8s.core.v1.ConfigMap("a", metadata={"name": "a"})
+            return {"name": made.metadata.name}
+
+        pulumi.run(main)
+        """
+    )
+    assert [found["metadata"]["name"] for found in manifests(recording)] == ["a"]
 
 
 def test_hundreds_of_objects_take_seconds(run: Run) -> None:

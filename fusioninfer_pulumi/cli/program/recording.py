@@ -6,11 +6,12 @@ writes it, so that a mark that gets out by mistake reveals nothing about the val
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -82,6 +83,17 @@ class ExitError(Exception):
         code = exit_.code
         called = f"the program called sys.exit({code})"
         super().__init__(called if isinstance(code, int) else f"SystemExit: {code}")
+
+
+@contextlib.contextmanager
+def failing_exits() -> Iterator[None]:
+    """Turns a `sys.exit` with a failure into an ExitError, which the SDK does not let through."""
+    try:
+        yield
+    except SystemExit as exit_:
+        if not exit_.code:
+            raise
+        raise ExitError(exit_) from exit_
 
 
 def refused(rule: str, message: str) -> ProgramError:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pulumi.output import UNKNOWN
 
-from fusioninfer_pulumi.cli.program.recording import ExitError
+from fusioninfer_pulumi.cli.program.recording import failing_exits
 
 _PACKAGE = "pulumi_kubernetes."
 #: Fields by the SDK's type; in the names of its properties, which are its keys, too.
@@ -48,13 +48,10 @@ def watched(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 def _call(func: _Applied, value: Any) -> Any:
     try:
-        result = func(_view(value))
+        with failing_exits():
+            result = func(_view(value))
     except _ReadsUnknownError:
         return UNKNOWN
-    except SystemExit as exit_:
-        if exit_.code:
-            raise ExitError(exit_) from exit_
-        raise
     except KeyError as problem:
         untyped = type(value) is dict and isinstance(value.get("name"), str)
         if untyped and problem.args[0] in _KEYS.difference(value):
@@ -65,13 +62,10 @@ def _call(func: _Applied, value: Any) -> Any:
 
 async def _awaited(result: Awaitable[Any]) -> Any:
     try:
-        return await result
+        with failing_exits():
+            return await result
     except _ReadsUnknownError:
         return UNKNOWN
-    except SystemExit as exit_:
-        if exit_.code:
-            raise ExitError(exit_) from exit_
-        raise
 
 
 def _view(value: Any) -> Any:

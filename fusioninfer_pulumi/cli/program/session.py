@@ -33,7 +33,7 @@ from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
-from fusioninfer_pulumi.cli.program.recording import ExitError, Recording, Secrets
+from fusioninfer_pulumi.cli.program.recording import Recording, Secrets, failing_exits
 from fusioninfer_pulumi.cli.program.server_set import watched
 from fusioninfer_pulumi.component.recorder import collect_plans
 
@@ -83,11 +83,11 @@ def _run(program: str, recorder: Recorder) -> None:
 
     def body() -> None:
         pulumi.runtime.register_stack_transformation(recorder.constructed)
-        with _exits():
+        with contextlib.suppress(SystemExit), failing_exits():
             runpy.run_path(program, run_name="__main__")
 
     try:
-        with _exits():
+        with contextlib.suppress(SystemExit), failing_exits():
             loop.run_until_complete(pulumi.runtime.run_in_stack(body))
             loop.run_until_complete(_settle(_GRACE))
     finally:
@@ -109,16 +109,6 @@ async def _settle(grace: float) -> None:
     for task in late:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
-
-
-@contextlib.contextmanager
-def _exits() -> Iterator[None]:
-    """Ends the body at `sys.exit`: a status of zero is a success."""
-    try:
-        yield
-    except SystemExit as exit_:
-        if exit_.code:
-            raise ExitError(exit_) from exit_
 
 
 @contextlib.contextmanager
@@ -182,16 +172,6 @@ class _Executor(ThreadPoolExecutor):
             future.set_exception(problem)
             return future
         if inspect.iscoroutine(result):
-            asyncio.ensure_future(result).add_done_callback(lambda task: _hand_over(task, future))
-        else:
-            future.set_result(result)
+            return asyncio.run_coroutine_threadsafe(result, asyncio.get_running_loop())
+        future.set_result(result)
         return future
-
-
-def _hand_over(task: asyncio.Future[T], future: Future[T]) -> None:
-    if task.cancelled():
-        future.cancel()
-    elif problem := task.exception():
-        future.set_exception(problem)
-    else:
-        future.set_result(task.result())
