@@ -73,7 +73,7 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 .PHONY: regenerate
 regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
 	$(BIN)/python tools/regenerate.py
-	$(BIN)/python -m pytest -q --regenerate tests/manifests
+	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
 
 .PHONY: constraints
 constraints:  ## Compile constraints.txt anew (needs uv)

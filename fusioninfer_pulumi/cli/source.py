@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.given import Given, read_given
-from fusioninfer_pulumi.findings import Finding, Severity, error, errors, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors
 from fusioninfer_pulumi.loading.documents import Reading, is_read
 from fusioninfer_pulumi.loading.file_set import Parsed, parse, read_set
 from fusioninfer_pulumi.objects import render
@@ -245,9 +245,7 @@ def _project(
     try:
         recording = run_program(folder, stack, Secrets.SHOWN if show_secrets else hidden)
     except ProgramError as problem:
-        *others, last = problem.problems or ("failed",)
-        source.add(label, [error("", text) for text in others])
-        source.add(label, [replace(error("", last), frames=tuple(problem.frames))])
+        source.add(label, problem.findings)
         return source
     source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]
@@ -255,5 +253,5 @@ def _project(
         source.plans.append(plan)
         source.labels.append(label if number == 1 else f"{label}#{number}")
         source.add(source.labels[-1], plan.findings)
-    source.add(label, [warning("", text) for text in recording.warnings])
+    source.add(label, recording.findings)
     return source
