@@ -174,7 +174,7 @@ def test_a_manifest_needs_no_pulumi(command: str) -> None:
         "import sys\n"
         "from fusioninfer_pulumi.cli.main import main\n"
         f"assert main({[*command.split(), STORY_1]!r}) == 0\n"
-        "heavy = {'pulumi', 'pulumi_kubernetes', 'grpc', 'google', 'deepdiff', 'jsonschema'}\n"
+        "heavy = {'pulumi', 'pulumi_kubernetes', 'grpc', 'google', 'jsonschema'}\n"
         f"heavy |= set() if {command!r} == 'plan --gpus 8' else {{'rich'}}\n"
         "assert not heavy & {name.partition('.')[0] for name in sys.modules}, heavy\n"
     )

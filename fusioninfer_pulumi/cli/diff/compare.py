@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.cli.diff.edits import Edit, Service
 from fusioninfer_pulumi.cli.diff.effects import role_effects, sets_only
-from fusioninfer_pulumi.cli.diff.fields import FieldComparison
+from fusioninfer_pulumi.cli.diff.fields import field_changes
 from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest, by_identity
 from fusioninfer_pulumi.cli.diff.notes import notes
 from fusioninfer_pulumi.cli.diff.order import turns
@@ -74,14 +74,13 @@ def compare(
 
 
 def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
-    comparison = FieldComparison()
     for key, new in news.items():
         old = olds.get(key)
         if old is None:
             yield Edit(key, None, new, _change(key, new, "added"))
         elif not same(old, new):
             # A namespace that is written out is the one that was meant: identities are equal.
-            found = comparison.changes(old, new)
+            found = field_changes(old, new)
             fields = tuple(each for each in found if each.path != "metadata.namespace")
             if fields:
                 yield _edit(key, old, new, fields)
