@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown, to_text
-from fusioninfer_pulumi.cli.diff.plain import same
+from fusioninfer_pulumi.cli.diff.manifests import same
 
 SWAPPED = {"added": "removed", "removed": "added", "changed": "changed", "replaced": "replaced"}
 

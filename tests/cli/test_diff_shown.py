@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.cli.diff import compare, to_markdown, to_text
-from fusioninfer_pulumi.cli.diff.spans import compressed
+from fusioninfer_pulumi.cli.diff.text import compressed
 
 Manifest = dict[str, Any]
 

@@ -1,15 +1,25 @@
-"""A difference as a comment on a pull request."""
+"""A difference as markdown for a pull request, and as JSON for programs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from fusioninfer_pulumi.cli.diff.groups import NO_OBJECT, Group, counts, grouped
-from fusioninfer_pulumi.cli.diff.records import Action, Difference
-from fusioninfer_pulumi.cli.diff.table import before_after, effect_rows, restarting, service_name
-from fusioninfer_pulumi.cli.diff.values import lines, printable
+from fusioninfer_pulumi.cli.diff.records import Action, Difference, RoleEffect
+from fusioninfer_pulumi.cli.diff.text import (
+    NO_OBJECT,
+    Group,
+    before_after,
+    counts,
+    effect_rows,
+    grouped,
+    lines,
+    printable,
+    restarting,
+    service_name,
+)
 
 # GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
 # words, such as the mark by which a job finds its comment again.
@@ -151,3 +161,73 @@ def _escaped(text: str) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def to_json(difference: Difference) -> dict[str, Any]:
+    """Builds the JSON form; its keys are a contract.
+
+    Args:
+        difference: What `compare` found.
+
+    Returns:
+        `different` (whether anything is), `objects`, `effects`, `notes` and `totals`, with the
+        fields of the records in camelCase; pairs are objects with `before` and `after`.
+    """
+    return {
+        "different": bool(difference),
+        "objects": [
+            {
+                "apiVersion": change.api_version,
+                "kind": change.kind,
+                "namespace": change.namespace,
+                "name": change.name,
+                "action": change.action,
+                # Both values always stand there; `kind` tells an absent one from null.
+                "fields": [
+                    {"path": each.path, "kind": each.kind, "old": each.old, "new": each.new}
+                    for each in change.fields
+                ],
+            }
+            for change in difference.objects
+        ],
+        "effects": [_effect(effect) for effect in difference.effects],
+        "notes": list(difference.notes),
+        "totals": [
+            {
+                "service": totals.service,
+                "namespace": totals.namespace,
+                "pods": {"before": totals.pods_before, "after": totals.pods_after},
+                "accelerators": {
+                    "before": totals.accelerators_before,
+                    "after": totals.accelerators_after,
+                },
+            }
+            for totals in difference.totals
+        ],
+    }
+
+
+def _effect(effect: RoleEffect) -> dict[str, Any]:
+    return {
+        "service": effect.service,
+        "namespace": effect.namespace,
+        "role": effect.role,
+        "kind": effect.kind,
+        "replicas": {"before": effect.replicas_before, "after": effect.replicas_after},
+        "restarts": list(effect.restarts),
+        "added": list(effect.added),
+        "removed": list(effect.removed),
+        "kept": list(effect.kept),
+        "reason": effect.reason,
+        "order": [
+            {
+                "replicas": list(stage.replicas),
+                "atATime": stage.at_a_time,
+                "groups": stage.groups,
+                "atMost": stage.at_most,
+            }
+            for stage in effect.order
+        ],
+        "after": list(effect.after),
+        "held": list(effect.held),
+    }
