@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fusioninfer_pulumi.cli.output import has_colour
 from fusioninfer_pulumi.cli.source import Source, read_apart, read_sources
 from fusioninfer_pulumi.findings import Severity, error, errors, one_line
 from fusioninfer_pulumi.kube import labels
@@ -133,8 +134,7 @@ def diff(options: argparse.Namespace) -> int:
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
-        color = sys.stdout.isatty()
-        sys.stdout.write(comparison.to_text(difference, color=color, width=None))
+        sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
     return 1 if difference else 0
 
 

@@ -177,7 +177,7 @@ def test_groups_of_one_set_are_counted_by_its_replicas() -> None:
     )
     absurd = compare([role(3)], [role(10**12)])
     assert effect(absurd).added == ("decode-3..decode-999999999999",)
-    assert "999999999997 start" in to_text(absurd, color=False, width=80)
+    assert "999999999997 start" in to_text(absurd, color=False)
 
 
 def test_a_replica_under_another_number_is_another_one() -> None:

@@ -76,7 +76,7 @@ def test_note_and_table_say_the_same(rollout: Any, order: str, note: str) -> Non
         for image in ("a:1", "a:2")
     )
     difference = compare(render(old), render(new), plans=([old], [new]))
-    told = to_text(difference, color=False, width=None)
+    told = to_text(difference, color=False)
     comma = "" if order == "together" else ","
     assert f"  decode-3..decode-0{comma} {order}  " in told
     assert difference.notes[-1] == f"LeaderWorkerSet svc-decode {note}"

@@ -63,7 +63,7 @@ def test_one_role(rollout: Manifest, at_a_time: int, told: str, layout: str) -> 
         told = f"decode-2..decode-0, up to {at_a_time} at a time"
     stages = [stage(DOWN, at_a_time, atMost=at_most)]
     assert order(found) == [{"role": "decode", "order": stages, "after": [], "held": []}]
-    assert told in to_text(found, color=False, width=None)
+    assert told in to_text(found, color=False)
     assert f"| {told} |" in to_markdown(found)
 
 
@@ -99,7 +99,7 @@ def test_a_partition_that_is_lowered_is_a_difference(layout: str) -> None:
     found = between(held, free)
     assert found
     assert "back no longer" in found.notes[-1]
-    for told in (to_text(found, color=False, width=None), to_markdown(found)):
+    for told in (to_text(found, color=False), to_markdown(found)):
         assert "back no longer" in told
         assert ("no object changes" in told) is (layout == "PerReplica")
         assert "no difference" not in told

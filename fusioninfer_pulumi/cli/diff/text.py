@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
 from fusioninfer_pulumi.cli.diff.records import (
@@ -18,17 +18,12 @@ from fusioninfer_pulumi.cli.diff.records import (
     ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff.restarts import replica_count, scaling
+from fusioninfer_pulumi.cli.output import styled
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-_FIRM = ("service", "role", "replicas")
-_FIRM_WIDTH = 30
+_Paint = Callable[[str, str], str]
 _MOST_FIELDS = 100
-_UNLIMITED = 10_000
-# Long values are cut even where lines may be long.
-_LONGEST_VALUE = 400
-_LEAST_VALUE = 24
+# Most characters of a value.
+_LIMIT = 400
 
 _SIGNS: dict[Action, tuple[str, str]] = {
     "added": ("+", "green"),
@@ -39,120 +34,77 @@ _SIGNS: dict[Action, tuple[str, str]] = {
 _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def to_text(difference: Difference, *, color: bool, width: int | None) -> str:
-    """Writes a difference as text.
+def to_text(difference: Difference, *, color: bool) -> str:
+    """Writes a difference as text that ends with a newline.
 
     Args:
         difference: What `compare` found.
         color: Whether to write terminal colours.
-        width: Most characters of a line, None for no limit.
-
-    Returns:
-        The text, ending with a newline.
     """
-    from rich.console import Console
-
-    console = Console(
-        file=io.StringIO(),
-        width=width or _UNLIMITED,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        # The caller decides: what the environment says of colours was asked already.
-        _environ={},
-    )
-    with console.capture() as captured:
-        for part in _parts(difference, console):
-            console.print(part)
-    # Cells of tables are padded to the right.
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    paint = partial(styled, color=color)
+    return "".join(f"{line.rstrip()}\n" for line in _text(difference, paint))
 
 
-def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
-    from rich.text import Text
-
+def _text(difference: Difference, paint: _Paint) -> Iterator[str]:
     told = restarting(difference)
     what = counts(difference.objects) if difference.objects or not difference else NO_OBJECT
-    yield Text(f"{what}; {told}" if told else what)
-    for totals in difference.totals:
-        yield from _hanging("  ", totals_line(totals), "", console)
+    yield f"{what}; {told}" if told else what
+    yield from (f"  {totals_line(totals)}" for totals in difference.totals)
     if difference.notes:
-        yield Text("")
+        yield ""
         for note in difference.notes:
-            yield from _hanging("  * ", printable(note), "bold", console)
+            yield f"  * {paint(printable(note), 'bold')}"
     if difference.effects:
-        yield Text("")
-        yield _table(difference)
+        yield ""
+        yield from _table(difference, paint)
     apart = True
     for group in grouped(difference.objects):
         if apart or group.fields:
-            yield Text("")
-        yield from _group(group, console)
+            yield ""
+        yield from _group(group, paint)
         apart = bool(group.fields)
 
 
-def _table(difference: Difference) -> RenderableType:
-    from rich.padding import Padding
-    from rich.table import Table
-
+def _table(difference: Difference, paint: _Paint) -> Iterator[str]:
     head, rows = effect_rows(difference)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for place, name in enumerate(head):
-        # What wraps is the long lists of replicas, not the names that begin a row.
-        least = max((len(row[place]) for row in rows), default=0) if name in _FIRM else 0
-        table.add_column(name.upper(), overflow="fold", min_width=min(least, _FIRM_WIDTH))
     above = ""
+    cells = [[name.upper() for name in head]]
     for row in rows:
         # The name of a service stands where its rows begin.
         first = row[0] if head[0] != "service" or row[0] != above else ""
         above = row[0]
-        table.add_row(*(printable(cell) for cell in (first, *row[1:])))
-    return Padding(table, (0, 0, 0, 2))
+        cells.append([printable(cell) for cell in (first, *row[1:])])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for number, row in enumerate(cells):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {paint(line.rstrip(), '' if number else 'dim')}"
 
 
-def _group(group: Group, console: Console) -> Iterator[RenderableType]:
+def _group(group: Group, paint: _Paint) -> Iterator[str]:
     action = group.objects[0].action
     sign, style = _SIGNS[action]
     title = printable(group.title)
     if action == "replaced":
         title += ", deleted and created anew"
-    yield from _hanging(f"{sign} ", title, style, console)
+    yield f"{sign} {paint(title, style)}"
     for change in group.fields[:_MOST_FIELDS]:
-        yield from _field(change, console)
+        yield from _field(change, paint)
     if len(group.fields) > _MOST_FIELDS:
-        left = len(group.fields) - _MOST_FIELDS
-        yield from _hanging("    ", f"… {left} more fields; the JSON form has all", "", console)
+        yield f"    … {len(group.fields) - _MOST_FIELDS} more fields; the JSON form has all"
 
 
-def _field(change: FieldChange, console: Console) -> Iterator[RenderableType]:
+def _field(change: FieldChange, paint: _Paint) -> Iterator[str]:
     path = printable(change.path)
-    limit = min(max(console.width - 10, _LEAST_VALUE), _LONGEST_VALUE)
-    if change.kind == "changed" and not is_block(change):
-        old, new = shown_pair(change, limit)
-        one_line = f"{path}: {old} -> {new}"
+    if is_block(change):
+        yield f"    {path}:"
+        for line in lines(change, _LIMIT):
+            yield f"      {paint(line, _LINE_STYLES.get(line[:1], ''))}"
+    elif change.kind == "changed":
+        old, new = shown_pair(change, _LIMIT)
+        yield f"    {path}: {old} -> {new}"
     else:
         sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
-        one_line = f"{path}: {sign} {shown(value, limit)}"
-    if len(one_line) + 4 <= console.width and not is_block(change):
-        yield from _hanging("    ", one_line, "", console)
-        return
-    yield from _hanging("    ", f"{path}:", "", console)
-    for line in lines(change, limit):
-        yield from _hanging("      ", line, _LINE_STYLES.get(line[:1], ""), console)
-
-
-def _hanging(indent: str, words: str, style: str, console: Console) -> Iterator[RenderableType]:
-    """Wraps a line so that what follows is indented like its beginning."""
-    from rich.text import Text
-
-    room = max(console.width - len(indent), _LEAST_VALUE)
-    wrapped = Text(words, style=style).wrap(console, room, overflow="fold") or [Text("")]
-    for number, line in enumerate(wrapped):
-        start = indent if number == 0 else " " * len(indent)
-        line.rstrip()
-        yield Text.assemble(start, line, no_wrap=True, overflow="ignore", end="\n")
+        yield f"    {path}: {sign} {shown(value, _LIMIT)}"
 
 
 def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
