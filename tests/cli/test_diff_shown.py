@@ -85,7 +85,7 @@ def test_markdown_shows_names_as_they_are() -> None:
     }
     bigger = {**odd, "spec": {"leaderWorkerTemplate": {"size": 2}}}
     shown = to_markdown(compare([odd], [bigger])).splitlines()
-    assert shown[2] == ("- nodes per replica 1 → 2: replica &lt;b&gt;\\|\\*x\\*-0 restarts")
+    assert shown[2] == ("- nodes per replica 1 → 2: restarts &lt;b&gt;\\|\\*x\\*-0")
     assert "| &lt;b&gt;\\|\\*x\\* | 1 | &lt;b&gt;\\|\\*x\\*-0 | nodes per replica 1 → 2 |" in shown
 
 
@@ -114,7 +114,9 @@ def test_a_comment_that_would_be_too_long_says_what_is_left_out() -> None:
     new = [config(f"c{n}", k="y" * 200 + str(n), l="b") for n in range(300)]
     shown = to_markdown(compare(old, new))
     assert 64_000 < len(shown) <= 65_000
-    assert shown.startswith("**300 objects changed**\n\n- 300 objects updated: nothing restarts\n")
+    assert shown.startswith(
+        "**objects: 300 changed**\n\n- objects: 300 changed; nothing restarts\n"
+    )
     told = shown.count("@@ ConfigMap"), shown.count("  data.k:") + shown.count("  data.l:")
     assert shown.endswith(
         f"\n```\n\nLeft out here, where it does not fit: {300 - told[0]} more objects and "

@@ -90,15 +90,13 @@ def compare(
     if not edits and not freed:
         return Difference()
     effects = tuple(role_effects(old_sets, new_sets, edits, new_turns))
-    refused = refusals(new_plans, old_sets, edits)
-    before, after = _services(olds), _services(news)
+    refused = refusals(new_plans, (old_sets, new_sets), edits)
+    services = _services(olds), _services(news)
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
-        notes=tuple(
-            notes(edits, effects, before - after, after - before, new_turns, refused, freed)
-        ),
+        notes=tuple(notes(edits, effects, services, new_turns, refused, freed)),
         totals=tuple(_totals(old_sets, new_sets, affected, accelerators_of)),
     )
 

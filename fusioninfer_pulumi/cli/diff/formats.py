@@ -9,7 +9,6 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.diff.records import Action, Difference, RoleEffect
 from fusioninfer_pulumi.cli.diff.text import (
-    NO_OBJECT,
     Group,
     before_after,
     counts,
@@ -17,8 +16,8 @@ from fusioninfer_pulumi.cli.diff.text import (
     grouped,
     lines,
     printable,
-    restarting,
     service_name,
+    summary,
 )
 
 # GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
@@ -40,12 +39,10 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
     Returns:
         A summary in one line, what the change does, and the changed fields folded away.
     """
-    told = restarting(difference)
-    what = counts(difference.objects) if difference.objects or not difference else NO_OBJECT
-    summary = f"**{what}{f'; {told}' if told else ''}**"
+    first = f"**{summary(difference)}**"
     if not difference:
-        return f"{summary}\n"
-    head = [summary, "", *_notes(difference), *_effects(difference), *_totals(difference)]
+        return f"{first}\n"
+    head = [first, "", *_notes(difference), *_effects(difference), *_totals(difference)]
     kept, more = _fitting(head, limit // 2)
     if more:
         kept.append(f"… {more} more lines")
@@ -71,7 +68,7 @@ def _totals(difference: Difference) -> Iterator[str]:
     if difference.totals:
         rows = [
             [
-                service_name(each),
+                service_name(each.namespace, each.service),
                 before_after(each.pods_before, each.pods_after),
                 before_after(each.accelerators_before, each.accelerators_after),
             ]
@@ -131,7 +128,7 @@ def _blocks(group: Group) -> Iterator[_Block]:
     if action == "changed":
         line += " @@"
     elif action == "replaced":
-        line += ", deleted and created anew"
+        line += ", deleted and created again"
     yield _Block(line, objects=len(group.objects))
     for change in group.fields:
         path = _cut(printable(change.path), _LONGEST_LINE)

@@ -1,8 +1,9 @@
-"""What a change does, in sentences."""
+"""What a change does, in short sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.cli.diff.manifests import (
     ROLLING,
@@ -14,16 +15,8 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     role_of,
 )
 from fusioninfer_pulumi.cli.diff.records import Action, RoleEffect
-from fusioninfer_pulumi.cli.diff.restarts import (
-    GANG_OFF,
-    GANG_ON,
-    Edit,
-    Service,
-    Turns,
-    below,
-    scaling,
-)
-from fusioninfer_pulumi.cli.diff.text import compressed
+from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, Turns, below
+from fusioninfer_pulumi.cli.diff.text import compressed, count, counts, service_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP
@@ -44,8 +37,6 @@ _KNOWN_GROUPS = frozenset(
     }
 )
 _POD_KINDS = frozenset({"Pod", "ReplicationController"})
-_PAST = {"added": "added", "changed": "updated", "replaced": "replaced", "removed": "deleted"}
-_WHOLE: tuple[Action, ...] = ("added", "removed")
 #: Feature gate by which a StatefulSet, and so LeaderWorkerSet, goes by `maxUnavailable`.
 _GATE = "MaxUnavailableStatefulSet"
 
@@ -53,8 +44,7 @@ _GATE = "MaxUnavailableStatefulSet"
 def notes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
-    gone: Collection[Service],
-    come: Collection[Service],
+    services: tuple[set[Service], set[Service]],
     turns: Turns,
     refused: Mapping[Service, Sequence[Finding]],
     freed: Iterable[Identity],
@@ -64,8 +54,7 @@ def notes(
     Args:
         edits: All changes.
         effects: What they do to replicas.
-        gone: Services of which nothing is left.
-        come: Services of which nothing was there.
+        services: Services that have an object, before and after.
         turns: When sets change, as far as plans tell.
         refused: What `pulumi up` refuses of a service.
         freed: LeaderWorkerSets that a partition holds back no longer.
@@ -77,134 +66,135 @@ def notes(
     for edit in edits:
         for service in edit.services or (None,):
             by_service.setdefault(service, []).append(edit)
-    roles: dict[Service, list[RoleEffect]] = {}
+    roles: dict[Service | None, list[RoleEffect]] = {}
     for effect in effects:
         if effect.kind == "LeaderWorkerSet":
             roles.setdefault((effect.namespace, effect.service), []).append(effect)
-    names = [service[1] for service in by_service if service]
     for service, own in by_service.items():
-        if service in gone or service in come:
-            verb, past = ("removed", "deleted") if service in gone else ("added", "added")
-            yield f"service {_name(service, names)} {verb}: {counted(len(own), 'object')} {past}"
+        name = service_name(*service) if service else "other objects"
+        was, is_ = (service in each for each in services)
+        if service and was != is_:
+            yield f"service {name} {'added' if is_ else 'removed'} ({count(len(own), 'object')})"
             continue
         found = [f"error: {each}" for each in (refused.get(service, ()) if service else ())]
-        found += _service_notes(own, roles.get(service, ()) if service else (), turns)
-        told = ""
-        if len(by_service) > 1:
-            told = f"{_name(service, names)}: " if service else "other objects: "
-        yield from (told + note for note in found or _otherwise(own))
-    yield from released_notes(freed)
+        found += _service_notes(own, roles.get(service, ()), turns)
+        prefix = f"{name}: " if len(by_service) > 1 else ""
+        yield from (prefix + note for note in found or [_without_effect(own)])
+    names = sorted((key.name for key in freed), key=_by_number)
+    if names:
+        yield (
+            f"no longer below the partition: {compressed(names)}; replicas that still have the "
+            "old pod template restart"
+        )
 
 
-def counted(number: int, noun: str) -> str:
-    """Writes a number and its noun: `one object`, `2 objects`."""
-    return f"one {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def actions(edits: Iterable[Edit]) -> str:
-    """Counts what is done to objects: `one object added, 2 updated`."""
-    numbers: dict[str, int] = {}
-    for edit in edits:
-        numbers[edit.change.action] = numbers.get(edit.change.action, 0) + 1
-    (first, number), *rest = numbers.items()
-    return ", ".join(
-        [
-            f"{counted(number, 'object')} {_PAST[first]}",
-            *(f"{number if number > 1 else 'one'} {_PAST[action]}" for action, number in rest),
-        ]
-    )
-
-
-def _name(service: Service | None, names: Sequence[str]) -> str:
-    namespace, name = service or ("", "")
-    return f"{namespace}/{name}" if names.count(name) > 1 else name
+def _by_number(name: str) -> tuple[str, int, str]:
+    head, _, number = name.rpartition("-")
+    return (head, int(number), "") if number.isdecimal() else (name, -1, "")
 
 
 def _service_notes(
     edits: Sequence[Edit], roles: Sequence[RoleEffect], turns: Turns
 ) -> Iterator[str]:
-    yield from layout_notes(edits)
-    yield from _replacements(edits)
-    yield from _restarts(roles)
-    yield from pace_notes(edits, turns)
-    yield from _apps_restarts(edits)
-    quiet = not any(edit.restarts for edit in edits)
-    yield from group_notes(edits, quiet=quiet)
+    replaced: dict[tuple[str, str], list[str]] = {}
+    for edit in edits:
+        if edit.refused:
+            replaced.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
+    for (field, kind), names in replaced.items():
+        yield f"{field} cannot be updated: deletes and creates {kind} {compressed(names)}"
+    restarted: dict[str, list[str]] = {}
     for effect in roles:
-        yield from _scale(effect, edits, quiet=quiet)
+        if effect.restarts:
+            restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
+    for why, names in restarted.items():
+        yield f"{why}: restarts {compressed(names)}"
+    held = [name for effect in roles for name in effect.held]
+    if held:
+        yield f"below the partition, keeps the old pod template: {compressed(held)}"
+    for edit in edits:
+        if edit.restarts and edit.key.is_lws and not edit.refused and edit.new:
+            yield from _own_rollout(edit.key, edit.new, turns)
+        elif edit.restarts and edit.key.is_apps_workload:
+            yield f"{edit.reason}: restarts {_object(edit)}"
+    rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
+    groups: set[tuple[Action, str]] = {
+        (edit.change.action, _group(edit))
+        for edit in edits
+        if edit.key.is_pod_group and _group(edit) and edit.change.action in ("added", "removed")
+    }
+    yield from _whole_groups(edits, groups, rest)
+    for effect in roles:
+        yield from _scale(effect, edits, groups, rest)
     for edit in edits:
         yield from _growth(edit)
 
 
-def _replacements(edits: Sequence[Edit]) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for edit in edits:
-        if edit.refused:
-            groups.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
-    for (field, kind), names in groups.items():
-        plural, are = ("s", "are") if len(names) > 1 else ("", "is")
-        yield (
-            f"{field} changed, which no update can do: {kind}{plural} {compressed(names)} "
-            f"{are} deleted and created anew"
-        )
+def _object(edit: Edit) -> str:
+    component = label(edit.new, labels.COMPONENT_TYPE)
+    picker = component == "router" or edit.key.name.endswith("-epp")
+    kind = "endpoint picker" if picker and edit.key.kind == "Deployment" else edit.key.kind
+    return f"{kind} {edit.key.name}"
 
 
-def _restarts(roles: Sequence[RoleEffect]) -> Iterator[str]:
-    groups: dict[str, list[RoleEffect]] = {}
-    for effect in roles:
-        if effect.restarts:
-            scaled = scaling(effect.replicas_before, effect.replicas_after)
-            reason = effect.reason.removesuffix(scaled).removesuffix(", ")
-            groups.setdefault(reason, []).append(effect)
-    existing = [effect for effect in roles if effect.replicas_before]
-    for reason, group in groups.items():
-        whole = len(group) == len(existing) and not any(effect.kept for effect in group)
-        if whole and reason.startswith((GANG_ON, GANG_OFF)):
-            yield f"{reason}: every replica restarts"
-        else:
-            names = [name for effect in group for name in effect.restarts]
-            one = len(names) == 1 and ".." not in names[0]
-            noun, verb = ("replica", "restarts") if one else ("replicas", "restart")
-            yield f"{reason}: {noun} {compressed(names)} {verb}"
-    held = [name for effect in roles for name in effect.held]
-    if held:
-        one = len(held) == 1 and ".." not in held[0]
-        noun, verb = ("replica", "keeps") if one else ("replicas", "keep")
-        yield f"{noun} {compressed(held)} {verb} the old pod template: below the partition"
+def _own_rollout(key: Identity, manifest: Manifest, turns: Turns) -> Iterator[str]:
+    """How LeaderWorkerSet updates the replicas of one set, where it has several."""
+    turn = turns.of(key)
+    if count_at(manifest, "spec", "replicas") <= 1:
+        return
+    if turn is not None and turn.recreated:
+        yield f"strategy Recreate: deletes and creates LeaderWorkerSet {key.name} with all replicas"
+        return
+    limit, surge = (at(manifest, *ROLLING, name) for name in ("maxUnavailable", "maxSurge"))
+    told = f"highest ordinal first, {limit or 1} at a time"
+    if limit not in (None, 0, 1):
+        told += f" (1 without the feature gate {_GATE})"
+    if surge:
+        told += f", surge {surge}"
+    yield f"LeaderWorkerSet {key.name} restarts its replicas itself: {told}"
 
 
-def _apps_restarts(edits: Sequence[Edit]) -> Iterator[str]:
-    for edit in edits:
-        if edit.restarts and edit.key.is_apps_workload:
-            picker = _is_picker(edit.key, edit.new)
-            what = "endpoint picker" if picker else edit.key.kind
-            yield f"{edit.reason}: {what} {edit.key.name} restarts"
+def _group(edit: Edit) -> str:
+    """Number of an object's serving group, empty where it has none."""
+    return label(edit.new or edit.old, labels.GROUP_INDEX)
 
 
-def _scale(effect: RoleEffect, edits: Sequence[Edit], *, quiet: bool) -> Iterator[str]:
-    before, after = effect.replicas_before, effect.replicas_after
-    whole = whole_groups(edits)
-    every = [edit for edit in edits if edit.key.is_lws and _has_role(edit, effect.role)]
-    own = [each for each in every if group_of(each) not in whole.get(each.change.action, ())]
-    if len(own) < len(every) and not any(each.change.action != "changed" for each in own):
-        return  # it has no other replicas, but in more or fewer groups
-    added = sum(edit.change.action == "added" for edit in own)
-    removed = sum(edit.change.action == "removed" for edit in own)
-    done = [
-        f"{counted(number, 'LeaderWorkerSet')} {past}"
-        for number, past in ((added, "added"), (removed, "deleted"))
-        if number
-    ] or ["LeaderWorkerSet updated"]
-    if effect.reason in ("role added", "role removed"):
-        yield f"role {effect.role} {effect.reason.removeprefix('role ')}: {', '.join(done)}"
-    elif before != after:
-        done += [
-            f"PodGroup {_PAST[edit.change.action]}"
-            for edit in edits
-            if edit.key.is_pod_group and group_of(edit) not in whole.get(edit.change.action, ())
-        ]
-        done += ["nothing restarts"] if quiet else []
-        yield f"{effect.role} {scaling(before, after)}: {', '.join(done)}"
+def _whole_groups(
+    edits: Sequence[Edit], groups: set[tuple[Action, str]], rest: str
+) -> Iterator[str]:
+    """Serving groups that come or go as a whole: each has a PodGroup of its own."""
+    for action in ("added", "removed"):
+        own = [e for e in edits if e.change.action == action and (action, _group(e)) in groups]
+        names = sorted((edit.key.name for edit in own if edit.key.is_pod_group), key=_by_number)
+        if names:
+            sets = count(sum(edit.key.is_lws for edit in own), "LeaderWorkerSet")
+            yield f"serving group {compressed(names)} {action} ({sets}){rest}"
+
+
+def _scale(
+    effect: RoleEffect, edits: Sequence[Edit], groups: set[tuple[Action, str]], rest: str
+) -> Iterator[str]:
+    """What is done for more or fewer replicas of a role, apart from whole groups."""
+    scaled = [edit for edit in edits if edit.key.is_lws and _scales(edit, effect.role)]
+    own = [edit for edit in scaled if (edit.change.action, _group(edit)) not in groups]
+    same = effect.existed and effect.exists and effect.replicas_before == effect.replicas_after
+    if same or (scaled and not own):
+        return
+    own += [
+        edit
+        for edit in edits
+        if edit.key.is_pod_group and (edit.change.action, _group(edit)) not in groups
+    ]
+    done = Counter((edit.key.kind, edit.change.action) for edit in own)
+    told = ", ".join(f"{count(number, kind)} {action}" for (kind, action), number in done.items())
+    yield f"role {effect.role}: {effect.role_change}{f' ({told})' if told else ''}{rest}"
+
+
+def _scales(edit: Edit, role: str) -> bool:
+    """Tells whether the replicas of a set change in number, and are those of a role."""
+    sides = [each for each in (edit.old, edit.new) if each]
+    replicas = {count_at(each, "spec", "replicas") for each in sides}
+    own = any(role_of(edit.key, each) == role for each in sides)
+    return own and (len(sides) == 1 or len(replicas) > 1)
 
 
 def _growth(edit: Edit) -> Iterator[str]:
@@ -214,155 +204,26 @@ def _growth(edit: Edit) -> Iterator[str]:
     before, after = at(edit.old, "spec", "minMember"), at(edit.new, "spec", "minMember")
     if not isinstance(before, int) or not isinstance(after, int) or after <= before:
         return
-    held_back = f"for all {after} pods, replacement pods of running replicas are held back"
-    grows = f"PodGroup minMember {before} -> {after}"
-    if at(edit.new, "spec", "minTaskMember"):
-        yield f"{grows}: the gang is all-or-nothing; without room {held_back}"
-    elif at(edit.new, "spec", "subGroupPolicy"):
-        yield f"{grows}: without room {held_back}"
+    forms = [at(edit.new, "spec", form) for form in ("minTaskMember", "subGroupPolicy")]
+    if any(forms):
+        what = "the gang is all-or-nothing; " if forms[0] else ""
+        yield (
+            f"PodGroup minMember {before} -> {after}: {what}without room for all {after} pods, "
+            "replacement pods of running replicas are held back"
+        )
 
 
-def _otherwise(edits: Sequence[Edit]) -> Iterator[str]:
+def _without_effect(edits: Sequence[Edit]) -> str:
     """What to say of changes that restart nothing."""
+    told = counts(edit.change for edit in edits)
     if not all(_is_known(edit.key) for edit in edits):
-        yield actions(edits)
-        return
+        return told
     fields = [change for edit in edits for change in edit.change.fields]
-    only_changed = all(edit.change.action == "changed" for edit in edits)
-    only_metadata = all(below(change.path, ("metadata",)) for change in fields)
-    if only_changed and only_metadata:
-        yield f"metadata changed: {actions(edits)}, nothing restarts"
-    else:
-        yield f"{actions(edits)}: nothing restarts"
+    changed = all(edit.change.action == "changed" for edit in edits)
+    if changed and all(below(change.path, ("metadata",)) for change in fields):
+        told += ", metadata only"
+    return f"{told}; nothing restarts"
 
 
 def _is_known(key: Identity) -> bool:
     return key.group in _KNOWN_GROUPS and not (key.group == "" and key.kind in _POD_KINDS)
-
-
-def _has_role(edit: Edit, role: str) -> bool:
-    return any(role_of(edit.key, manifest) == role for manifest in (edit.old, edit.new) if manifest)
-
-
-def layout_notes(edits: Sequence[Edit]) -> Iterator[str]:
-    """Finds roles whose sets ran one replica each and now run all of them, or the other way round.
-
-    Args:
-        edits: The changes of one service.
-
-    Yields:
-        What the component will say to that, with the severity of a finding.
-    """
-    before, after = (set(_roles(edits, action)) for action in ("removed", "added"))
-    for per_replica in (False, True):
-        roles = sorted(
-            role for role, each in before if each is per_replica and (role, not each) in after
-        )
-        if roles:
-            old, new = ("PerReplica", "PerRole") if per_replica else ("PerRole", "PerReplica")
-            yield (
-                f"error: layout {old} -> {new} ({', '.join(roles)}): pulumi up refuses it while "
-                "the service runs; it would need room for all replicas twice, and then every old "
-                "one would end at once"
-            )
-
-
-def pace_notes(edits: Sequence[Edit], turns: Turns) -> Iterator[str]:
-    """Says how the replicas of one set restart.
-
-    Args:
-        edits: The changes of one service.
-        turns: When sets change, as far as plans tell.
-    """
-    for edit in edits:
-        told = pace(edit.new or {}) if edit.restarts and not edit.refused else ""
-        if not told or not edit.key.is_lws:
-            continue
-        turn = turns.of(edit.key)
-        if turn is not None and turn.recreated:
-            yield (
-                f"LeaderWorkerSet {edit.key.name} is deleted with all its replicas and created "
-                "anew: strategy Recreate"
-            )
-        else:
-            yield f"LeaderWorkerSet {edit.key.name} restarts its replicas by itself: {told}"
-
-
-def _roles(edits: Sequence[Edit], action: str) -> Iterator[tuple[str, bool]]:
-    """Roles of the sets that are added or removed, and whether each runs one replica."""
-    for edit in edits:
-        manifest = edit.new or edit.old
-        if edit.key.is_lws and edit.change.action == action and label(manifest, labels.ROLE_NAME):
-            yield role_of(edit.key, manifest), bool(label(manifest, labels.REPLICA_INDEX))
-
-
-def _is_picker(key: Identity, manifest: Manifest | None) -> bool:
-    """Tells whether a workload is the endpoint picker of a service."""
-    component = label(manifest, labels.COMPONENT_TYPE)
-    return key.kind == "Deployment" and (component == "router" or key.name.endswith("-epp"))
-
-
-def pace(manifest: Manifest) -> str:
-    """How LeaderWorkerSet updates the groups of one set, empty where it has a single one."""
-    if count_at(manifest, "spec", "replicas") <= 1:
-        return ""
-    limit, surge = (at(manifest, *ROLLING, key) for key in ("maxUnavailable", "maxSurge"))
-    count = "1" if limit in (None, 0, 1) else f"up to {'all' if limit == '100%' else limit}"
-    told = f"the highest ordinal first, {count} at a time"
-    if surge:
-        told += f", with {surge} more meanwhile"
-    return told if count == "1" else f"{told} (one where {_GATE} is off)"
-
-
-def whole_groups(edits: Iterable[Edit]) -> dict[Action, frozenset[str]]:
-    """Reads which groups are added, and which removed, with their PodGroups."""
-    found: dict[Action, set[str]] = {action: set() for action in _WHOLE}
-    for edit in edits:
-        if edit.key.is_pod_group and edit.change.action in found and group_of(edit):
-            found[edit.change.action].add(group_of(edit))
-    return {action: frozenset(groups) for action, groups in found.items() if groups}
-
-
-def group_of(edit: Edit) -> str:
-    """Number of an object's serving group, empty where it has none."""
-    return label(edit.new or edit.old, labels.GROUP_INDEX)
-
-
-def group_notes(edits: Sequence[Edit], *, quiet: bool) -> Iterator[str]:
-    """Says which groups come or go.
-
-    Args:
-        edits: All changes of a service.
-        quiet: Whether none of them restarts anything.
-
-    Yields:
-        One sentence for those that come, one for those that go.
-    """
-    for action, groups in whole_groups(edits).items():
-        own = [
-            edit
-            for edit in edits
-            if edit.key.is_lws and edit.change.action == action and group_of(edit) in groups
-        ]
-        names = [f"group-{number}" for number in sorted(groups, key=int)]
-        past = "added" if action == "added" else "deleted"
-        told = compressed(names).replace("group-", "")
-        sets = "one LeaderWorkerSet" if len(own) == 1 else f"{len(own)} LeaderWorkerSets"
-        plural = "" if len(groups) == 1 else "s"
-        rest = ", nothing restarts" if quiet else ""
-        yield f"serving group{plural} {told} {past}: {sets}, PodGroup{plural}{rest}"
-
-
-def released_notes(keys: Iterable[Identity]) -> Iterator[str]:
-    """Says what may happen to them; nothing where there are none."""
-    names = sorted((key.name for key in keys), key=_by_number)
-    if names:
-        yield (
-            f"the partition holds {compressed(names)} back no longer: what was held back of it "
-            "takes the pod template, and restarts"
-        )
-
-
-def _by_number(name: str) -> tuple[str, int, str]:
-    head, _, number = name.rpartition("-")
-    return (head, int(number), "") if number.isdecimal() else (name, -1, "")

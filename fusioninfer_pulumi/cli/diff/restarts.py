@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi.api.rollout import RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
     LWS_TEMPLATE,
@@ -32,6 +32,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.gang_update import RunningSet
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
+from fusioninfer_pulumi.rollout.layout_switch import layout_findings, layout_of
 from fusioninfer_pulumi.rollout.order import rollout_plan
 from fusioninfer_pulumi.rollout.refusals import FIELD, gang_findings, policy_findings
 from fusioninfer_pulumi.rollout.steps import SetStep
@@ -40,9 +41,6 @@ from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
 
 #: Namespace and name of a service.
 Service = tuple[str, str]
-
-GANG_ON = "gang scheduling switched on"
-GANG_OFF = "gang scheduling switched off"
 
 # More groups of one LeaderWorkerSet than anybody runs are written as one range, not listed.
 _LISTED = 10_000
@@ -288,7 +286,7 @@ def _gather(
     )
     had, has = bool(gang_of(old)), bool(gang_of(new))
     if had != has:
-        role.gangs.add(GANG_ON if has else GANG_OFF)
+        role.gangs.add(f"gang scheduling switched {'on' if has else 'off'}")
 
 
 def _restart(
@@ -362,21 +360,7 @@ def _range_size(name: str) -> int:
     return int(numbers[1]) - int(numbers[0]) + 1
 
 
-def scaling(before: int, after: int) -> str:
-    """Says how the replicas of a role change in number."""
-    return f"replicas {before} -> {after}"
-
-
 def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
-    reasons = []
-    if role.restarts:
-        reasons.append(restart_reason(role.changes, gang=", ".join(sorted(role.gangs))))
-    if not role.existed or not role.exists:
-        reasons.append("role added" if role.exists else "role removed")
-    elif role.before != role.after:
-        reasons.append(scaling(role.before, role.after))
-    elif role.added:
-        reasons.append("replicas renamed")
     return RoleEffect(
         service=service[1],
         namespace=service[0],
@@ -388,7 +372,9 @@ def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
         added=tuple(role.added),
         removed=tuple(role.removed),
         kept=tuple(role.kept),
-        reason=", ".join(reasons),
+        restart_reason=restart_reason(role.changes, role.gangs) if role.restarts else "",
+        existed=role.existed,
+        exists=role.exists,
         order=tuple(_stages(role.moves)) if role.ordered else (),
         after=role.behind,
         held=tuple(role.held),
@@ -407,14 +393,13 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
         added=(),
         removed=(),
         kept=(),
-        reason=edit.reason,
+        restart_reason=edit.reason,
     )
 
 
 _REVISION = f"[{labels.REVISION}]"
 _GANG_KEYS = labels.GANG_ANNOTATIONS | {labels.QUEUE_NAME}
 _GANG_FIELDS = (*(f".annotations[{key}]" for key in sorted(_GANG_KEYS)), ".schedulerName")
-_SHOWN = 3
 
 _LIST = r"\.(containers|initContainers)"
 _CONTAINER = rf"{_LIST}\[[^\]]*\]"
@@ -461,34 +446,24 @@ def below(path: str, roots: Iterable[str]) -> bool:
     )
 
 
-def restart_reason(changes: Iterable[FieldChange], *, gang: str = "") -> str:
-    """Says why pods restart: `image and arguments changed`.
+def restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
+    """Says why pods restart: `image, arguments changed`.
 
     Args:
         changes: What changed in the pods' templates, of one or of several workloads.
-        gang: `GANG_ON` or `GANG_OFF` where that is part of it.
+        gangs: What happened to their gangs: its fields say nothing more.
     """
-    parts: dict[str, None] = {gang: None} if gang else {}
+    parts = dict.fromkeys(sorted(gangs))
     words: dict[str, None] = {}
     for change in changes:
         if change.path == f"{LWS_TEMPLATE}.size":
             parts[f"nodes per replica {change.old or 1} -> {change.new or 1}"] = None
-        elif not (gang and _is_gang(change)):
+        elif not (gangs and _is_gang(change)):
             word = next(word for pattern, word in _WORDS if pattern.search(change.path))
             words[word] = None
     if len(words) > 1:
         words.pop("pod template", None)
-    shown = list(words)
-    if len(shown) > _SHOWN:
-        shown = [*shown[: _SHOWN - 1], f"{len(shown) - _SHOWN + 1} more"]
-    if shown:
-        parts[f"{joined(shown)} changed"] = None
-    return ", ".join(parts)
-
-
-def joined(words: Sequence[str]) -> str:
-    """Joins words as people do: `a, b and c`."""
-    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+    return ", ".join([*parts, *([f"{', '.join(words)} changed"] if words else [])])
 
 
 def _is_gang(change: FieldChange) -> bool:
@@ -503,25 +478,25 @@ def _is_gang(change: FieldChange) -> bool:
 
 
 def refusals(
-    plans: Sequence[ServicePlan], sets: Objects, edits: Iterable[Edit]
+    plans: Sequence[ServicePlan], sets: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
     """Finds what `pulumi up` refuses where the old sets are those that run.
 
     Args:
         plans: The services after, as far as they are known.
-        sets: All LeaderWorkerSets before.
+        sets: All LeaderWorkerSets before and after.
         edits: All changes.
 
     Returns:
-        Findings by service. Nothing of a service that stands several times in either source: each
-        of its clusters may go its own way.
+        Findings by service. Those that need a plan leave out a service that stands several times
+        in either source: each of its clusters may go its own way.
     """
     edited = {edit.key: edit for edit in edits}
     keys: dict[str, list[Identity]] = {}
-    for key in sets:
+    for key in sets[0]:
         keys.setdefault(key.name, []).append(key)
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
-    found: dict[Service, list[Finding]] = {}
+    found = _layout_refusals(*sets)
     for plan in plans:
         own = _own(plan, keys)
         if not own or times[str(plan.namespace), plan.service] > 1:
@@ -531,12 +506,34 @@ def refusals(
             for name, key in own.items()
             if key in edited and (edited[key].refused or "").startswith(FIELD)
         }
-        running = {name: _running(sets[key], edited.get(key)) for name, key in own.items()}
-        namespace = next(iter(own.values())).namespace
-        found[namespace, plan.service] = [
-            *policy_findings(plan, differing),
-            *gang_findings(plan, running),
-        ]
+        running = {name: _running(sets[0][key], edited.get(key)) for name, key in own.items()}
+        service = next(iter(own.values())).namespace, plan.service
+        found.setdefault(service, []).extend(
+            [*policy_findings(plan, differing), *gang_findings(plan, running)]
+        )
+    return found
+
+
+def _layout_refusals(old: Objects, new: Objects) -> dict[Service, list[Finding]]:
+    """Services whose sets run one replica each and are to run all of a role, or the other way."""
+    olds, news = _by_layout(old), _by_layout(new)
+    return {
+        service: layout_findings(layout, others)
+        for service, layouts in news.items()
+        for layout in layouts
+        for other, others in olds.get(service, {}).items()
+        if len(layouts) == 1 and other is not layout
+    }
+
+
+def _by_layout(sets: Objects) -> dict[Service, dict[Layout, list[str]]]:
+    found: dict[Service, dict[Layout, list[str]]] = {}
+    for key, manifest in sets.items():
+        own = at(manifest, "metadata", "labels")
+        layout = layout_of(own) if isinstance(own, Mapping) else None
+        if layout is not None:
+            layouts = found.setdefault((key.namespace, service_of(key, manifest)), {})
+            layouts.setdefault(layout, []).append(key.name)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +16,8 @@ from fusioninfer_pulumi.cli.diff.records import (
     FieldChange,
     ObjectChange,
     RoleEffect,
-    ServiceTotals,
 )
-from fusioninfer_pulumi.cli.diff.restarts import replica_count, scaling
+from fusioninfer_pulumi.cli.diff.restarts import replica_count
 from fusioninfer_pulumi.cli.output import styled
 
 _Paint = Callable[[str, str], str]
@@ -46,10 +46,12 @@ def to_text(difference: Difference, *, color: bool) -> str:
 
 
 def _text(difference: Difference, paint: _Paint) -> Iterator[str]:
-    told = restarting(difference)
-    what = counts(difference.objects) if difference.objects or not difference else NO_OBJECT
-    yield f"{what}; {told}" if told else what
-    yield from (f"  {totals_line(totals)}" for totals in difference.totals)
+    yield summary(difference)
+    for totals in difference.totals:
+        pods = before_after(totals.pods_before, totals.pods_after)
+        devices = before_after(totals.accelerators_before, totals.accelerators_after)
+        name = service_name(totals.namespace, totals.service)
+        yield f"  {name}: pods {pods}, accelerators {devices}"
     if difference.notes:
         yield ""
         for note in difference.notes:
@@ -85,7 +87,7 @@ def _group(group: Group, paint: _Paint) -> Iterator[str]:
     sign, style = _SIGNS[action]
     title = printable(group.title)
     if action == "replaced":
-        title += ", deleted and created anew"
+        title += ", deleted and created again"
     yield f"{sign} {paint(title, style)}"
     for change in group.fields[:_MOST_FIELDS]:
         yield from _field(change, paint)
@@ -116,53 +118,53 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
         stand in their order where it is known.
     """
     effects = difference.effects
+    services = [service_name(effect.namespace, effect.service) for effect in effects]
     columns: dict[str, list[str]] = {
-        "service": _services(difference),
+        "service": services if len(set(services)) > 1 else [""] * len(services),
         "role": [effect.role for effect in effects],
-        "replicas": [_replicas(effect) for effect in effects],
+        "replicas": [
+            before_after(effect.replicas_before, effect.replicas_after) for effect in effects
+        ],
         "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
-        "why": [_why(effect) for effect in effects],
+        # How their number changes has a column of its own.
+        "why": [effect.restart_reason or effect.role_change or "untouched" for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
     rows = [[cell or "-" for cell in cells] for cells in zip(*columns.values(), strict=True)]
     return list(columns), rows
 
 
-def restarting(difference: Difference) -> str:
-    """Counts what restarts, starts and stops; empty where no replica is concerned."""
+def summary(difference: Difference) -> str:
+    """Counts objects, and replicas that restart, start and stop."""
+    if not difference:
+        return "no difference"
     sets = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
-    before = sum(effect.replicas_before for effect in sets)
-    restarts, starts, stops = (
-        sum(replica_count(names) for names in each)
-        for each in (
-            [effect.restarts for effect in sets],
-            [effect.added for effect in sets],
-            [effect.removed for effect in sets],
+    parts = []
+    if sets:
+        restarts, starts, stops = (
+            sum(map(replica_count, each))
+            for each in (
+                [effect.restarts for effect in sets],
+                [effect.added for effect in sets],
+                [effect.removed for effect in sets],
+            )
         )
-    )
-    parts = ["no replica restarts"] if sets else []
-    if restarts:
-        noun = "replica" if before == 1 else "replicas"
-        parts = [f"{restarts} of {before} {noun} {_verb('restart', restarts)}"]
-    parts += [
-        f"{number} {_verb(verb, number)}"
-        for verb, number in (("start", starts), ("stop", stops))
-        if number
-    ]
-    others: dict[str, int] = {}
-    for effect in difference.effects:
-        if effect.kind != "LeaderWorkerSet":
-            others[effect.kind] = others.get(effect.kind, 0) + 1
-    for kind, number in others.items():
-        plural = "" if number == 1 else "s"
-        parts.append(f"{number} {kind}{plural} {_verb('restart', number)}")
-    return ", ".join(parts)
+        before = sum(effect.replicas_before for effect in sets)
+        parts.append(
+            f"replicas: {restarts} of {before} restart" if restarts else "replicas: none restart"
+        )
+        parts[0] += f", {starts} start" if starts else ""
+        parts[0] += f", {stops} stop" if stops else ""
+    others = Counter(each.kind for each in difference.effects if each.kind != "LeaderWorkerSet")
+    parts += [f"{kind}s: {number} restart" for kind, number in others.items()]
+    return "; ".join([counts(difference.objects), *parts])
 
 
-def _verb(verb: str, number: int) -> str:
-    return f"{verb}s" if number == 1 else verb
+def count(number: int, noun: str) -> str:
+    """A number and its noun: `1 object`, `2 objects`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def before_after(before: int, after: int) -> str:
@@ -170,56 +172,30 @@ def before_after(before: int, after: int) -> str:
     return str(after) if before == after else f"{before} -> {after}"
 
 
-def totals_line(totals: ServiceTotals) -> str:
-    """Says how many pods and accelerators a service has, before and after."""
-    pods = before_after(totals.pods_before, totals.pods_after)
-    devices = before_after(totals.accelerators_before, totals.accelerators_after)
-    return f"{service_name(totals)}: pods {pods}, accelerators {devices}"
-
-
-def service_name(of: ServiceTotals | RoleEffect) -> str:
+def service_name(namespace: str, name: str) -> str:
     """Name of a service, with its namespace where it is not the default one."""
-    return of.service if of.namespace == "default" else f"{of.namespace}/{of.service}"
+    return name if namespace == "default" else f"{namespace}/{name}"
 
 
 def _order(effect: RoleEffect) -> str:
     """Says in which order replicas restart; empty where it is one, or nobody knows."""
     parts = []
     for stage in effect.order:
-        count = replica_count(stage.replicas)
-        if count == 1:
-            parts.append(in_order(stage.replicas))
+        number = replica_count(stage.replicas)
+        pace = f", {'up to ' if stage.at_most else ''}{stage.at_a_time} at a time"
+        if number == 1:
+            pace = ""
         elif stage.groups is not None:
-            groups = "group" if stage.groups == 1 else "groups"
-            parts.append(f"{in_order(stage.replicas)}, {stage.groups} {groups} at a time")
-        elif stage.at_a_time >= count and not stage.at_most:
-            parts.append(f"{in_order(stage.replicas)} together")
-        else:
-            most = "up to " if stage.at_most else ""
-            parts.append(f"{in_order(stage.replicas)}, {most}{stage.at_a_time} at a time")
+            pace = f", {count(stage.groups, 'group')} at a time"
+        elif stage.at_a_time >= number and not stage.at_most:
+            pace = " together"
+        parts.append(in_order(stage.replicas) + pace)
     told = ", then ".join(parts)
     if effect.after:
         return f"after {', '.join(effect.after)}: {told}"
     return told if replica_count(effect.restarts) > 1 else ""
 
 
-def _why(effect: RoleEffect) -> str:
-    """What else than their number changes the replicas, which has a column of its own."""
-    scaled = scaling(effect.replicas_before, effect.replicas_after)
-    return effect.reason.removesuffix(f", {scaled}") or "untouched"
-
-
-def _services(difference: Difference) -> list[str]:
-    names = [service_name(effect) for effect in difference.effects]
-    return names if len(set(names)) > 1 else [""] * len(names)
-
-
-def _replicas(effect: RoleEffect) -> str:
-    return before_after(effect.replicas_before, effect.replicas_after)
-
-
-#: What is said of a change that no object shows: of what a partition held back.
-NO_OBJECT = "no object changes"
 _LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTemplate."
 _BOTH = f"{LWS_TEMPLATE}.{{leader,worker}}Template."
 
@@ -257,20 +233,12 @@ def grouped(objects: Iterable[ObjectChange]) -> list[Group]:
 
 
 def counts(objects: Iterable[ObjectChange]) -> str:
-    """Counts objects by what happens to them: `2 objects changed, 1 added`."""
-    numbers: dict[str, int] = {}
-    for change in objects:
-        numbers[change.action] = numbers.get(change.action, 0) + 1
-    parts = [
-        f"{numbers[action]} {action}"
-        for action in ("changed", "replaced", "added", "removed")
-        if action in numbers
-    ]
-    if not parts:
-        return "no difference"
-    number, _, rest = parts[0].partition(" ")
-    parts[0] = f"{number} object{'' if number == '1' else 's'} {rest}"
-    return ", ".join(parts)
+    """Counts objects by what happens to them: `objects: 2 changed, 1 added`."""
+    numbers = Counter(change.action for change in objects)
+    actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
+    parts = [f"{numbers[action]} {action}" for action in actions if action in numbers]
+    # What a partition held back may restart without any.
+    return f"objects: {', '.join(parts) or 'none changed'}"
 
 
 def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
