@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from fusioninfer_pulumi.cli.yaml_output import to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
 
 
 @pytest.mark.parametrize(
