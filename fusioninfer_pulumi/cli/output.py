@@ -27,15 +27,19 @@ def styled(text: str, style: str, *, color: bool) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if color and style and text else text
 
 
-def finding_line(label: str, finding: Finding) -> str:
-    """`FILE: roles[0].port: message`, and its frames on lines below."""
-    return f"{one_line(label)}: {finding}"
+def finding_line(label: str, finding: Finding, *, color: bool = False) -> str:
+    """`FILE: roles[0].port: message [rule-id]`, and its frames on lines below."""
+    first, *frames = f"{one_line(label)}: {finding}".split("\n")
+    if finding.rule:
+        first += f" {styled(f'[{finding.rule}]', 'dim', color=color)}"
+    return "\n".join([first, *frames])
 
 
 def print_findings(findings: Iterable[tuple[str, Finding]]) -> None:
     """Writes findings to standard error, each with the label of its document."""
+    color = has_colour(sys.stderr)
     for label, finding in findings:
-        sys.stderr.write(f"{finding_line(label, finding)}\n")
+        sys.stderr.write(f"{finding_line(label, finding, color=color)}\n")
 
 
 def print_json(value: Any) -> None:

@@ -107,6 +107,7 @@ def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, str]:
     return {
+        "rule": finding.rule,
         "severity": finding.severity.value,
         "path": finding.path,
         "message": finding.message,

@@ -214,7 +214,8 @@ def _findings(plan: ServicePlan) -> Table:
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
         place = f"{one_line(finding.path)}: " if finding.path else ""
-        table.add_row(severity, f"{place}{finding.message}")
+        rule = f" [{finding.rule}]" if finding.rule else ""
+        table.add_row(severity, Text.assemble(f"{place}{finding.message}", (rule, "dim")))
     return table
 
 

@@ -153,7 +153,9 @@ def test_a_folder_may_lose_and_get_its_only_service(
 def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "--base", "HEAD", "nothing.yaml"]) == 2
 
-    assert capsys.readouterr().err == "nothing.yaml: cannot be read: No such file or directory\n"
+    assert capsys.readouterr().err == (
+        "nothing.yaml: cannot be read: No such file or directory [unreadable-file]\n"
+    )
 
 
 def test_an_unreadable_base_of_what_is_gone_is_a_difference(
@@ -179,7 +181,8 @@ def test_what_is_no_commit_is_one_line(
 ) -> None:
     assert main(["diff", f"--base={base}", "chat.yaml"]) == 2
 
-    assert capsys.readouterr().err == f"{base}:chat.yaml: no such revision: {base}\n"
+    told = f"{base}:chat.yaml: no such revision: {base} [unreadable-revision]\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_folder_outside_of_git_is_one_line(

@@ -1,11 +1,12 @@
-"""What `render` writes is read back as the same values by any YAML reader."""
+"""What the command line writes: lines of findings, and YAML."""
 
 from __future__ import annotations
 
 import pytest
 import yaml
 
-from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.output import finding_line, to_yaml
+from fusioninfer_pulumi.findings import Finding, Severity
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,11 @@ def test_numbers_truth_and_nothing_are_written_plainly() -> None:
 
 def test_text_of_several_lines_is_a_block() -> None:
     assert to_yaml([{"key": "one\ntwo\n"}]) == "key: |\n  one\n  two\n"
+
+
+def test_the_rule_stands_after_the_message_and_before_the_frames() -> None:
+    found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
+    line = "F: warning: roles[1].port: is odd"
+    assert finding_line("F", found) == f"{line} [a-rule]\n  __main__.py:1"
+    assert finding_line("F", found, color=True) == f"{line} \x1b[2m[a-rule]\x1b[0m\n  __main__.py:1"
+    assert finding_line("F", Finding("", found.severity, found.location, "is odd")) == line
