@@ -49,18 +49,10 @@ def notes(
     refused: Mapping[Service, Sequence[Finding]],
     freed: Iterable[Identity],
 ) -> Iterator[str]:
-    """Says what a change does.
+    """Yields what a change does, service by service; where there are several, each is named.
 
-    Args:
-        edits: All changes.
-        effects: What they do to replicas.
-        services: Services that have an object, before and after.
-        turns: When sets change, as far as plans tell.
-        refused: What `pulumi up` refuses of a service.
-        freed: LeaderWorkerSets that a partition holds back no longer.
-
-    Yields:
-        Sentences, service by service; each names its service where there are several.
+    `services` are those that have an object, before and after; `refused` is what `pulumi up`
+    refuses of each; a partition holds those that are `freed` back no longer.
     """
     by_service: dict[Service | None, list[Edit]] = {}
     for edit in edits:

@@ -201,17 +201,10 @@ class _Role:
 def role_effects(
     old: Objects, new: Objects, edits: Sequence[Edit], turns: Turns
 ) -> Iterator[RoleEffect]:
-    """Says what happens to the replicas of the services that have a changed object.
+    """Yields what happens to the replicas of the services that have a changed object.
 
-    Args:
-        old: All LeaderWorkerSets before.
-        new: All LeaderWorkerSets after.
-        edits: All changes.
-        turns: When sets change, as far as plans tell.
-
-    Yields:
-        One effect per role that LeaderWorkerSets run, and one per Deployment (or the like) whose
-        pods restart.
+    One effect per role that LeaderWorkerSets run, and one per Deployment (or the like) whose pods
+    restart.
     """
     edited = {edit.key: edit for edit in edits}
     found: dict[Service, dict[str, _Role]] = {
@@ -449,9 +442,7 @@ def below(path: str, roots: Iterable[str]) -> bool:
 def restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
     """Says why pods restart: `image, arguments changed`.
 
-    Args:
-        changes: What changed in the pods' templates, of one or of several workloads.
-        gangs: What happened to their gangs: its fields say nothing more.
+    What happened to their gangs comes first; the fields of a gang say nothing more then.
     """
     parts = dict.fromkeys(sorted(gangs))
     words: dict[str, None] = {}
@@ -480,16 +471,10 @@ def _is_gang(change: FieldChange) -> bool:
 def refusals(
     plans: Sequence[ServicePlan], sets: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
-    """Finds what `pulumi up` refuses where the old sets are those that run.
+    """What `pulumi up` refuses, by service, where the old sets are those that run.
 
-    Args:
-        plans: The services after, as far as they are known.
-        sets: All LeaderWorkerSets before and after.
-        edits: All changes.
-
-    Returns:
-        Findings by service. Those that need a plan leave out a service that stands several times
-        in either source: each of its clusters may go its own way.
+    What needs a plan leaves out a service that stands several times in either source: each of its
+    clusters may go its own way.
     """
     edited = {edit.key: edit for edit in edits}
     keys: dict[str, list[Identity]] = {}

@@ -110,12 +110,10 @@ def _field(change: FieldChange, paint: _Paint) -> Iterator[str]:
 
 
 def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
-    """Builds the table of what happens to replicas.
+    """Names of the columns, and the rows, of the table of what happens to replicas.
 
-    Returns:
-        The names of the columns and the rows. A column that says nothing is left out: that of the
-        service where there is one, or of added replicas where none is added. Replicas that restart
-        stand in their order where it is known.
+    A column that says nothing is left out: that of the service where there is one, or of added
+    replicas where none is added. Replicas that restart stand in their order where it is known.
     """
     effects = difference.effects
     services = [service_name(effect.namespace, effect.service) for effect in effects]
@@ -322,14 +320,9 @@ _LEAD = 24
 
 
 def shown_pair(change: FieldChange, limit: int) -> tuple[str, str]:
-    """Writes both values of a changed field in one line each.
+    """Both values of a changed field, each in one line.
 
-    Args:
-        change: The field.
-        limit: Most characters of a value.
-
-    Returns:
-        The values; of long ones, what is around their first difference.
+    Of values longer than the limit only what is around their first difference.
     """
     old, new = _written(change.old), _written(change.new)
     if old == new and change.old != change.new:  # "1" and 1; masks of two secrets are equal
@@ -350,15 +343,9 @@ def shown(value: Any, limit: int) -> str:
 
 
 def lines(change: FieldChange, limit: int) -> Iterator[str]:
-    """Writes a field's values as the lines of a diff, each with its sign.
+    """Yields a field's values as the lines of a diff, each with its sign.
 
-    Args:
-        change: The field.
-        limit: Most characters of a line.
-
-    Yields:
-        Lines that start with `-`, `+`, `@@` or a space; only the lines that differ of texts of
-        several lines, and not more than a screenful.
+    Of texts of several lines only the lines that differ, and not more than a screenful.
     """
     found = list(_lines(change, limit))
     yield from found[:_MOST_LINES]
