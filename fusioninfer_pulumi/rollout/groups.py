@@ -43,7 +43,7 @@ class GroupRollout:
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
-def by_group(plan: ServicePlan) -> bool:
+def by_group(plan: Topology) -> bool:
     """Tells whether the serving groups of a service change as a whole."""
     return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
 
