@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from fusioninfer_pulumi.api.rollout import RolloutLevel, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.rollout.gang_update import GangUpdate, Running
-from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.order import rollout_plan
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout
@@ -116,7 +116,7 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
     if rollout.strategy is not RolloutStrategy.ROLLING or not sets:
         return
     replicas = sum(len(each.replicas) for each in sets)
-    if plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None:
+    if by_group(plan):
         within = len({each.group for each in sets}) <= group_rollout(plan).max_unavailable
     else:
         within = replicas <= rollout.max_unavailable

@@ -34,6 +34,11 @@ class RoleRollout:
     partition: int
     timeout: str
 
+    @property
+    def side_by_side(self) -> int | None:
+        """Required replicas that change at a time, None for all."""
+        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
+
 
 def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
     """How a role changes: its own settings, else the service's, else the defaults."""

@@ -11,7 +11,7 @@ from samples import problems, role, service
 
 from fusioninfer_pulumi.api.schema import manifest_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.cli.yaml_output import to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
 from fusioninfer_pulumi.loading import loads
 
 ROUTER = {"name": "router", "componentType": "router"}

@@ -112,7 +112,9 @@ def test_diff_reads_each_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_process_ends_with_the_status() -> None:
     done = shell("$cli check nowhere.yaml; echo $?; $cli check *monolithic.yaml; echo $?")
     assert done.stdout == "2\n0\n"
-    assert done.stderr == "nowhere.yaml: cannot be read: No such file or directory\n"
+    assert (
+        done.stderr == "nowhere.yaml: cannot be read: No such file or directory [unreadable-file]\n"
+    )
 
 
 @pytest.mark.parametrize("output", ["yaml", "json"])
@@ -133,7 +135,7 @@ def test_a_reader_that_has_had_enough_is_no_error(output: str, tmp_path: Path) -
 STREAMS = {
     "standard input is closed": (
         "$cli check - <&-",
-        "<stdin>: cannot be read: standard input is closed\n",
+        "<stdin>: cannot be read: standard input is closed [unreadable-file]\n",
         2,
     ),
     "standard output is closed": ("$cli render *monolithic.yaml >&-", "", 0),
@@ -143,10 +145,14 @@ STREAMS = {
         "<stdout>: cannot be written: No space left on device\n",
         2,
     ),
-    "a device without an end": ("$cli check /dev/zero", "/dev/zero: larger than 16 MiB\n", 2),
+    "a device without an end": (
+        "$cli check /dev/zero",
+        "/dev/zero: larger than 16 MiB [file-too-large]\n",
+        2,
+    ),
     "input without an end": (
         "cat /dev/zero | $cli check -",
-        "<stdin>: larger than 16 MiB\n",
+        "<stdin>: larger than 16 MiB [file-too-large]\n",
         2,
     ),
 }
@@ -174,7 +180,7 @@ def test_a_manifest_needs_no_pulumi(command: str) -> None:
         "import sys\n"
         "from fusioninfer_pulumi.cli.main import main\n"
         f"assert main({[*command.split(), STORY_1]!r}) == 0\n"
-        "heavy = {'pulumi', 'pulumi_kubernetes', 'grpc', 'google', 'deepdiff', 'jsonschema'}\n"
+        "heavy = {'pulumi', 'pulumi_kubernetes', 'grpc', 'google', 'jsonschema'}\n"
         f"heavy |= set() if {command!r} == 'plan --gpus 8' else {{'rich'}}\n"
         "assert not heavy & {name.partition('.')[0] for name in sys.modules}, heavy\n"
     )

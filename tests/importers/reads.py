@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.source import Source, plan_all
+from fusioninfer_pulumi.cli.sources import Source, plan_all
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading.documents import read_all
 
