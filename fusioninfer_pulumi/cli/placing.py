@@ -15,7 +15,7 @@ from fusioninfer_pulumi.placement.check import inventory_findings
 from fusioninfer_pulumi.placement.joint import place_services
 from fusioninfer_pulumi.placement.previous import Before, read_previous
 from fusioninfer_pulumi.placement.records import Placement
-from fusioninfer_pulumi.planning import without_unplaced
+from fusioninfer_pulumi.planning import NOT_APPLIED
 
 
 def place_source(source: Source, inventory: str, previous: str | None) -> Placement | None:
@@ -38,11 +38,13 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     try:
         return _placed(source, source.readings, inventory, previous)
     finally:
+        # Pools are chosen here, and each demand is carried out or refused.
         source.findings = [
-            (label, each) for label, found in source.findings for each in without_unplaced([found])
+            (label, found) for label, found in source.findings if found.rule != NOT_APPLIED
         ]
         source.plans = [
-            replace(plan, findings=tuple(without_unplaced(plan.findings))) for plan in source.plans
+            replace(plan, findings=tuple(e for e in plan.findings if e.rule != NOT_APPLIED))
+            for plan in source.plans
         ]
 
 

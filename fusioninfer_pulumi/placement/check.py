@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import LIFT, Finding, error, errors, join, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, errors, shown
 from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.placement import selectors
 from fusioninfer_pulumi.placement.admissible import templates
@@ -20,7 +20,8 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
     """What is wrong with an inventory that its models accept."""
     return [
         error(
-            join("pools", index, "resource"),
+            "resource-not-accelerator",
+            ("pools", index, "resource"),
             f"{shown(pool.resource)} is no accelerator that pods are counted by",
         )
         for index, pool in enumerate(inventory.pools)
@@ -51,7 +52,11 @@ def input_findings(
             first = keys.setdefault(service_key(service.namespace, service.name), index)
             if first != index:
                 problems.append(
-                    error("metadata.name", f"is also the name of service {first + 1} of the list")
+                    error(
+                        "service-name-not-unique",
+                        ("metadata", "name"),
+                        f"is also the name of service {first + 1} of the list",
+                    )
                 )
         if problems:
             found[index] = problems
@@ -62,7 +67,11 @@ def _service(
     service: InferenceServiceArgs, plan: ServicePlan, inventory: InventoryArgs
 ) -> Iterator[Finding]:
     if service.name is None:
-        yield error("metadata.name", "is required: a service is placed under its name")
+        yield error(
+            "service-name-missing",
+            ("metadata", "name"),
+            "is required: a service is placed under its name",
+        )
         return
     yield from errors(plan.findings)
     known = [pool.name for pool in inventory.pools]
@@ -70,16 +79,20 @@ def _service(
         for index, name in enumerate((role.placement and role.placement.pools) or ()):
             if name not in known:
                 yield error(
-                    join("roles", at, "placement", "pools", index),
+                    "pool-unknown",
+                    ("roles", at, "placement", "pools", index),
                     f"no pool of that name, got {shown(name)}; the inventory has "
                     f"{', '.join(known)}",
                 )
-        yield from _templates(join("roles", at), role)
+        yield from _templates(("roles", at), role)
 
 
-def _templates(at: str, role: RoleArgs) -> Iterator[Finding]:
+def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
     for field, template in templates(role):
         spec: Mapping[str, Any] = template["spec"]
-        where = f"{at}.{field}.spec"
         for path in selectors.unknown_fields(spec):
-            yield error(f"{where}.{path}", f"is read to choose a pool and {LIFT}")
+            yield error(
+                "output-not-allowed",
+                (*at, field, "spec", *path),
+                f"is read to choose a pool and {LIFT}",
+            )

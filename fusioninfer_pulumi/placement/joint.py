@@ -8,14 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import (
-    Finding,
-    InvalidServiceError,
-    Severity,
-    error,
-    errors,
-    warning,
-)
+from fusioninfer_pulumi.findings import InvalidServiceError, errors, warning
 from fusioninfer_pulumi.loading.load import Inventory, load_inventory
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.placement import explain
@@ -75,13 +68,14 @@ def place(
     read = [_args(each) for each in services]
     found = place_services(read, pools, previous=read_previous(previous))
     problems = [
-        # One text for several services: each line has to say whose it is.
-        error(f"{read[at].name or at + 1}: {finding.path}", finding.message)
+        (str(read[at].name or at + 1), finding)
         for at, listed in sorted(found.findings.items())
         for finding in errors(listed)
     ]
     if problems:
-        raise InvalidServiceError(problems)
+        raise InvalidServiceError(
+            [finding for _, finding in problems], [name for name, _ in problems]
+        )
     return found
 
 
@@ -119,18 +113,18 @@ def place_services(
         listed.append(choices(need, inventory))
     outcome = search(listed, pools, max_steps)
     final = outcome.options[-1].ledger if listed else pools.empty
+    ways_out = _ways_out(listed, outcome, pools, max_steps) if before and outcome.tiers[2] else {}
     placed: list[ServicePlacement | None] = [None] * len(services)
     before_it = pools.empty
     for index, (at, each) in enumerate(zip(fit, listed, strict=True)):
         option = outcome.options[index]
         others = explain.beside(listed, outcome.options, pools, index)
         record = service_placement(each, option, before_it, others, pools, inventory)
-        findings[at] = service_findings(each, record, option, final, pools)
+        moves = ways_out.get(index, ())
+        findings[at] = service_findings(each, record, option, final, pools, moves)
         placed[at], before_it = record, option.ledger
-    if before and outcome.tiers[2]:
-        findings = _with_ways_out(findings, fit, listed, outcome, pools, max_steps)
     if not outcome.proven:
-        findings[-1] = [warning("", _NOT_PROVEN.format(max_steps))]
+        findings[-1] = [warning("placement-not-proven", (), _NOT_PROVEN.format(max_steps))]
     return Placement(
         services=tuple(
             service if record is None else _written(service, record, inventory)
@@ -144,15 +138,10 @@ def place_services(
     )
 
 
-def _with_ways_out(
-    findings: dict[int, list[Finding]],
-    fit: Sequence[int],
-    listed: Sequence[Choices],
-    found: Outcome,
-    pools: Pools,
-    max_steps: int,
-) -> dict[int, list[Finding]]:
-    """Adds to services without a place what would have to move, and could, for them."""
+def _ways_out(
+    listed: Sequence[Choices], found: Outcome, pools: Pools, max_steps: int
+) -> dict[int, list[str]]:
+    """What would have to move, and could, for each service without a place, by its index."""
     forgetful = [
         replace(each, need=replace(each.need, roles=tuple(
             replace(role, previous=None) for role in each.need.roles
@@ -166,23 +155,14 @@ def _with_ways_out(
         for role, pool in zip(each.need.roles, option.assignment or (), strict=False)
         if role.previous is not None and role.previous.pool != pools.args[pool].name
     ]
-    changed = dict(findings)
     both = list(zip(found.options, outcome.options, strict=True))
     if any(old.assignment is not None and new.assignment is None for old, new in both):
-        return changed  # it would only take the place of another one
-    for at, (old, new) in zip(fit, both, strict=True):
-        if old.assignment is None and new.assignment is not None:
-            changed[at] = [
-                replace(
-                    each,
-                    message=f"{each.message}; it would have one if {', '.join(moves)} moved: leave "
-                    "them out of the previous placement",
-                )
-                if each.severity is Severity.ERROR
-                else each
-                for each in findings[at]
-            ]
-    return changed
+        return {}  # it would only take the place of another one
+    return {
+        at: moves
+        for at, (old, new) in enumerate(both)
+        if old.assignment is None and new.assignment is not None
+    }
 
 
 def _written(

@@ -60,7 +60,13 @@ def inventory_of(
     if not groups:
         wanted = key or " or ".join(labels.NODE_POOLS)
         raise InvalidServiceError(
-            [error("", f"no ready node with accelerators has the label {wanted}")]
+            [
+                error(
+                    "no-node-with-label",
+                    (),
+                    f"no ready node with accelerators has the label {wanted}",
+                )
+            ]
         )
     held = _held(pods, services)
     taken = devices.held({_key(pod): _is_own(pod, services) for pod in pods})

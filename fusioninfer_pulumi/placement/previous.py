@@ -51,14 +51,17 @@ def read_previous(source: PreviousPlacement) -> Before:
         try:
             source = json.loads(file_text(Path(source)))
         except ValueError as problem:
-            raise InvalidServiceError([error("", f"not JSON: {problem}")], title) from None
+            raise InvalidServiceError(
+                [error("not-json", (), f"not JSON: {problem}")], title
+            ) from None
     try:
         return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InvalidServiceError(
             [
                 error(
-                    "",
+                    "previous-placement-malformed",
+                    (),
                     "must be the JSON of `plan --inventory`, or a mapping of service to role to "
                     f"pool, got {shown(source)}",
                 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.placement import explain
 from fusioninfer_pulumi.placement.admissible import MAX_ASSIGNMENTS, Assignment, Choices, templates
 from fusioninfer_pulumi.placement.ledger import Fit, Ledger, Pools
@@ -63,7 +63,12 @@ def service_placement(
 
 
 def service_findings(
-    service: Choices, placed: ServicePlacement, option: Option, final: Ledger, pools: Pools
+    service: Choices,
+    placed: ServicePlacement,
+    option: Option,
+    final: Ledger,
+    pools: Pools,
+    moves: Sequence[str] = (),
 ) -> list[Finding]:
     """What there is to say about the place of one service.
 
@@ -73,9 +78,10 @@ def service_findings(
         option: What was chosen for it.
         final: The ledger of all services.
         pools: The pools.
+        moves: Roles of other services that would have to move for it to get a place.
     """
     if option.assignment is None:
-        return list(_unplaced(service, placed, pools))
+        return list(_unplaced(service, placed, pools, moves))
     return list(_remarks(service, placed, option, option.assignment, final, pools))
 
 
@@ -91,45 +97,52 @@ def _remarks(
         yield from _claims(role)
         if not role.shape and role.replicas and not role.claims.uncounted:
             yield info(
-                join("roles", role.plan.position),
+                "no-accelerators-requested",
+                ("roles", role.plan.position),
                 "asks for no accelerators through resources: its pods are not counted in any pool",
             )
     for each in placed.roles:
         if each.origin is Origin.MOVED:
             yield warning(
-                "placement",
+                "role-moves",
+                ("placement",),
                 f"{each.name} moves from {each.previous} to {each.pool}: all of its replicas "
                 "restart",
             )
     if option.minimum:
         held = ", ".join(f"{each.name} {each.replicas} of {each.wanted}" for each in placed.roles)
         yield warning(
-            "placement",
+            "only-minimum-placed",
+            ("placement",),
             f"has a place for its minimum only ({held}); further replicas take what is "
             "free when they ask, also from services that come later",
         )
     for at in sorted(set(assignment)):
         if final[at] and pools.fit(at, final[at]) is Fit.POSSIBLE:
             yield warning(
-                "placement",
+                "pods-of-several-sizes",
+                ("placement",),
                 f"pods of several sizes share pool {pools.args[at].name}: they fit only if the "
                 "scheduler packs them tightly",
             )
 
 
 def _claims(role: RoleNeed) -> Iterator[Finding]:
-    at = join("roles", role.plan.position, "resourceClaims")
+    at = ("roles", role.plan.position, "resourceClaims")
     for text in role.claims.uncounted:
-        yield info(at, f"not counted in any pool: {text}")
+        yield info("claim-not-counted", at, f"not counted in any pool: {text}")
     if role.claims.selectors:
         yield info(
+            "claim-selectors-not-evaluated",
             at,
             "selectors are not evaluated: any device of the class counts; say with "
             "placement.device which pools have such devices",
         )
 
 
-def _unplaced(service: Choices, placed: ServicePlacement, pools: Pools) -> Iterator[Finding]:
+def _unplaced(
+    service: Choices, placed: ServicePlacement, pools: Pools, moves: Sequence[str]
+) -> Iterator[Finding]:
     stuck = [
         role for role, row in zip(service.need.roles, service.reasons, strict=True) if all(row)
     ]
@@ -138,28 +151,40 @@ def _unplaced(service: Choices, placed: ServicePlacement, pools: Pools) -> Itera
             f"{pool}: {', '.join(reasons)}"
             for pool, reasons in placed.impossible[role.name].items()
         )
-        yield error(join("roles", role.plan.position), f"no pool can take {role.name}: {why}")
+        yield error(
+            "no-pool-for-role",
+            ("roles", role.plan.position),
+            f"no pool can take {role.name}: {why}",
+        )
     if stuck:
         return
     if service.too_many:
         yield error(
-            "placement",
+            "too-many-pool-combinations",
+            ("placement",),
             f"its roles may be combined on pools in {service.too_many} ways, at most "
             f"{MAX_ASSIGNMENTS} are looked at; name pools in placement.pools",
         )
     elif placed.nearest is None:
         attribute = service.need.colocate or ""
         yield error(
-            "placement.colocate",
+            "no-pools-to-colocate",
+            ("placement", "colocate"),
             f"no pools that its roles may be on have the same {attribute}: "
             f"{explain.apart(attribute, pools)}",
         )
     else:
         near = placed.nearest
+        way_out = (
+            f"; it would have one if {', '.join(moves)} moved: leave them out of the previous "
+            "placement"
+        )
         yield error(
-            "placement",
+            "pool-capacity-too-small",
+            ("placement",),
             f"has no place; nearest is {explain.pools_words(near.pools)}, which lacks "
-            f"{explain.missing_words(near.missing)} beside the other services",
+            f"{explain.missing_words(near.missing)} beside the other services"
+            f"{way_out if moves else ''}",
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import TaintArgs, TaintEffect
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.findings import Location, shown
 from fusioninfer_pulumi.kube.outputs import output_paths
 from fusioninfer_pulumi.kube.resources import is_accelerator
 
@@ -18,15 +18,15 @@ from fusioninfer_pulumi.kube.resources import is_accelerator
 READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
-def unknown_fields(spec: Mapping[str, Any]) -> Iterator[str]:
+def unknown_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
     """Yields the fields that have to be read and hold an Output."""
     for key in READ:
         if key == "affinity":
             affinity = spec.get(key)
             node = affinity.get("nodeAffinity") if isinstance(affinity, Mapping) else affinity
-            yield from output_paths(node, "affinity.nodeAffinity")
+            yield from output_paths(node, ("affinity", "nodeAffinity"))
         else:
-            yield from output_paths(spec.get(key), key)
+            yield from output_paths(spec.get(key), (key,))
 
 
 def misfits(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from fusioninfer_pulumi.findings import (
     info,
     join,
     parse_path,
+    path_text,
     warning,
 )
 from fusioninfer_pulumi.kube import names
@@ -199,8 +200,8 @@ def _output_findings(
         return
     for key in ("command", "args"):
         if contains_output(container.get(key)):
-            for path in output_paths(container[key], f"{at}.{key}"):
-                yield error(path, LIFT)
+            for path in output_paths(container[key], (key,)):
+                yield error(f"{at}.{path_text(path)}", LIFT)
 
 
 def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:
