@@ -1,4 +1,4 @@
-"""Data flows one way between the rooms; files stay small."""
+"""Data flows one way between the packages."""
 
 from __future__ import annotations
 

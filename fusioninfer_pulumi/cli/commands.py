@@ -17,7 +17,7 @@ from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
+    from fusioninfer_pulumi.placement.result import Placement, ServicePlacement
 
 
 def render(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusioninfer_pulumi.placement.records import Nearest, Placement, ServicePlacement
+from fusioninfer_pulumi.placement.result import Nearest, Placement, ServicePlacement
 
 
 def placement_json(record: ServicePlacement, placement: Placement) -> dict[str, Any]:

@@ -11,10 +11,8 @@ from fusioninfer_pulumi.cli.source import Source, plan_all
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, error, errors
 from fusioninfer_pulumi.loading import load_inventory
 from fusioninfer_pulumi.loading.documents import Reading
-from fusioninfer_pulumi.placement.check import inventory_findings
-from fusioninfer_pulumi.placement.joint import place_services
-from fusioninfer_pulumi.placement.previous import Before, read_previous
-from fusioninfer_pulumi.placement.records import Placement
+from fusioninfer_pulumi.placement.placing import inventory_findings, place_services
+from fusioninfer_pulumi.placement.result import Placement, PreviousPools, read_previous
 from fusioninfer_pulumi.planning import NOT_APPLIED
 
 
@@ -98,7 +96,7 @@ def _inventory(source: Source, path: str) -> InventoryArgs | None:
     return None if refused else read
 
 
-def _previous(source: Source, path: str | None) -> Before | None:
+def _previous(source: Source, path: str | None) -> PreviousPools | None:
     try:
         return read_previous(path)
     except InvalidServiceError as problem:

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.cli.placement_text import placement_lines, pools_table
 from fusioninfer_pulumi.cli.plan_json import plain
 from fusioninfer_pulumi.cli.request_path import request_path, router_url
 from fusioninfer_pulumi.findings import Severity, one_line
-from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
+from fusioninfer_pulumi.placement.result import Placement, ServicePlacement
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.role_rollout import role_rollout

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fusioninfer_pulumi.loading import load_inventory
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.placement.joint import place_services
-from fusioninfer_pulumi.placement.records import Status
+from fusioninfer_pulumi.placement.placing import place_services
+from fusioninfer_pulumi.placement.result import Status
 from tests.placement.test_packing import tried
 from tests.placing import LABEL, args, inventory, only, pair, pool, refusal, role, where, worker
 

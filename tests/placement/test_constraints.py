@@ -8,7 +8,7 @@ import pytest
 
 from fusioninfer_pulumi.api import TaintArgs, TaintEffect
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.placement.selectors import misfits, untolerated
+from fusioninfer_pulumi.placement.selectors import mismatches, untolerated
 from tests.placing import LABEL, inventory, only, pair, pool, refusal, role, where, worker
 
 ZONE = "topology.kubernetes.io/zone"
@@ -57,7 +57,7 @@ def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_selectors_are_judged_as_by_the_scheduler(spec: Any, fits: bool) -> None:
-    assert (not list(misfits(spec, LABELS))) == fits
+    assert (not list(mismatches(spec, LABELS))) == fits
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.api import NodePoolArgs
-from fusioninfer_pulumi.placement.ledger import Fit, Load, Pools, with_more
-from fusioninfer_pulumi.placement.packing import packs
+from fusioninfer_pulumi.placement.packing import Fit, Load, Pools, packs, with_more
 
 sizes = st.lists(st.integers(1, 8), max_size=6)
 rooms = st.lists(st.integers(0, 8), max_size=4)

@@ -7,8 +7,8 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.placement.joint import place_services
-from fusioninfer_pulumi.placement.records import Missing, Origin, PoolLeft, Status
+from fusioninfer_pulumi.placement.placing import place_services
+from fusioninfer_pulumi.placement.result import Missing, Origin, PoolLeft, Status
 from fusioninfer_pulumi.planning import plan_service
 from tests.placing import (
     LABEL,

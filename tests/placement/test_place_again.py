@@ -10,7 +10,7 @@ import pytest
 
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.placement.records import Origin
+from fusioninfer_pulumi.placement.result import Origin
 from tests.placing import (
     inventory,
     only,
