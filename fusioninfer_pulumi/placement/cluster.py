@@ -57,7 +57,7 @@ def read_inventory(
     nodes = list(api.each("Nodes", core.list_node))
     pods = list(api.each("Pods", core.list_pod_for_all_namespaces, field_selector=_RUNNING))
     devices = _devices(api)
-    _demand_all_read(api)
+    _refuse_partial(api)
     own = {
         each if isinstance(each, str) else service_key(each.namespace, each.name or "")
         for each in services
@@ -86,7 +86,7 @@ def read_placement(
     api = KubernetesApi(kubeconfig, context)
     listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
     lws = list(api.each("LeaderWorkerSets", listing, *_LWS, label_selector=labels.SERVICE))
-    _demand_all_read(api)
+    _refuse_partial(api)
     return placement_of(lws, inventory)
 
 
@@ -134,14 +134,14 @@ def inventory_of(
             ]
         )
     held = _held(pods, services)
-    taken = devices.held({_key(pod): _is_own(pod, services) for pod in pods})
+    allocated = devices.allocated({_key(pod) for pod in pods if _is_own(pod, services)})
     pools = []
     for name in sorted(groups):
         counts = Counter(_resource(node) for node in groups[name] if _offers(node))
         found = (
             _by_resource(groups[name], counts.most_common(1)[0][0], held)
             if counts
-            else _by_claims(groups[name], claimable, taken)
+            else _by_claims(groups[name], claimable, allocated)
         )
         pools.append(_pool(name, groups[name], found))
     return InventoryArgs.model_validate({"poolLabel": key, "pools": pools})
@@ -197,7 +197,7 @@ def _by_resource(
 def _by_claims(
     nodes: Sequence[Object],
     claimable: Mapping[str, Mapping[str, Sequence[Device]]],
-    taken: Collection[DeviceId],
+    allocated: Collection[DeviceId],
 ) -> _Accelerators:
     counts: Counter[str] = Counter()
     for node in nodes:
@@ -207,9 +207,9 @@ def _by_claims(
     own = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
     return _Accelerators(
         offered={node: len(listed) for node, listed in own.items()},
-        held={node: sum(each.key in taken for each in listed) for node, listed in own.items()},
+        held={node: sum(each.key in allocated for each in listed) for node, listed in own.items()},
         resource=None,
-        # Other classes of the very same devices.
+        # Other classes of exactly these devices.
         classes=[
             name
             for name in sorted(counts)
@@ -315,7 +315,7 @@ def _name(node: Object) -> str:
 
 
 def _devices(api: KubernetesApi) -> LiveDevices:
-    """The devices that pods may claim; none where ResourceSlices may not be read."""
+    """The devices that pods may claim; none where ResourceSlices cannot be read."""
     listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
     for version in _DEVICE_VERSIONS:
         before = dict(api.unread)
@@ -332,7 +332,7 @@ def _devices(api: KubernetesApi) -> LiveDevices:
     return LiveDevices((), (), ())
 
 
-def _demand_all_read(api: KubernetesApi) -> None:
-    """A part would say that there is room where there is none."""
+def _refuse_partial(api: KubernetesApi) -> None:
+    """Refuses a part of the cluster: it would show accelerators as free that are not."""
     if api.unread:
         raise UnreadableError(f"the cluster cannot be read: {'; '.join(api.unread)}")

@@ -38,12 +38,9 @@ class PlacedRole:
     """Where one role is placed.
 
     Attributes:
-        name: Name of the role.
-        pool: Name of the pool.
         replicas: Replicas that have a place.
         wanted: Replicas that are wanted.
         accelerators: Accelerators that all wanted replicas ask for.
-        origin: Why it is there.
         device_classes: DeviceClasses by which it claims them, none where it asks by resource.
         previous: The pool where it was before, None for a new one.
     """
@@ -75,12 +72,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Rejected:
-    """Another combination of pools.
-
-    Attributes:
-        pools: Pool of each role.
-        reason: Why it was not taken.
-    """
+    """Another combination of pools, by role, and why it was not taken."""
 
     pools: Mapping[str, str]
     reason: str
@@ -88,13 +80,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Missing:
-    """What a pool lacks.
-
-    Attributes:
-        pool: Name of the pool.
-        nodes: Nodes, each with all of its accelerators free.
-        accelerators: Their accelerators.
-    """
+    """Nodes that a pool lacks, each with all of its accelerators free, and how many those are."""
 
     pool: str
     nodes: int
@@ -107,7 +93,7 @@ class Nearest:
 
     Attributes:
         pools: Pool of each role.
-        missing: What is missing, pool by pool, beside what the other services hold.
+        missing: What is missing beside what the other services hold.
     """
 
     pools: Mapping[str, str]
@@ -119,9 +105,7 @@ class ServicePlacement:
     """Where one service is placed.
 
     Attributes:
-        service: Its name.
         namespace: Its namespace; may be an Output.
-        status: Whether it got a place.
         roles: Its roles, none when it got no place.
         terms: What its place was compared by, the most important first.
         rejected: The combinations of pools that were not taken, in the order of the inventory.
@@ -144,8 +128,6 @@ class PoolLeft:
     """What is left of a pool when all services are placed.
 
     Attributes:
-        pool: Name of the pool.
-        nodes: Its nodes.
         accelerators: All of its accelerators.
         in_use: Those that others hold.
         placed: Those that the services hold.
@@ -173,7 +155,7 @@ class Placement:
             order in which they were given; one without a place is as it was.
         placed: Where each of them is, in the same order; None for one that cannot be planned.
         pools: What is left, in the order of the inventory.
-        findings: What is to be said, by the index of the service that it concerns; -1 for all.
+        findings: Findings by the index of the service that they concern; -1 for all.
         proven: Whether nothing better exists; False when the search met its bound.
         steps: Combinations that were looked at.
     """

@@ -11,8 +11,8 @@ from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.cluster import inventory_of, placement_of
 from fusioninfer_pulumi.placement.devices import LiveDevices
 from fusioninfer_pulumi.placement.result import PreviousPool
-from tests.placement.test_claims import GPU, claim, claiming
 from tests.placement.test_cluster import node, sets_of
+from tests.placement.test_problem import GPU, claim, claiming
 from tests.placing import LABEL, inventory, pool, where
 
 #: As NVIDIA's driver writes it.
