@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dialects import kserve_strategies, kthena_samples, kthena_strategies, modelplane_strategies
 from dialects.leaves import Manifest, silent
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 # Each example converts a document once for each of its leaves: shrinking would take minutes.
-quickly = settings(
-    max_examples=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+quickly = settings(examples(0.3), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 @quickly

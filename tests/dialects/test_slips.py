@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from dialects import kserve_samples, kthena_samples, modelplane_samples
 from dialects.reads import problems, source
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed, mutants
+from profiles import examples
 
 from fusioninfer_pulumi.findings import Severity
 
@@ -126,7 +127,7 @@ def told(documents: Any) -> list[str]:
 
 
 @given(documents=st.sampled_from(list(SETS.values())).flatmap(mutants))
-@settings(max_examples=150)
+@examples(3)
 def test_a_slip_is_told_in_lines_of_our_words(documents: Any) -> None:
     lines = told(documents)
     assert all(line.isprintable() for line in lines)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import read_command
@@ -39,7 +40,7 @@ def test_arguments_stand_behind_the_own_ones(
     assert call.arguments == ["serve", "org/model", *own, *ADDED]
 
 
-@settings(deadline=None, max_examples=25)
+@examples(0.5)
 @given(st.lists(VALUES, min_size=1, max_size=3), VALUES)
 def test_any_value_survives_the_shell(host: Any, values: list[str], model: str) -> None:
     made = with_arguments({"command": ["sh", "-c", "vllm serve"]}, ["--x", *values], model=model)

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.launch import LaunchError, leader_launch, worker_launch
@@ -70,7 +71,7 @@ def test_one_rank_a_node_needs_no_shell() -> None:
     assert (launch.args or [])[-2:] == ["--data-parallel-start-rank", "$(LWS_WORKER_INDEX)"]
 
 
-@settings(deadline=None, max_examples=25)
+@examples(0.5)
 @given(st.lists(SHELLY, max_size=4))
 def test_arguments_come_back(host: Any, more: list[str]) -> None:
     more = [each for each in more if split_joined_flags([each]) == [each]]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.flags import split_joined_flags
@@ -41,7 +41,6 @@ ARGUMENT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 SHELLY = st.text(alphabet="'\"\\$`(){}[]<>|&;#!*?~=% \t\n\rab1-")
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(ARGUMENT | SHELLY, max_size=6))
 def test_arguments_come_back(host: Any, arguments: list[str]) -> None:
     arguments = [a for a in arguments if split_joined_flags([a]) == [a]]

@@ -6,8 +6,9 @@ import functools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.api import NodePoolArgs
 from fusioninfer_pulumi.placement.packing import Fit, Load, Pools, packs, with_more
@@ -64,7 +65,7 @@ def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: 
         max_size=3,
     ),
 )
-@settings(max_examples=100)
+@examples(2)
 def test_the_ledger_agrees_with_trying_everything(
     nodes: int, in_use: list[int], replicas: list[tuple[list[int], int]]
 ) -> None:

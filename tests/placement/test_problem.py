@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.api import TaintArgs, TaintEffect
@@ -316,7 +316,6 @@ stocks = st.lists(
 
 
 @given(st.lists(st.tuples(demands, demands), min_size=1, max_size=2), stocks)
-@settings(max_examples=60, deadline=None)
 def test_it_places_as_many_as_trying_everything(pairs: Any, given_pools: Any) -> None:
     """Counts devices by hand, and puts each pod on each node: no ledger, no capacity model."""
     offers = {

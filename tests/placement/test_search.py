@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.placement.packing import Pools
@@ -98,7 +99,6 @@ def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
 def test_it_is_as_good_as_trying_everything(case: tuple[list[ServiceRequest], Pools]) -> None:
     listed, stock = case
     found = search(listed, stock)
@@ -112,7 +112,6 @@ def test_it_is_as_good_as_trying_everything(case: tuple[list[ServiceRequest], Po
     st.lists(st.integers(4, 8), min_size=1, max_size=2),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_it_is_as_good_where_not_all_have_room(
     sizes: list[int], nodes: list[int], last_runs: bool
 ) -> None:
@@ -128,7 +127,7 @@ def test_it_is_as_good_where_not_all_have_room(
 
 
 @given(services(), services(2), pools())
-@settings(max_examples=30, deadline=None)
+@examples(0.5)
 def test_services_that_are_added_move_nothing_that_runs(
     old: list[InferenceServiceArgs], more: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
@@ -142,7 +141,7 @@ def test_services_that_are_added_move_nothing_that_runs(
 
 
 @given(services(), pools())
-@settings(max_examples=30, deadline=None)
+@examples(0.5)
 def test_what_is_placed_is_placed_the_same_again(
     given_services: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
