@@ -193,9 +193,9 @@ def test_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
     for gpus in (10**6, 79_999, 9_999):
         took = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             capacity(roles, form, pools_for_gpus(gpus, 8))
-            took.append(time.perf_counter() - start)
+            took.append(time.process_time() - start)
         assert min(took) < 0.05
 
 
