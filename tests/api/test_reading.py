@@ -238,7 +238,7 @@ def test_ten_thousand_replicas_are_read(tmp_path: Path) -> None:
 def test_a_thousand_roles_are_read_in_time() -> None:
     manifest = service(*(role(f"r{index}") for index in range(1_000)))
     start = time.process_time()
-    assert len(loads(yaml.safe_dump(manifest))[0].roles) == 1_000
+    assert len(loads(json.dumps(manifest))[0].roles) == 1_000
     assert time.process_time() - start < 10
 
 
