@@ -27,6 +27,9 @@ demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes: plan, capacity, ob
 	@echo
 	$(BIN)/fusioninfer-pulumi render examples/deepseek-disagg
 
+# Workers, and the processes that tests start, share what was compiled once.
+test test-long: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: test
 test: $(STAMP)  ## Run the fast tests, on all processors
 	$(BIN)/python -m pytest -q $(PARALLEL)
