@@ -158,13 +158,18 @@ class InvalidServiceError(ValueError):
 
     Attributes:
         findings: All problems that were found, not only the first.
+        titles: The file or service of each of them, in the same order; empty where there is one.
     """
 
-    def __init__(self, findings: Sequence[Finding], title: str = "") -> None:
+    def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
         self.findings = tuple(findings)
-        self.title = title
-        prefix = f"{one_line(title)}: " if title else ""
-        super().__init__("\n".join(f"{prefix}{finding}" for finding in self.findings))
+        self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
+        super().__init__(
+            "\n".join(
+                f"{one_line(each)}: {finding}" if each else str(finding)
+                for each, finding in zip(self.titles, self.findings, strict=True)
+            )
+        )
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

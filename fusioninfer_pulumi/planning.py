@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
@@ -219,15 +219,12 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
         )
 
 
+#: The rule of these warnings. Where somebody chooses pools, they are left out.
+NOT_APPLIED = "placement-not-applied"
 _MESSAGE = (
     "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` on the "
     "command line"
 )
-
-
-def without_unplaced(findings: Iterable[Finding]) -> list[Finding]:
-    """Leaves those warnings out: somebody chooses pools, and says what became of each demand."""
-    return [each for each in findings if _MESSAGE not in each.message]
 
 
 def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
@@ -237,10 +234,10 @@ def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
         args: The service.
     """
     if args.placement.colocate is not None:
-        yield warning("placement-without-inventory", ("placement", "colocate"), _MESSAGE)
+        yield warning(NOT_APPLIED, ("placement", "colocate"), _MESSAGE)
     for index, role in enumerate(args.roles):
         if role.placement is not None:
-            yield warning("placement-without-inventory", ("roles", index, "placement"), _MESSAGE)
+            yield warning(NOT_APPLIED, ("roles", index, "placement"), _MESSAGE)
 
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}

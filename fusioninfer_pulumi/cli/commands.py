@@ -14,7 +14,7 @@ from fusioninfer_pulumi.findings import Severity, error, errors
 from fusioninfer_pulumi.kube import labels
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.placement.records import Placement
+    from fusioninfer_pulumi.placement.result import Placement
     from fusioninfer_pulumi.service_plan import ServicePlan
 
 

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.service import entry_roles
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.placement.records import Nearest, Placement, ServicePlacement
+    from fusioninfer_pulumi.placement.result import Nearest, Placement, ServicePlacement
 
 
 def plan_json(

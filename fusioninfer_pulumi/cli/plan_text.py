@@ -15,8 +15,8 @@ from rich.text import Text
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import Severity, one_line
-from fusioninfer_pulumi.placement.explain import missing_words, pools_words
-from fusioninfer_pulumi.placement.records import PlacedRole, Placement, ServicePlacement, Status
+from fusioninfer_pulumi.placement.explain import missing_text, pools_text
+from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.routing.gateway import same
 from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
@@ -290,8 +290,8 @@ def _placement(record: ServicePlacement) -> Iterator[Table | Text]:
     if record.roles:
         yield table
     if record.nearest is not None:
-        lacks = missing_words(record.nearest.missing)
-        yield Text(f"  nearest: {pools_words(record.nearest.pools)}; lacks {lacks}")
+        lacks = missing_text(record.nearest.missing)
+        yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
     if record.terms:
         # The last one, the order, says nothing by itself.
         told = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
@@ -303,7 +303,7 @@ def _placement(record: ServicePlacement) -> Iterator[Table | Text]:
         for pool, reasons in pools.items():
             others.add_row(f"  not: {role} on {pool}", "; ".join(reasons))
     for each in record.rejected[:_REJECTED]:
-        others.add_row(f"  not: {pools_words(each.pools)}", each.reason)
+        others.add_row(f"  not: {pools_text(each.pools)}", each.reason)
     more = len(record.rejected) - _REJECTED
     if more > 0:
         others.add_row(f"  not: {more} more", "see --output json")

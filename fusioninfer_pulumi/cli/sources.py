@@ -38,7 +38,7 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
-    from fusioninfer_pulumi.placement.records import Placement
+    from fusioninfer_pulumi.placement.result import Placement
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
@@ -454,7 +454,7 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
     Returns:
         The placement, one record for each plan; None where nothing could be placed.
     """
-    from fusioninfer_pulumi.planning import without_unplaced
+    from fusioninfer_pulumi.planning import NOT_APPLIED
 
     if source.readings is None:
         if not source.has(Severity.ERROR):
@@ -465,10 +465,11 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
         return _placed(source, source.readings, inventory, previous)
     finally:
         source.findings = [
-            (label, each) for label, found in source.findings for each in without_unplaced([found])
+            (label, found) for label, found in source.findings if found.rule != NOT_APPLIED
         ]
         source.plans = [
-            replace(plan, findings=tuple(without_unplaced(plan.findings))) for plan in source.plans
+            replace(plan, findings=tuple(e for e in plan.findings if e.rule != NOT_APPLIED))
+            for plan in source.plans
         ]
 
 
@@ -476,9 +477,8 @@ def _placed(
     source: Source, read: list[Reading], inventory: str, previous: str | None
 ) -> Placement | None:
     from fusioninfer_pulumi.loading import load_inventory
-    from fusioninfer_pulumi.placement.check import inventory_findings
-    from fusioninfer_pulumi.placement.joint import place_services
-    from fusioninfer_pulumi.placement.previous import read_previous
+    from fusioninfer_pulumi.placement.placing import inventory_findings, place_services
+    from fusioninfer_pulumi.placement.result import read_previous
 
     pools = before = None
     with _refusals(source, inventory):

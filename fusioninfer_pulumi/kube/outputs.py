@@ -34,16 +34,16 @@ def contains_output(value: object) -> bool:
     return is_output(value)
 
 
-def output_paths(value: object, path: str = "") -> Iterator[str]:
-    """Yields the path of every Output inside plain mappings and lists."""
+def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yields the location of every Output inside plain mappings and lists."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from output_paths(item, f"{path}.{key}" if path else str(key))
+            yield from output_paths(item, (*at, str(key)))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from output_paths(item, f"{path}[{index}]")
+            yield from output_paths(item, (*at, index))
     elif is_output(value):
-        yield path
+        yield at
 
 
 def with_placeholders(value: Any) -> Any:

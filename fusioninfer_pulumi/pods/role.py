@@ -13,7 +13,16 @@ from fusioninfer_pulumi.engines.command import read_command, serving_container, 
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.launch import LaunchError, default_launcher, launch
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
-from fusioninfer_pulumi.findings import LIFT, Finding, error, info, join, parse_path, warning
+from fusioninfer_pulumi.findings import (
+    LIFT,
+    Finding,
+    error,
+    info,
+    join,
+    parse_path,
+    path_text,
+    warning,
+)
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each, unit_findings
@@ -193,8 +202,8 @@ def _output_findings(
         return
     for key in ("command", "args"):
         if contains_output(container.get(key)):
-            for path in output_paths(container[key], f"{at}.{key}"):
-                yield error(path, LIFT)
+            for path in output_paths(container[key], (key,)):
+                yield error(f"{at}.{path_text(path)}", LIFT)
 
 
 def _engine_findings(plan: RolePlan, at: str) -> Iterator[Finding]:

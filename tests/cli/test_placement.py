@@ -115,7 +115,7 @@ b         4    16       2       8     6                 1
 def test_plans_are_not_made_again_to_place_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("fusioninfer_pulumi.placement.joint.plan_service")
+    monkeypatch.delattr("fusioninfer_pulumi.placement.placing.plan_service")
     assert len(placed(capsys, "all.yaml")) == 2
 
 

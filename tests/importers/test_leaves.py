@@ -6,9 +6,10 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from importers import kserve_strategies, kthena_samples, kthena_strategies, modelplane_strategies
+from profiles import examples
 
 from fusioninfer_pulumi.findings import join
 from fusioninfer_pulumi.loading.documents import Reading, read_all
@@ -104,12 +105,7 @@ def _another(value: Any) -> Any:
 
 
 # Each example converts a document once for each of its leaves: shrinking would take minutes.
-quickly = settings(
-    max_examples=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+quickly = settings(examples(0.3), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 @quickly

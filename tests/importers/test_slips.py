@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from importers import kserve_samples, kthena_samples, modelplane_samples
 from importers.reads import problems, source
 from mutations import changed, mutants
+from profiles import examples
 
 from fusioninfer_pulumi import importers
 from fusioninfer_pulumi.findings import Severity
@@ -148,7 +149,7 @@ def told(documents: Any) -> list[str]:
 
 
 @given(documents=st.sampled_from(list(SETS.values())).flatmap(mutants))
-@settings(max_examples=150)
+@examples(3)
 def test_one_wrong_value_is_reported_in_our_words(documents: Any) -> None:
     lines = told(documents)
     assert all(line.isprintable() for line in lines)

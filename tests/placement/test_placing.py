@@ -1,14 +1,18 @@
-"""`place`: joint, written into the pod templates, explained, with what is counted."""
+"""`place`: joint, written into the pod templates, explained; what runs stays; what is refused."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.findings import Severity
+import pytest
+
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.placement.joint import place_services
-from fusioninfer_pulumi.placement.records import Missing, Origin, PoolLeft, Status
+from fusioninfer_pulumi.placement.placing import place_services
+from fusioninfer_pulumi.placement.result import Missing, Origin, PoolLeft, Status
 from fusioninfer_pulumi.planning import plan_service
 from tests.placing import (
     LABEL,
@@ -243,3 +247,130 @@ def test_parked_roles_take_nothing() -> None:
     found = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
     assert where(found) == {"s": {"prefill": "a", "decode": "a"}}
     assert found.pools[0].left == 0
+
+
+def test_what_runs_is_not_moved_for_a_new_service_but_the_way_out_is_named() -> None:
+    stock = inventory(pool("a", 4), pool("b", 2))
+    before = {"small": {"serve": "a"}}
+    found = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
+    assert found == (
+        "large: placement: has no place; nearest is serve on a, which lacks 2 more nodes of a "
+        "(16 accelerators) beside the other services; it would have one if small/serve to b "
+        "moved: leave them out of the previous placement"
+    )
+    assert where(place([worker("small", 2), worker("large", 4)], stock)) == {
+        "small": {"serve": "b"},
+        "large": {"serve": "a"},
+    }
+
+
+def test_a_way_out_is_not_to_turn_another_one_out() -> None:
+    told = refusal(
+        [worker("new", 4), worker("runs", 4)],
+        inventory(pool("a", 4)),
+        previous={"runs": {"serve": "a"}},
+    )
+    assert told.startswith("new: placement: has no place")
+    assert told.endswith("beside the other services")
+
+
+@pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
+def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> None:
+    stock = inventory(pool("a", 4), pool("b", 4))
+    old = place([worker("w", 2, placement={"pools": ["b"]})], stock)
+    written = [{"service": "w", "namespace": "default", "placement": {
+        "roles": [{"name": "serve", "pool": "b", "accelerators": 16}]}}]  # fmt: skip
+    (tmp_path / "placed.json").write_text(json.dumps(written))
+    previous: Any = {
+        "record": old,
+        "json": tmp_path / "placed.json",
+        "mapping": {"w": {"serve": "b"}},
+        "namespaced": {"default/w": {"serve": "b"}, "other/w": {"serve": "a"}},
+    }[form]
+    found = place([worker("w", 2)], stock, previous=previous)
+    assert [(each.pool, each.origin) for each in only(found).roles] == [("b", Origin.KEPT)]
+
+
+MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
+
+
+@pytest.mark.parametrize("wrong", [
+    {"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1],
+    [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
+])  # fmt: skip
+def test_a_previous_placement_of_another_shape_is_refused(wrong: Any) -> None:
+    told = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
+    assert told.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
+
+
+def test_a_previous_placement_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(InvalidServiceError, match=r"x\.json: not JSON"):
+        place([worker("w")], inventory(pool("a", 1)), previous=tmp_path / "x.json")
+
+
+def test_a_role_that_has_to_move_says_so() -> None:
+    found = place([worker("w", 2)], inventory(pool("a", 2)), previous={"w": {"serve": "gone"}})
+    ((finding,),) = found.findings.values()
+    assert (finding.severity, finding.message) == (
+        Severity.WARNING,
+        "serve moves from gone to a: all of its replicas restart",
+    )
+
+
+@pytest.mark.parametrize(
+    ("services", "told"),
+    [
+        ([worker("w"), worker("w")],
+         "w: metadata.name: is also the name of service 1 of the list"),
+        ([worker("w", placement={"pools": ["x"]})],
+         'w: roles[0].placement.pools[0]: no pool of that name, got "x"; the inventory has a'),
+        ([worker("w", pod={"nodeSelector": ["a"]})],
+         "roles[0].template.spec.nodeSelector: must be a mapping, got"),
+        ([worker("w", pod={"affinity": {"nodeAffinity": 3}})],
+         "roles[0].template.spec.affinity.nodeAffinity: must be a mapping"),
+        ([worker("w", pod={"tolerations": "all"})],
+         "roles[0].template.spec.tolerations: must be a list, got"),
+        ([worker("w", nodes=0)], "roles[0].multinode"),
+        ([worker("w", -1)], "roles[0].replicas: must be at least 0, got -1"),
+        ([worker("w" * 64)], "metadata.name: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_placed_is_refused(services: Any, told: str) -> None:
+    if "multinode" in told:
+        services[0]["spec"]["roles"][0]["multinode"] = {"nodeCount": 0}
+    assert refusal(services, inventory(pool("a", 9))).startswith(told)
+
+
+def test_a_service_needs_a_name() -> None:
+    flat = {"roles": worker("w")["spec"]["roles"]}
+    assert "name" in refusal([flat], inventory(pool("a", 1)))
+
+
+def test_an_output_where_pools_are_chosen_by_is_refused(output: Callable[..., Any]) -> None:
+    selector = {"nodeSelector": {"zone": output("a")}}
+    told = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
+    assert told.startswith("w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool")
+
+
+def test_too_many_combinations_are_refused() -> None:
+    roles = [role(f"r{index}", "worker") for index in range(5)]
+    service = {**worker("w"), "spec": {"roles": roles}}
+    stock = inventory(*(pool(f"p{index}", 9) for index in range(6)))
+    assert refusal([service], stock) == (
+        "w: placement: its roles may be combined on pools in 7776 ways, at most 5000 are looked "
+        "at; name pools in placement.pools"
+    )
+
+
+def test_several_problems_are_told_at_once_each_under_the_name_of_its_service() -> None:
+    crowd = [worker("a", 9), worker("b", placement={"pools": ["x"]}), worker("c", gpus=16)]
+    with pytest.raises(InvalidServiceError) as refused:
+        place(crowd, inventory(pool("p", 1)))
+    assert refused.value.titles == ("a", "b", "c")
+    assert [(each.rule, each.location) for each in refused.value.findings] == [
+        ("pool-capacity-too-small", ("placement",)),
+        ("pool-unknown", ("roles", 0, "placement", "pools", 0)),
+        ("no-pool-for-role", ("roles", 0)),
+    ]
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["a", "b", "c"]
