@@ -181,7 +181,8 @@ _FLAGS: dict[str, dict[str, tuple[str, ...]]] = {
 
 def _state_sizes(draw: Draw, role: Manifest, engine: Engine, size: Size) -> None:
     """Writes the sizes into `parallelism`, into the command line, or into both; rarely nowhere."""
-    if engine.name == "other" or draw.chance(0.06):
+    # Several nodes have to be told how to divide the engine.
+    if engine.name == "other" or draw.chance(0.08 if size.nodes == 1 else 0.01):
         return
     if engine.name == "sglang" and "data" in size.sizes and size.nodes > 1:
         engine.flags.append(("--enable-dp-attention",))
@@ -204,7 +205,7 @@ def _state_sizes(draw: Draw, role: Manifest, engine: Engine, size: Size) -> None
 
 
 def _kv_transfer(draw: Draw, setting: Setting, engine: Engine, component_type: str) -> Manifest:
-    if component_type == "worker" or not draw.chance(0.95 if setting.paired else 0.3):
+    if component_type == "worker" or not draw.chance(0.98 if setting.paired else 0.3):
         return {}
     if engine.name == "other":
         return {}
@@ -356,7 +357,9 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
     else:
         scaling |= draw.fields(0.2, engine="HPA")
         metric = {"name": "vllm_queue", "target": draw.one(5, "500m")}
-        metric |= draw.fields(source=("Pods", "External"), selector={"queue": "short"})
+        # One number for all groups would scale none of them right.
+        sources = ("Pods", "External") if setting.groups is None else ("Pods",)
+        metric |= draw.fields(source=sources, selector={"queue": "short"})
         scaling["metrics"] = [metric]
     scaling |= draw.fields(
         0.3, behavior={"scaleDown": {"stabilizationWindowSeconds": 600}, "scaleUp": {}}

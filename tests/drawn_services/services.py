@@ -50,7 +50,7 @@ def draw_service(seed: int) -> DrawnService:
     if canary.chance(0.6):
         documents += _canary(canary, service)
     slip = draw.of("slip")
-    if slip.chance(0.12):
+    if slip.chance(0.08):
         documents[0] = with_slip(slip, service)
     return DrawnService(seed, documents, frozenset(features))
 
@@ -109,7 +109,7 @@ def _connector(draw: Draw, engine: str) -> str:
 def _metadata(draw: Draw) -> Manifest:
     names = ("qwen", "deepseek-r1", "a", "chat-2", "llama-3-70b-instruct")
     long = "a-service-whose-name-leaves-little-room-for-more"
-    metadata: Manifest = {"name": long if draw.chance(0.02) else draw.one(*names)}
+    metadata: Manifest = {"name": long if draw.chance(0.015) else draw.one(*names)}
     metadata |= draw.fields(
         0.25,
         namespace=("team-a", "default"),
@@ -259,7 +259,7 @@ def _scheduling(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest
         rules = ({"highestTierAllowed": 1}, hard, {"mode": "soft"})
         policy["networkTopology"] = draw.fields(0.6, groupPolicy=rules, rolePolicy=rules)
     for role in roles:
-        ready = draw.chance(0.01 if gang else 0.3)
+        ready = draw.chance(0.004 if gang else 0.3)
         role.update(draw.fields(0.2, startupPolicy="LeaderReady" if ready else "LeaderCreated"))
     strategy: Manifest = {"gangPolicy": policy} if policy else {}
     strategy |= draw.fields(0.15, queue="research", priorityClassName="high")
