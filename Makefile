@@ -84,6 +84,10 @@ regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the 
 	$(BIN)/python tools/regenerate.py
 	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
 
+.PHONY: compare
+compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT
+	$(BIN)/python tools/compare_versions.py $(OLD)
+
 .PHONY: constraints
 constraints:  ## Compile constraints.txt anew (needs uv)
 	uv pip compile -q pyproject.toml --extra dev --extra e2e --universal --python-version 3.10 \
