@@ -73,7 +73,7 @@ class Recorder(MockMonitor):
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
-        self.findings: list[Finding] = []
+        self._findings: list[tuple[int, Finding]] = []
         self._secrets = secrets
         self._recorded: list[tuple[int, Recorded]] = []
         self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
@@ -90,15 +90,16 @@ class Recorder(MockMonitor):
         return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
 
     def told(self) -> tuple[Finding, ...]:
-        """The warnings in the order in which they came up, each text once."""
+        """The warnings in the program's order, each text once."""
         found: dict[str, Finding] = {}
-        for finding in self.findings:
+        for _, finding in sorted(self._findings, key=lambda pair: pair[0]):
             found.setdefault(finding.message, finding)
         return tuple(found.values())
 
-    def warn(self, rule: str, text: str) -> None:
-        """Keeps a warning, in one line."""
-        self.findings.append(warning(rule, (), " ".join(text.split())))
+    def warn(self, rule: str, text: str, position: int | None = None) -> None:
+        """Keeps a warning, in one line; about a resource at the position of its constructor."""
+        found = warning(rule, (), " ".join(text.split()))
+        self._findings.append((self._constructions if position is None else position, found))
 
     def constructed(self, args: ResourceTransformationArgs) -> None:
         """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
@@ -136,13 +137,13 @@ class Recorder(MockMonitor):
     def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
         """Reads something that exists: nothing of it is known here."""
         urn = self.make_urn(request.parent, request.type, request.name)
-        self._position(request)
+        position = self._position(request)
         if request.type == _STACK_REFERENCE:
             text = f'stack reference "{request.id}": its outputs are unknown here'
-            self.warn("stack-reference-unknown", text)
+            self.warn("stack-reference-unknown", text, position)
         else:
             text = f'{request.type} "{request.name}" is read from the cluster: it is unknown here'
-            self.warn("read-resource-unknown", text)
+            self.warn("read-resource-unknown", text, position)
         self._states[urn] = Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
@@ -235,11 +236,11 @@ class Recorder(MockMonitor):
         token, name = request.type, request.name
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing here"
-            self.warn("component-not-expanded", f'{token} "{name}": {text}')
+            self.warn("component-not-expanded", f'{token} "{name}": {text}', position)
             return Struct() if request.remote else properties
         if token.startswith("pulumi-python:dynamic"):
             text = f'{token} "{name}": a dynamic provider runs only in a deployment'
-            self.warn("dynamic-provider-not-run", text)
+            self.warn("dynamic-provider-not-run", text, position)
         inputs = _plain(properties)
         if token == _PROVIDER and "namespace" in inputs:
             self._namespaces[urn] = _masked(inputs["namespace"], Secrets.MASKED)
@@ -247,14 +248,16 @@ class Recorder(MockMonitor):
             return properties
         manifest = _manifest(token, name, inputs, self._secrets)
         self._recorded.append((position, Recorded(name, token, manifest)))
-        self._point_out_namespace(request.provider.rpartition("::")[0], manifest)
+        self._point_out_namespace(request.provider.rpartition("::")[0], manifest, position)
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
             # The provider will make one up.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
 
-    def _point_out_namespace(self, provider: str, manifest: Mapping[str, Any]) -> None:
+    def _point_out_namespace(
+        self, provider: str, manifest: Mapping[str, Any], position: int
+    ) -> None:
         """Warns of an object that its provider moves to a namespace."""
         namespace = self._namespaces.get(provider)
         named = "namespace" in manifest["metadata"]
@@ -264,6 +267,7 @@ class Recorder(MockMonitor):
             "provider-namespace-not-written",
             f'provider "{provider.rpartition("::")[2]}" puts objects without metadata.namespace '
             f"in namespace {namespace}; it is not written into them here",
+            position,
         )
 
     def _position(self, request: Any) -> int:

@@ -9,9 +9,10 @@ an unknown field for unknown as a whole, and would not call `metadata.apply(lamb
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from pulumi.output import UNKNOWN
@@ -34,6 +35,10 @@ class _ReadsUnknownError(BaseException):
     """A callback reads what nobody knows yet; not for its own `except Exception`."""
 
 
+class _FailedHereError(Exception):
+    """Holds the traceback of a callback that failed."""
+
+
 def watched(apply: Callable[..., Any]) -> Callable[..., Any]:
     """`Output.apply` whose callbacks return an unknown value if they read what the server sets.
 
@@ -48,7 +53,7 @@ def watched(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 def _call(func: _Applied, value: Any) -> Any:
     try:
-        with failing_exits():
+        with _failing():
             result = func(_view(value))
     except _ReadsUnknownError:
         return UNKNOWN
@@ -60,9 +65,21 @@ def _call(func: _Applied, value: Any) -> Any:
     return _awaited(result) if inspect.isawaitable(result) else result
 
 
-async def _awaited(result: Awaitable[Any]) -> Any:
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    """Keeps where a callback failed: a future that is asked twice forgets it."""
     try:
         with failing_exits():
+            yield
+    except Exception as problem:
+        if problem.__cause__ is None:
+            problem.__cause__ = _FailedHereError().with_traceback(problem.__traceback__)
+        raise
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    try:
+        with _failing():
             return await result
     except _ReadsUnknownError:
         return UNKNOWN

@@ -61,7 +61,6 @@ _SETTINGS = (
 def record(project: Project, config: StackConfig, secrets: Secrets) -> Recording:
     """Runs a project's program and returns what it registered; raises what the program raises."""
     recorder = Recorder(secrets)
-    recorder.findings += config.findings
     plans: list[Any] = []
 
     def session() -> None:
@@ -71,7 +70,8 @@ def record(project: Project, config: StackConfig, secrets: Secrets) -> Recording
 
     # The SDK keeps its settings in context variables: what a new context sees stays in it.
     contextvars.Context().run(session)
-    return Recording(recorder.recorded(), tuple(plans), recorder.told(), config.encrypted)
+    findings = (*config.findings, *recorder.told())
+    return Recording(recorder.recorded(), tuple(plans), findings, config.encrypted)
 
 
 def _run(program: str, recorder: Recorder) -> None:
