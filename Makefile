@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# More workers than that wait for each other: each one collects all tests.
+PARALLEL := -n auto --maxprocesses 8 --dist worksteal
 
 .PHONY: help
 help:  ## List the targets
@@ -25,9 +27,16 @@ demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes: plan, capacity, ob
 	@echo
 	$(BIN)/fusioninfer-pulumi render examples/deepseek-disagg
 
+# Workers, and the processes that tests start, share what was compiled once.
+test test-long: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: test
-test: $(STAMP)  ## Run the fast tests
-	$(BIN)/python -m pytest -q
+test: $(STAMP)  ## Run the fast tests, on all processors
+	$(BIN)/python -m pytest -q $(PARALLEL)
+
+.PHONY: test-long
+test-long: $(STAMP)  ## Hold the properties against many more drawn inputs
+	$(BIN)/python -m pytest -q $(PARALLEL) -m hypothesis --hypothesis-profile=long
 
 .PHONY: coverage
 coverage: $(STAMP)  ## The same, and list the lines and branches that they do not reach
@@ -73,7 +82,11 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 .PHONY: regenerate
 regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
 	$(BIN)/python tools/regenerate.py
-	$(BIN)/python -m pytest -q --regenerate tests/manifests
+	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
+
+.PHONY: compare
+compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT
+	$(BIN)/python tools/compare_versions.py $(OLD)
 
 .PHONY: constraints
 constraints:  ## Compile constraints.txt anew (needs uv)

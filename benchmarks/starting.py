@@ -11,6 +11,8 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
 _STORY_1 = _ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
+#: A command that runs a program.
+PROGRAM = "fusioninfer-pulumi plan, a program"
 _MAIN = ("-m", "fusioninfer_pulumi.cli.main")
 
 #: The yardstick, what pydantic itself needs to define and use one model, and we.
@@ -23,7 +25,9 @@ PROCESSES: Mapping[str, Sequence[str]] = {
     "import fusioninfer_pulumi": ("-c", "import fusioninfer_pulumi"),
     "fusioninfer-pulumi check": (*_MAIN, "check", str(_STORY_1)),
     "fusioninfer-pulumi render": (*_MAIN, "render", str(_STORY_1)),
+    PROGRAM: (*_MAIN, "plan", str(_ROOT / "examples" / "deepseek-disagg")),
     "import pulumi": ("-c", "import pulumi"),
+    "import pulumi, pulumi_kubernetes": ("-c", "import pulumi, pulumi_kubernetes"),
 }
 
 

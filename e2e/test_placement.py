@@ -14,9 +14,8 @@ from e2e.harness import Cluster, Object
 from fusioninfer_pulumi import Placement, load, place, plan_service, read_inventory, read_placement
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.loading import load_inventory
-from fusioninfer_pulumi.placement.joint import place_services
-from fusioninfer_pulumi.placement.previous import read_previous
-from fusioninfer_pulumi.placement.records import Status
+from fusioninfer_pulumi.placement.placing import place_services
+from fusioninfer_pulumi.placement.result import Status, read_previous
 
 LABEL = "cloud.google.com/gke-nodepool"
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

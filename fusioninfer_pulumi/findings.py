@@ -37,6 +37,8 @@ class Finding:
             outside of it); empty when the whole document is meant.
         message: What is wrong, which value was found, and what is allowed; one line.
         frames: Where in a user's program it comes from, each on a line below the message.
+        converted: Field of a converted service that the message is about, where the user's
+            manifest has no such field: `location` is then the field that it follows from.
     """
 
     rule: str
@@ -44,11 +46,19 @@ class Finding:
     location: Location
     message: str
     frames: tuple[str, ...] = ()
+    converted: Location = ()
 
     @property
     def path(self) -> str:
         """The location as messages show it: `roles[1].port`."""
         return path_text(self.location)
+
+    @property
+    def text(self) -> str:
+        """The message, after the field of the converted service that it is about."""
+        if not self.converted:
+            return self.message
+        return f"{one_line(path_text(self.converted))} of the converted service: {self.message}"
 
     def at(self, *location: str | int) -> Finding:
         """The same finding at another location."""
@@ -67,7 +77,7 @@ class Finding:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
         place = f"{one_line(self.path)}: " if self.path else ""
         below = "".join(f"\n  {one_line(frame)}" for frame in self.frames)
-        return f"{kind}{place}{self.message}{below}"
+        return f"{kind}{place}{self.text}{below}"
 
 
 def one_line(text: str) -> str:
@@ -148,13 +158,18 @@ class InvalidServiceError(ValueError):
 
     Attributes:
         findings: All problems that were found, not only the first.
+        titles: The file or service of each of them, in the same order; empty where there is one.
     """
 
-    def __init__(self, findings: Sequence[Finding], title: str = "") -> None:
+    def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
         self.findings = tuple(findings)
-        self.title = title
-        prefix = f"{one_line(title)}: " if title else ""
-        super().__init__("\n".join(f"{prefix}{finding}" for finding in self.findings))
+        self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
+        super().__init__(
+            "\n".join(
+                f"{one_line(each)}: {finding}" if each else str(finding)
+                for each, finding in zip(self.titles, self.findings, strict=True)
+            )
+        )
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
-from fusioninfer_pulumi.operations.operations import day_two
+from fusioninfer_pulumi.operations.operations import operations
 from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
@@ -34,8 +34,16 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     if refused:
         raise InvalidServiceError(refused)
     if plan.router is not None:
-        return (*workloads(plan), *routing(plan, plan.router), *day_two(plan))
-    return (*workloads(plan), serving_service(plan), *day_two(plan))
+        return (
+            *workloads(plan),
+            *routing(plan, plan.router),
+            *operations(plan, plan.router, plan.operations),
+        )
+    return (
+        *workloads(plan),
+        serving_service(plan),
+        *operations(plan, plan.router, plan.operations),
+    )
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:

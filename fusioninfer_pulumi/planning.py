@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
@@ -14,10 +14,11 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
-from fusioninfer_pulumi.operations.operations import day_two_plan
+from fusioninfer_pulumi.name_collisions import Owners
+from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
@@ -26,6 +27,7 @@ from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.template_keys import key_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
+from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
 from fusioninfer_pulumi.routing.records import RouterPlan
 from fusioninfer_pulumi.routing.router import router_plan
@@ -36,8 +38,7 @@ from fusioninfer_pulumi.topology.gang_checks import (
     scheduling_findings,
     spread_findings,
 )
-from fusioninfer_pulumi.topology.layout_checks import assumed_replicas_findings, layout_findings
-from fusioninfer_pulumi.topology.name_checks import Owners, name_findings
+from fusioninfer_pulumi.topology.name_checks import name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
 
 
@@ -92,7 +93,8 @@ def planned_pods(
         findings += found
         findings += role_findings(pods, ctx)
     if args.groups == 0:
-        findings.append(info("groups", "is 0: the service is parked, no pods of it are made"))
+        message = "is 0: the service is parked, no pods of it are made"
+        findings.append(info("service-parked", ("groups",), message))
     findings += agreement_findings(built)
     findings += assumed_replicas_findings(args.roles)
     findings += claim_findings(built)
@@ -166,7 +168,8 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
     """What a service without a router does to its clients."""
     if is_prefill_decode(serving(declared)):
         yield warning(
-            "roles",
+            "prefill-decode-without-router",
+            ("roles",),
             "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
             "a role of componentType router",
         )
@@ -175,21 +178,19 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
     if len(ports) > 1:
         listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
         yield warning(
-            "roles",
+            "serving-ports-differ",
+            ("roles",),
             f"the roles serve on different ports ({listed}): the Service reaches only "
             f"{entry[0].serving.port}; give them one port",
         )
 
 
+#: The rule of these warnings. Where somebody chooses pools, they are left out.
+NOT_APPLIED = "placement-not-applied"
 _MESSAGE = (
     "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` on the "
     "command line"
 )
-
-
-def without_unplaced(findings: Iterable[Finding]) -> list[Finding]:
-    """Leaves those warnings out: somebody chooses pools, and says what became of each demand."""
-    return [each for each in findings if _MESSAGE not in each.message]
 
 
 def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
@@ -199,10 +200,10 @@ def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
         args: The service.
     """
     if args.placement.colocate is not None:
-        yield warning("placement.colocate", _MESSAGE)
+        yield warning(NOT_APPLIED, ("placement", "colocate"), _MESSAGE)
     for index, role in enumerate(args.roles):
         if role.placement is not None:
-            yield warning(join("roles", index, "placement"), _MESSAGE)
+            yield warning(NOT_APPLIED, ("roles", index, "placement"), _MESSAGE)
 
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -239,7 +240,7 @@ def plan_service(
     findings += found
     routing, found = planned_routing(service, args, roles, leave_out)
     findings += found
-    day_two, found = day_two_plan(service, args, roles, routing.router, scheduling.gang)
+    operations, found = operations_plan(service, args, roles, routing.router, scheduling.gang)
     findings += found
     plan = ServicePlan(
         service=service,
@@ -259,7 +260,7 @@ def plan_service(
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
-        day_two=day_two,
+        operations=operations,
         model=model,
     )
     findings += startup_findings(plan)
@@ -305,7 +306,8 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
 def _service_findings(service: str) -> Iterator[Finding]:
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
-            "metadata.name",
+            "service-name-invalid",
+            ("metadata", "name"),
             f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
         )

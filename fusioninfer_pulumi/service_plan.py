@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.operations.records import DayTwoPlan
+from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.routing.records import RouterPlan
 from fusioninfer_pulumi.topology.topology import Topology
@@ -20,12 +20,12 @@ class ServicePlan(Topology):
         routers: Router roles.
         router: The router, None without a router role or where it could not be planned.
         findings: What is to be said about the input, errors first.
-        day_two: Disruption budgets and monitors.
+        operations: Disruption budgets, autoscalers and monitors.
         model: What the model needs beside the pods, None without one.
     """
 
     routers: tuple[RoleArgs, ...]
     router: RouterPlan | None
     findings: tuple[Finding, ...]
-    day_two: DayTwoPlan = field(default_factory=DayTwoPlan)
+    operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None

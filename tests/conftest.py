@@ -8,21 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import profiles
 import pulumi
 import pytest
 import yaml
-from hypothesis import HealthCheck, settings
 
-_COMMON: dict[str, Any] = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow],
-    # Half of Hypothesis's own: a property that needs more to see what it is about says so itself.
-    "max_examples": 50,
-}
-settings.register_profile("default", **_COMMON)
-# The same examples in every run, so that a change is judged by the change alone.
-settings.register_profile("ci", derandomize=True, database=None, **_COMMON)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+profiles.load()
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory
 from fusioninfer_pulumi.placement import Placement, place
-from fusioninfer_pulumi.placement.records import ServicePlacement
+from fusioninfer_pulumi.placement.result import ServicePlacement
 from tests import samples
 
 LABEL = "cloud.google.com/gke-nodepool"

@@ -14,15 +14,13 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: The packages in their order: each imports those above it, and itself.
 ORDER = (
-    "kube", "findings", "api", "engines", "pickers", "dialects", "pods", "topology", "routing",
-    "operations", "service_plan", "rollout", "planning", "loading", "checked", "objects",
-    "placement", "component", "cli", "__init__",
+    "kube", "findings", "api", "engines", "pickers", "importers", "pods", "topology", "routing",
+    "operations", "rollout", "service_plan", "name_collisions", "planning", "loading", "checked",
+    "objects", "placement", "component", "cli", "__init__",
 )  # fmt: skip
 #: What still reaches down; to become empty.
 PENDING = {
-    "cli/arguments.py", "kube/containers.py", "kube/resources.py", "operations/autoscaling.py",
-    "operations/operations.py", "routing/between_services.py", "topology/layout_checks.py",
-    "topology/leader_worker_set.py", "topology/name_checks.py",
+    "cli/main.py", "kube/containers.py", "kube/resources.py", "routing/between_services.py",
 }  # fmt: skip
 
 
@@ -104,9 +102,9 @@ def test_only_the_rooms_that_are_about_pulumi_import_it() -> None:
     assert offenders(excess) == {}
 
 
-def test_models_and_validation_stay_in_the_spec_and_the_dialects() -> None:
+def test_models_and_validation_stay_in_api_loading_and_importers() -> None:
     def excess(path: Path) -> set[str]:
-        at_home = room(path) in ("api", "dialects", "loading")
+        at_home = room(path) in ("api", "importers", "loading")
         return set() if at_home else roots(path) & {"pydantic", "pydantic_core"}
 
     assert offenders(excess) == {}
@@ -116,17 +114,17 @@ def test_files_say_what_they_are_for() -> None:
     assert [name(path) for path in FILES if not ast.get_docstring(tree(path))] == []
 
 
-DIALECTS = {each.name for each in (PACKAGE / "dialects").iterdir() if each.is_dir()}
+SYSTEMS = {each.name for each in (PACKAGE / "importers").iterdir() if each.is_dir()}
 
 
-def test_a_dialect_knows_no_other_dialect() -> None:
+def test_an_importer_knows_no_other_importer() -> None:
     def excess(path: Path) -> set[str]:
         home = path.relative_to(PACKAGE).parts
-        if home[0] != "dialects" or len(home) <= 2:
+        if home[0] != "importers" or len(home) <= 2:
             return set()
         parts = [module.split(".") for module in imports(path)]
-        known = {each[2] for each in parts if each[:2] == ["fusioninfer_pulumi", "dialects"]}
-        return known & (DIALECTS - {home[1]})
+        known = {each[2] for each in parts if each[:2] == ["fusioninfer_pulumi", "importers"]}
+        return known & (SYSTEMS - {home[1]})
 
     assert offenders(excess) == {}
 
@@ -149,7 +147,7 @@ def test_only_the_engines_ask_which_engine_it_is() -> None:
 
     def excess(path: Path) -> set[str]:
         # Importers translate the names of other systems.
-        if room(path) in ("engines", "dialects"):
+        if room(path) in ("engines", "importers"):
             return set()
         compared = {text for node in ast.walk(tree(path)) for text in names_compared(node)}
         modules = {f"fusioninfer_pulumi.engines.{name}" for name in ENGINE_NAMES}

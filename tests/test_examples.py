@@ -36,11 +36,6 @@ def test_an_example_renders_what_is_committed(
     assert rendered(capsys, folder) == (folder / "expected.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_small(folder: Path) -> None:
-    assert len((folder / "__main__.py").read_text(encoding="utf-8").splitlines()) <= 75
-
-
 def test_the_manifest_of_an_example_is_what_its_program_deploys() -> None:
     folder = ROOT / "examples" / "qwen-monolithic"
     (args,) = load(folder / "inference-service.yaml")

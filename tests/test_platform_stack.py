@@ -63,7 +63,7 @@ def test_another_team_restarts_nothing(capsys: pytest.CaptureFixture[str], copy:
     assert main(["diff", str(EXAMPLE), str(copy), "--stack", "dev"]) == 1
     told = capsys.readouterr().out
     assert "platform.example.com/team" in told
-    assert told.startswith("9 objects changed; no replica restarts\n")
+    assert told.startswith("objects: 9 changed; replicas: none restart\n")
 
 
 def test_everything_that_is_not_allowed_stops_it_at_once(

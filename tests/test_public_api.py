@@ -129,7 +129,5 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "assert not {'pulumi', 'pydantic', 'yaml'} & set(sys.modules)\n"
         "fusioninfer_pulumi.RoleArgs\n"
         "assert 'pulumi' not in sys.modules\n"
-        "fusioninfer_pulumi.InferenceService\n"
-        "assert 'pulumi' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.source import Source, read_apart, read_sources
-from fusioninfer_pulumi.findings import Severity, error, errors, one_line
+from fusioninfer_pulumi.cli.output import has_colour, print_findings, print_json, print_objects
+from fusioninfer_pulumi.cli.sources import Source, place, read_apart, read_compared, read_sources
+from fusioninfer_pulumi.findings import Severity, error, errors
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.capacity import Capacity
-from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
+    from fusioninfer_pulumi.placement.result import Placement
+    from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 def render(options: argparse.Namespace) -> int:
     """Prints every object of the sources."""
-    source = _read_all(options)
+    source = read_sources(options.sources, options)
     _place(options, source)
     objects = source.rendered()
     if _refused(options, [source]):
         return 2
-    if options.output == "json":
-        _print_json({"apiVersion": "v1", "kind": "List", "items": objects})
-    else:
-        from fusioninfer_pulumi.cli.yaml_output import to_yaml
-
-        sys.stdout.write(to_yaml(objects))
+    print_objects(objects, options.output)
     return 0
 
 
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
-    source = _read_all(options)
+    from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
+
+    source = read_sources(options.sources, options)
     # What is wrong with a placement alone leaves plans that explain it.
     unplanned = source.has(Severity.ERROR)
     placement = _place(options, source)
@@ -47,18 +42,19 @@ def plan(options: argparse.Namespace) -> int:
     status = 2 if _refused(options, [source], quiet=quiet) else 0
     if status and (unplanned or placement is None):
         return status
-    rows = [(item, _capacity(item, options), _objects(source, item)) for item in source.plans]
+    rows = [
+        (
+            item,
+            [capacity_on(item, options.nodes)]
+            if options.nodes
+            else capacity_for_gpus(item, options.gpus),
+            _objects(source, item),
+        )
+        for item in source.plans
+    ]
     records = placement.placed if placement is not None else (None,) * len(rows)
     both = list(zip(rows, records, strict=True))
-    if options.output == "json":
-        from fusioninfer_pulumi.cli.plan_json import plan_json
-
-        _print_json([plan_json(*row, _placement_json(record, placement)) for row, record in both])
-    elif options.output == "mermaid":
-        from fusioninfer_pulumi.cli.mermaid import mermaid
-
-        sys.stdout.write(mermaid(*(item for item, _, _ in rows)))
-    else:
+    if options.output == "text":
         from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools
 
         for number, (row, record) in enumerate(both):
@@ -67,39 +63,40 @@ def plan(options: argparse.Namespace) -> int:
             print_plan(*row, sys.stdout, record)
         if placement is not None:
             print_pools(placement, sys.stdout)
+        return status
+    from fusioninfer_pulumi.cli.plan_output import mermaid, placement_json, plan_json
+
+    if options.output == "mermaid":
+        sys.stdout.write(mermaid(*source.plans))
+        return status
+    print_json(
+        [
+            plan_json(*row, placement_json(record, placement) if record and placement else None)
+            for row, record in both
+        ]
+    )
     return status
 
 
 def convert(options: argparse.Namespace) -> int:
     """Prints the services of the sources as manifests of ours."""
-    source = _read_all(options)
+    source = read_sources(options.sources, options)
     if source.manifests is None and not source.has(Severity.ERROR):
-        source.add(source.label, [error("", "is a Pulumi project: there is nothing to convert")])
+        told = "is a Pulumi project: there is nothing to convert"
+        source.add(source.label, error("project-not-convertible", (), told))
     # What cannot be built is no service of ours either.
     source.rendered()
     if _refused(options, [source]):
         return 2
-    manifests = [dict(each) for each in source.manifests or ()]
-    if options.output == "json":
-        _print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
-    else:
-        from fusioninfer_pulumi.cli.yaml_output import to_yaml
-
-        sys.stdout.write(to_yaml(manifests))
+    print_objects([dict(each) for each in source.manifests or ()], options.output)
     return 0
 
 
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
-        sources = read_apart(
-            options.sources,
-            options.stack,
-            show_secrets=options.show_secrets,
-            allow_lossy=options.allow_lossy,
-        )
-        return 2 if _refused(options, sources) else 0
-    source = _read_all(options)
+        return 2 if _refused(options, read_apart(options.sources, options)) else 0
+    source = read_sources(options.sources, options)
     _place(options, source)
     return 2 if _refused(options, [source]) else 0
 
@@ -107,17 +104,16 @@ def check(options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
+    from fusioninfer_pulumi.cli.revision import RevisionError
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
         return 2
-    from fusioninfer_pulumi.cli.compared import compared
-    from fusioninfer_pulumi.cli.revision import RevisionError
-
     try:
-        both = compared(options)
+        both = read_compared(options)
     except RevisionError as problem:
-        sys.stderr.write(one_line(f"{options.base}:{options.old}: {problem}") + "\n")
+        found = error("unreadable-revision", (), str(problem))
+        print_findings([(f"{options.base}:{options.old}", found)])
         return 2
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
@@ -129,42 +125,21 @@ def diff(options: argparse.Namespace) -> int:
 
         difference = unmarked(difference)
     if options.output == "json":
-        _print_json(comparison.to_json(difference))
+        print_json(comparison.to_json(difference))
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
-        color = sys.stdout.isatty()
-        sys.stdout.write(comparison.to_text(difference, color=color, width=None))
+        sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
     return 1 if difference else 0
 
 
-def _read_all(options: argparse.Namespace) -> Source:
-    return read_sources(
-        options.sources,
-        options.stack,
-        show_secrets=options.show_secrets,
-        allow_lossy=options.allow_lossy,
-    )
-
-
 def _place(options: argparse.Namespace, source: Source) -> Placement | None:
-    if options.inventory is None:
-        if options.previous is not None:
-            source.add(options.previous, [error("", "has no effect without --inventory")])
-        return None
-    from fusioninfer_pulumi.cli.placing import place_source
-
-    return place_source(source, options.inventory, options.previous)
-
-
-def _placement_json(
-    record: ServicePlacement | None, placement: Placement | None
-) -> dict[str, Any] | None:
-    if record is None or placement is None:
-        return None
-    from fusioninfer_pulumi.cli.placement_json import placement_json
-
-    return placement_json(record, placement)
+    if options.inventory is not None:
+        return place(source, options.inventory, options.previous)
+    if options.previous is not None:
+        told = "has no effect without --inventory"
+        source.add(options.previous, error("previous-without-inventory", (), told))
+    return None
 
 
 def _refused(
@@ -178,20 +153,13 @@ def _refused(
     held = sources if judged is None else judged
     if options.stack is not None and not any(source.project for source in sources):
         told = "--stack has no effect: only a Pulumi project has stacks"
-        held[-1].add(held[-1].label, [error("", told)])
+        held[-1].add(held[-1].label, error("stack-without-project", (), told))
     strict = options.strict and any(source.has(Severity.WARNING) for source in held)
     refused = strict or any(source.has(Severity.ERROR) for source in held)
-    for source in sources:
-        for label, finding in source.findings:
-            if finding.severity is not Severity.INFO and (refused or not quiet):
-                sys.stderr.write(f"{one_line(label)}: {finding}\n")
+    if refused or not quiet:
+        found = [each for source in sources for each in source.findings]
+        print_findings(each for each in found if each[1].severity is not Severity.INFO)
     return refused
-
-
-def _capacity(item: ServicePlan, options: argparse.Namespace) -> list[Capacity]:
-    if options.nodes:
-        return [capacity_on(item, options.nodes)]
-    return capacity_for_gpus(item, options.gpus)
 
 
 def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
@@ -208,7 +176,3 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
     from fusioninfer_pulumi.objects import render as render_plan  # of another render
 
     return list(render_plan(item))
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -13,11 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.cli.placement_text import placement_lines, pools_table
-from fusioninfer_pulumi.cli.plan_json import plain
-from fusioninfer_pulumi.cli.request_path import request_path, router_url
+from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import Severity, one_line
-from fusioninfer_pulumi.placement.records import Placement, ServicePlacement
+from fusioninfer_pulumi.placement.explain import missing_text, pools_text
+from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.routing.gateway import same
+from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
@@ -25,6 +27,9 @@ from fusioninfer_pulumi.topology.service import endpoint
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_PLACED = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
+# Rejected places that are shown; the others are counted.
+_REJECTED = 6
 # A pipe has no width: long enough that nothing is wrapped.
 _PIPE_WIDTH = 400
 # Messages quote what users wrote, which may look like rich's own marks: `[x]`, `:warning:`.
@@ -55,7 +60,7 @@ def print_pools(placement: Placement, file: TextIO) -> None:
     """Prints what is left in the pools."""
     with _console(file) as console:
         console.print()
-        console.print(pools_table(placement))
+        console.print(_pools(placement))
 
 
 @contextlib.contextmanager
@@ -86,7 +91,7 @@ def _print(
         console.print(_capacity(plan, capacity))
     if placed is not None:
         console.print()
-        for each in placement_lines(placed):
+        for each in _placement(placed):
             console.print(each)
     if plan.findings:
         console.print()
@@ -135,9 +140,9 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
     if plan.router is not None:
-        table.add_row("Requests", request_path(plan, plan.router))
+        table.add_row("Requests", _request_path(plan, plan.router))
         table.add_row("Strategy", plan.router.picker.words)
-        table.add_row("Endpoint", router_url(plan, plan.router))
+        table.add_row("Endpoint", _router_url(plan, plan.router))
     elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
@@ -209,5 +214,122 @@ def _findings(plan: ServicePlan) -> Table:
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
         place = f"{one_line(finding.path)}: " if finding.path else ""
-        table.add_row(severity, f"{place}{finding.message}")
+        rule = f" [{finding.rule}]" if finding.rule else ""
+        table.add_row(severity, Text.assemble(f"{place}{finding.text}", (rule, "dim")))
     return table
+
+
+def _request_path(plan: ServicePlan, router: RouterPlan) -> str:
+    """The stations of a request: host -> Gateway -> route -> pool -> picker -> pods."""
+    return " -> ".join(_stations(plan, router))
+
+
+def _router_url(plan: ServicePlan, router: RouterPlan) -> str:
+    """Where clients send requests, as far as a plan can tell."""
+    found = router_endpoint(router, plan.namespace)
+    by = router.routed_by
+    if by is not None:
+        return f"not known: that of the route of service {by}"
+    if router.routes_elsewhere:
+        return f"not known: that of HTTPRoute {_routes(plan, router)}, which is made elsewhere"
+    if found is None:
+        return "not known: the Gateway is not ours, and the route has no host name"
+    if found.host is None:
+        return f"{found.url('<address>')} (the Gateway's, once it has one)"
+    return found.url(str(plain(found.host)))
+
+
+def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
+    if router.route is not None:
+        hosts = [str(plain(host)) for host in router.route.hostnames or ()]
+        yield ", ".join(hosts) or "any host"
+        gateways = [_gateway(parent, plan.namespace) for parent in router.parents]
+        yield f"Gateway {', '.join(gateways)}" if gateways else "no Gateway"
+        yield f"HTTPRoute {router.route.name}"
+    elif router.routed_by is not None:
+        yield f"the route of service {router.routed_by}"
+    elif router.routes_elsewhere:
+        yield f"HTTPRoute {_routes(plan, router)} (made elsewhere)"
+    else:
+        yield "no route"
+    yield f"InferencePool {router.pool.name}"
+    yield f"picker {router.picker.name} ({router.picker.family.name})"
+    # Of a replica's pods only the leader serves.
+    counts = [
+        f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
+    ]
+    one = len(counts) == 1 and counts[0].startswith("1 ")
+    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, port {router.pool.port}"
+
+
+def _gateway(parent: ParentPlan, own: Any) -> str:
+    section = "" if parent.section is None else f" ({parent.section})"
+    return f"{_near(parent.namespace, own)}{parent.name}{section}"
+
+
+def _routes(plan: ServicePlan, router: RouterPlan) -> str:
+    own = plan.namespace
+    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.routes_elsewhere)
+
+
+def _near(namespace: Any, own: Any) -> str:
+    """How a namespace is written before a name; not where it is the service's own."""
+    return "" if namespace is None or same(namespace, own) else f"{plain(namespace)}/"
+
+
+def _placement(record: ServicePlacement) -> Iterator[Table | Text]:
+    """Yields what to print about one service's place."""
+    status = Text.assemble(("Placement", "bold"), "  ")
+    yield status.append(record.status.value, style=_PLACED[record.status])
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for placed in record.roles:
+        table.add_row(f"  {placed.name}", f"on {placed.pool}", _placed_role(placed))
+    if record.roles:
+        yield table
+    if record.nearest is not None:
+        lacks = missing_text(record.nearest.missing)
+        yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
+    if record.terms:
+        # The last one, the order, says nothing by itself.
+        told = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
+        yield Text(f"  because: {told}")
+    others = Table.grid(padding=(0, 2, 0, 0))
+    others.add_column(no_wrap=True)
+    others.add_column(overflow="fold")
+    for role, pools in record.impossible.items():
+        for pool, reasons in pools.items():
+            others.add_row(f"  not: {role} on {pool}", "; ".join(reasons))
+    for each in record.rejected[:_REJECTED]:
+        others.add_row(f"  not: {pools_text(each.pools)}", each.reason)
+    more = len(record.rejected) - _REJECTED
+    if more > 0:
+        others.add_row(f"  not: {more} more", "see --output json")
+    if others.row_count:
+        yield others
+
+
+def _pools(placement: Placement) -> Table:
+    """What is left in each pool when all services are placed."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    table.add_column("POOL", no_wrap=True)
+    for title in ("NODES", "GPUS", "IN USE", "PLACED", "LEFT", "WHOLE NODES LEFT"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for pool in placement.pools:
+        numbers = (
+            pool.nodes, pool.accelerators, pool.in_use, pool.placed, pool.left, pool.whole_nodes
+        )  # fmt: skip
+        table.add_row(pool.pool, *map(str, numbers))
+    return table
+
+
+def _placed_role(role: PlacedRole) -> str:
+    count = f"{role.replicas} of {role.wanted} replicas" if role.replicas < role.wanted else ""
+    came = f"{role.origin.value} from {role.previous}" if role.previous else role.origin.value
+    if role.previous == role.pool:
+        came = role.origin.value
+    claimed = f" claimed as {', '.join(role.device_classes)}" if role.device_classes else ""
+    size = f"{role.accelerators} GPUs{claimed}"
+    return ", ".join(part for part in (size, count, came) if part)

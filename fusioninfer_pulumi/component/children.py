@@ -26,9 +26,9 @@ from fusioninfer_pulumi.component.running_checks import grouped_sets
 from fusioninfer_pulumi.component.state import existing_sets
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
-from fusioninfer_pulumi.rollout.refusals import FIELD, same_policy
 from fusioninfer_pulumi.rollout.steps import SetStep
 from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
 

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.name_collisions import Owners
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
 from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.name_checks import Owners
 
 
 @dataclass

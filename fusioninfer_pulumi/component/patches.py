@@ -115,7 +115,7 @@ def set_options(
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
     elif same_policy:
         ignored += LeaderWorkerSet.IMMUTABLE
-    if step.scaled_elsewhere:
+    if step.scaled_externally:
         ignored.append("spec.replicas")
     return pulumi.ResourceOptions(
         custom_timeouts=pulumi.CustomTimeouts(update=step.timeout, delete=delete),

@@ -43,7 +43,9 @@ def object_key(kind: str, name: str) -> str:
 def read_keys(plan: ServicePlan) -> list[str]:
     """Keys of the objects that readiness is read from."""
     keys = [object_key("LeaderWorkerSet", each.name) for role in plan.roles for each in role.sets]
-    keys += [object_key(_scaler(each.args.engine), each.name) for each in plan.day_two.autoscalers]
+    keys += [
+        object_key(_scaler(each.args.engine), each.name) for each in plan.operations.autoscalers
+    ]
     router = plan.router
     if router is not None:
         keys.append(object_key("Deployment", router.picker.name))
@@ -98,7 +100,7 @@ def _roles(name: str, roles: Sequence[RolePlan], seen: Mapping[str, Look | None]
         looks = [(each, seen.get(object_key("LeaderWorkerSet", each.name))) for each in role.sets]
         ready = sum(ready_replicas(each, look) for each, look in looks)
         wanted = sum(
-            _wanted(look, len(each.replicas), scaled=role.scaled_elsewhere) for each, look in looks
+            _wanted(look, len(each.replicas), scaled=role.scaled_externally) for each, look in looks
         )
         missing = missing or ready < wanted
         unread = unread or any(not _status(look) for _, look in looks)
@@ -121,7 +123,7 @@ def _scaling(plan: ServicePlan, seen: Mapping[str, Look | None]) -> Iterator[Rea
     kinds = {role.name: role.component_type for role in plan.roles}
     for prefill in (False, True):
         found = []
-        for each in plan.day_two.autoscalers:
+        for each in plan.operations.autoscalers:
             if (kinds[each.role] is ComponentType.PREFILLER) != prefill:
                 continue
             kind = _scaler(each.args.engine)

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.component.max_unavailable import workers
 from fusioninfer_pulumi.component.state import RecordedSet, recorded_of, recorded_sets
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.gang_update import RunningSet
-from fusioninfer_pulumi.rollout.refusals import FIELD, gang_findings, policy_findings, same_policy
+from fusioninfer_pulumi.rollout.layout_switch import layout_findings
+from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 
 def running_findings(
@@ -79,10 +80,6 @@ def _running(
     )
 
 
-#: Sets that a message names; the others are counted.
-_NAMED = 3
-
-
 def switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
     """Compares a service's layout with that of its sets in the stack's state.
 
@@ -94,31 +91,12 @@ def switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
         One finding where sets of the other layout exist; none where the state cannot be read, as
         in tests with mocks.
     """
-    # The engine tells them in any order.
-    others = sorted(
+    others = [
         each.name
         for each in recorded_sets() or ()
         if each.service == plan.service
         and each.component == name
         and each.is_at(each.name, plan.namespace)
         and each.layout not in (None, plan.layout)
-    )
-    if not others:
-        return []
-    listed = ", ".join(others[:_NAMED])
-    if len(others) > _NAMED:
-        listed += f" and {len(others) - _NAMED} more"
-    return [
-        error(
-            "layout",
-            f"{plan.layout.value} cannot take the place of {_other(plan.layout).value} "
-            f"while the service runs ({listed}): it would need room for all replicas twice, and "
-            "then every old one would end at once; make a second service of another name with "
-            "this layout, move the clients over and remove this one (docs/rollout.md), or set "
-            "replicas: 0 for all roles first, which ends the service for that time",
-        )
     ]
-
-
-def _other(layout: Layout) -> Layout:
-    return Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
+    return layout_findings(plan.layout, others)

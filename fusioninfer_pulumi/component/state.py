@@ -17,6 +17,7 @@ from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rollout.layout_switch import layout_of
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
@@ -129,15 +130,12 @@ def _resources() -> Mapping[str, Any] | None:
 def _set(logical: str, resource: Any) -> RecordedSet:
     metadata = _read(resource, "outputs", "metadata") or {}
     own = metadata.get("labels") or {}
-    layout = None
-    if labels.ROLE_NAME in own:
-        layout = Layout.PER_REPLICA if labels.REPLICA_INDEX in own else Layout.PER_ROLE
     return RecordedSet(
         logical,
         str(metadata.get("name") or ""),
         str(metadata.get("namespace") or ""),
         str(own.get(labels.SERVICE) or ""),
-        layout,
+        layout_of(own),
         str(own.get(labels.REVISION) or ""),
         _template(resource),
     )

@@ -202,7 +202,7 @@ def _component(
 
 def _desired(role: RolePlan, live: list[Mapping[str, Any] | None]) -> int:
     """Replicas that there should be: those that there are where something else sets them."""
-    if role.scaled_elsewhere and all(map(_has_status, live)):
+    if role.scaled_externally and all(map(_has_status, live)):
         return sum(int((item or {})["status"].get("replicas") or 0) for item in live)
     return len(role.replicas)
 

@@ -6,7 +6,7 @@ not read, and refuse it elsewhere; importing pulumi for that would cost the comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 #: What a revision hashes in place of an Output, whose value is unknown while the plan is made.
@@ -34,27 +34,16 @@ def contains_output(value: object) -> bool:
     return is_output(value)
 
 
-def output_locations(value: object) -> Iterator[tuple[str | int, ...]]:
-    """Yields the keys and indexes that lead to each Output inside plain mappings and lists."""
-    items: Iterable[tuple[str | int, object]] = ()
+def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yields the location of every Output inside plain mappings and lists."""
     if isinstance(value, Mapping):
-        items = ((str(key), item) for key, item in value.items())
+        for key, item in value.items():
+            yield from output_paths(item, (*at, str(key)))
     elif isinstance(value, (list, tuple)):
-        items = enumerate(value)
+        for index, item in enumerate(value):
+            yield from output_paths(item, (*at, index))
     elif is_output(value):
-        yield ()
-    for key, item in items:
-        for below in output_locations(item):
-            yield key, *below
-
-
-def output_paths(value: object, path: str = "") -> Iterator[str]:
-    """Yields the path of every Output inside plain mappings and lists."""
-    for location in output_locations(value):
-        text = path
-        for part in location:
-            text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-        yield text
+        yield at
 
 
 def with_placeholders(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Reads manifests, ours and those of other systems: the one reader of library and command line.
 
-The only room that knows that there are dialects.
+The only package that knows the importers.
 """
 
 from __future__ import annotations

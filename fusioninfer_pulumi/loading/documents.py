@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.service import KIND
-from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of, platform_of
-from fusioninfer_pulumi.dialects.given import Given
 from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.importers import IMPORTERS, Importer, importer_of, platform_of
+from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
-
-#: A finding and the label of the document that it is about.
-Located = tuple[str, Finding]
 
 
 @dataclass(frozen=True)
@@ -24,22 +21,23 @@ class Reading:
         label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
         document: What our spec says about it, in paths of ours; None where it is no service.
         manifest: The service as a manifest of ours, None where it is none.
-        remarks: What the conversion from another system's manifest has to say.
+        remarks: Findings of the conversion from another system's manifest, each after the label of
+            its document.
         translate: Moves a finding of ours to the document that the user wrote.
     """
 
     label: str
     document: Document | None = None
     manifest: Mapping[str, Any] | None = None
-    remarks: tuple[Located, ...] = ()
-    translate: Callable[[Finding], Located] | None = None
+    remarks: tuple[tuple[str, Finding], ...] = ()
+    translate: Callable[[Finding], tuple[str, Finding]] | None = None
 
-    def locate(self, finding: Finding) -> Located:
+    def locate(self, finding: Finding) -> tuple[str, Finding]:
         """The document that a finding about the service is about, and the finding in its paths."""
         return (self.label, finding) if self.translate is None else self.translate(finding)
 
     @property
-    def findings(self) -> tuple[Located, ...]:
+    def findings(self) -> tuple[tuple[str, Finding], ...]:
         """All findings of reading, without those of a plan."""
         own = self.document.findings if self.document is not None else ()
         return (*self.remarks, *map(self.locate, own))
@@ -112,49 +110,59 @@ def read_all(
     Returns:
         The services in the order of their documents, and what no service was made of.
     """
-    dialects = _with_named(given, [dialect_of(raw) for _, raw in given])
+    importers = _with_named(given, [importer_of(raw) for _, raw in given])
     order = {label: position for position, (label, _) in enumerate(given)}
-    some = any(dialects) or any(_is_ours(raw) for _, raw in given)
+    some = any(importers) or any(_is_ours(raw) for _, raw in given)
     read = [
         _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
-        for (label, raw), dialect in zip(given, dialects, strict=True)
-        if dialect is None
+        for (label, raw), importer in zip(given, importers, strict=True)
+        if importer is None
     ]
-    for dialect in DIALECTS:
-        mine = [Given(*each) for each, its in zip(given, dialects, strict=True) if its is dialect]
+    for importer in IMPORTERS:
+        mine = [
+            SourceDocument(*each)
+            for each, its in zip(given, importers, strict=True)
+            if its is importer
+        ]
         if mine:
-            read += _converted(dialect, mine, allow_lossy=allow_lossy)
+            read += _converted(importer, mine, allow_lossy=allow_lossy)
     return sorted(read, key=lambda each: order[each.label])
 
 
 def _with_named(
-    given: Sequence[tuple[str, Any]], dialects: Sequence[Dialect | None]
-) -> list[Dialect | None]:
-    """Gives objects that a dialect's documents name, such as a ConfigMap, to that dialect."""
-    owners: dict[Any, Dialect] = {}
-    for dialect in DIALECTS:
-        mine = [Given(*each) for each, its in zip(given, dialects, strict=True) if its is dialect]
+    given: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+) -> list[Importer | None]:
+    """Gives objects that an importer's documents name, such as a ConfigMap, to that importer."""
+    owners: dict[Any, Importer] = {}
+    for importer in IMPORTERS:
+        mine = [
+            SourceDocument(*each)
+            for each, its in zip(given, importers, strict=True)
+            if its is importer
+        ]
         if mine:
-            owners.update(dict.fromkeys(dialect.named(mine), dialect))
+            owners.update(dict.fromkeys(importer.named(mine), importer))
     return [
         owners.get(_key(*each)) if its is None and owners and _is_other_object(each[1]) else its
-        for each, its in zip(given, dialects, strict=True)
+        for each, its in zip(given, importers, strict=True)
     ]
 
 
 def _key(label: str, raw: Any) -> tuple[Any, ...]:
-    document = Given(label, raw)
+    document = SourceDocument(label, raw)
     return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
 def is_read(raw: Any) -> bool:
     """Tells whether a document is of a kind that this room reads, not any other object."""
-    return _is_ours(raw) or dialect_of(raw) is not None
+    return _is_ours(raw) or importer_of(raw) is not None
 
 
-def _converted(dialect: Dialect, mine: Sequence[Given], *, allow_lossy: bool) -> list[Reading]:
-    conversion = dialect.convert(mine, allow_lossy=allow_lossy)
-    left: list[Located] = list(conversion.findings)
+def _converted(
+    importer: Importer, mine: Sequence[SourceDocument], *, allow_lossy: bool
+) -> list[Reading]:
+    conversion = importer.convert(mine, allow_lossy=allow_lossy)
+    left = list(conversion.findings)
     read = []
     for service in conversion.services:
         labels = service.origins.labels
@@ -203,21 +211,23 @@ def _is_other_object(raw: Any) -> bool:
 
 
 def _near(raw: Any) -> Finding | None:
-    """Says what is wrong with the envelope of a document that is nearly one of a dialect."""
+    """Says what is wrong with the envelope of a document that is nearly one of an importer."""
     if not isinstance(raw, Mapping) or _is_ours(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
-    for dialect in DIALECTS:
-        if isinstance(kind, str) and kind in dialect.kinds:
-            wanted = " or ".join(dialect.kinds[kind])
+    for importer in IMPORTERS:
+        if isinstance(kind, str) and kind in importer.kinds:
+            wanted = " or ".join(importer.kinds[kind])
             if version is None:
                 return error("apiVersion", f"is required, must be {wanted}")
             return error("apiVersion", f"must be {wanted}, got {shown(version)}")
-        if isinstance(version, str) and any(version in each for each in dialect.kinds.values()):
-            known = ", ".join(sorted(each for each, its in dialect.kinds.items() if version in its))
+        if isinstance(version, str) and any(version in each for each in importer.kinds.values()):
+            known = ", ".join(
+                sorted(each for each, its in importer.kinds.items() if version in its)
+            )
             if kind is None:
                 return error("kind", f"is required, must be one of {known}")
             return error(
-                "kind", f"must be one of {known} for {dialect.name}'s {version}, got {shown(kind)}"
+                "kind", f"must be one of {known} for {importer.name}'s {version}, got {shown(kind)}"
             )
     return None

@@ -18,8 +18,8 @@ SUFFIXES = (".yaml", ".yml", ".json")
 #: What is wrong with a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
-#: What is wrong with a folder whose manifests are of other things.
-NO_SERVICE = "holds no manifest of a service"
+#: Rule about a folder whose manifests are of other things.
+NO_SERVICE = "no-service-in-folder"
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,13 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
             its = {label for each in texts if each.text.folder == folder for label in each.labels}
             found = (*read, *(one for each in texts for one in each.told))
             if not any(each.label in its and _counts(each) for each in found):
-                told.append(refused(folder, NO_SERVICE))
+                told.append(refused(folder, "holds no manifest of a service", NO_SERVICE))
     return [*read, *(one for each in texts for one in each.told), *told]
 
 
-def refused(label: str, why: str) -> Reading:
+def refused(label: str, why: str, rule: str = "") -> Reading:
     """An input that nothing could be read of."""
-    return Reading(label, Document(label, None, (error("", why),)))
+    return Reading(label, Document(label, None, (error(rule, (), why),)))
 
 
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:

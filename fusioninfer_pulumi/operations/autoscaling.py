@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.autoscaling import (
@@ -15,13 +16,33 @@ from fusioninfer_pulumi.api.autoscaling import (
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, path_text, warning
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.records import AutoscalerPlan
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class AutoscalerPlan:
+    """The autoscaler of one set.
+
+    Attributes:
+        role: Name of the role.
+        name: Name of the LeaderWorkerSet, and of the object.
+        args: What the user asked for.
+    """
+
+    role: str
+    name: str
+    args: AutoscalingArgs
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        keda = self.args.engine is AutoscalingEngine.KEDA
+        return "ScaledObject" if keda else "HorizontalPodAutoscaler"
 
 
 def autoscalers(
@@ -44,10 +65,11 @@ def autoscalers(
         given = role.args.autoscaling
         if given is None:
             continue
-        at = join("roles", role.position, "autoscaling")
+        at = ("roles", role.position, "autoscaling")
         if args.layout is not Layout.PER_ROLE:
             found.append(
                 error(
+                    "autoscaling-needs-per-role",
                     at,
                     "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here "
                     "each replica is one of its own",
@@ -63,86 +85,117 @@ def autoscalers(
     return tuple(planned), found
 
 
-def _replicas(role: RolePlan, given: AutoscalingArgs, at: str) -> Iterator[Finding]:
+def _replicas(role: RolePlan, given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     if given.engine is AutoscalingEngine.HPA and given.min_replicas == 0:
         yield error(
-            f"{at}.minReplicas",
+            "scale-to-zero-needs-keda",
+            (*at, "minReplicas"),
             "must be at least 1 with engine HPA, got 0: Kubernetes takes 0 only behind a feature "
             "gate; KEDA scales to 0",
         )
     count = role.args.replicas
     if count == 0:
-        yield error(at, "a parked role (replicas: 0) has nothing to scale; remove one of the two")
+        yield error(
+            "autoscaling-parked-role",
+            at,
+            "a parked role (replicas: 0) has nothing to scale; remove one of the two",
+        )
     elif not given.min_replicas <= count <= given.max_replicas:
         yield error(
-            join("roles", role.position, "replicas"),
+            "replicas-outside-autoscaling",
+            ("roles", role.position, "replicas"),
             f"is what the role starts with, and must be within autoscaling's bounds "
             f"({given.min_replicas} to {given.max_replicas}), got {count}",
         )
 
 
-def _groups(given: AutoscalingArgs, at: str) -> Iterator[Finding]:
+def _groups(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     for index, metric in enumerate(given.metrics):
         if metric.query is not None or metric.source is MetricSource.EXTERNAL:
             yield error(
-                f"{at}.metrics[{index}]",
+                "autoscaling-metric-across-groups",
+                (*at, "metrics", index),
                 "is one number for all serving groups, and the role is scaled in each of them: use "
                 "engine HPA and a metric of source Pods",
             )
 
 
 def _gang(
-    role: RolePlan, given: AutoscalingArgs, minima: Mapping[str, int] | None, at: str
+    role: RolePlan, given: AutoscalingArgs, minima: Mapping[str, int] | None, at: Location
 ) -> Iterator[Finding]:
-    field = f"schedulingStrategy.gangPolicy.minRoleReplicas.{role.name}"
+    field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
     if minima is None or role.name not in minima:
         yield error(
+            "autoscaling-needs-gang-minimum",
             at,
-            f"needs {field}: without it the gang needs every replica, and one more would hold back "
-            f"all of them until there is room; give at most minReplicas ({given.min_replicas})",
+            f"needs {path_text(field)}: without it the gang needs every replica, and one more "
+            f"would hold back all of them until there is room; give at most minReplicas "
+            f"({given.min_replicas})",
         )
     elif minima[role.name] > given.min_replicas:
         yield error(
+            "gang-minimum-above-autoscaling",
             field,
             f"must be at most autoscaling's minReplicas ({given.min_replicas}), got "
             f"{minima[role.name]}: scaled below it, the gang would never be whole again",
         )
 
 
-def _metrics(given: AutoscalingArgs, at: str) -> Iterator[Finding]:
+def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = given.engine is AutoscalingEngine.KEDA
     if keda and given.prometheus is None:
-        yield error(f"{at}.prometheus", "is required with engine KEDA: where it asks its queries")
+        yield error(
+            "prometheus-required",
+            (*at, "prometheus"),
+            "is required with engine KEDA: where it asks its queries",
+        )
     if not keda and given.prometheus is not None:
-        yield error(f"{at}.prometheus", "belongs to engine KEDA; remove it")
+        yield error(
+            "prometheus-needs-keda", (*at, "prometheus"), "belongs to engine KEDA; remove it"
+        )
     for key in sorted(set(given.behavior or {}) - {"scaleUp", "scaleDown"}):
-        yield error(f"{at}.behavior.{key}", "must be scaleUp or scaleDown")
+        yield error(
+            "autoscaling-behavior-unknown", (*at, "behavior", key), "must be scaleUp or scaleDown"
+        )
     apis = set()
     for index, metric in enumerate(given.metrics):
-        where = f"{at}.metrics[{index}]"
+        where = (*at, "metrics", index)
         if keda:
             if metric.query is None:
-                yield error(f"{where}.query", "is required with engine KEDA")
+                yield error(
+                    "metric-query-required", (*where, "query"), "is required with engine KEDA"
+                )
             for field, value in (("name", metric.name), ("source", metric.source)):
                 if value is not None:
-                    yield error(f"{where}.{field}", "belongs to engine HPA; remove it")
+                    yield error(
+                        "metric-field-needs-hpa",
+                        (*where, field),
+                        "belongs to engine HPA; remove it",
+                    )
             if metric.selector:
-                yield error(f"{where}.selector", "belongs to engine HPA; remove it")
+                yield error(
+                    "metric-field-needs-hpa",
+                    (*where, "selector"),
+                    "belongs to engine HPA; remove it",
+                )
             continue
         if metric.name is None:
-            yield error(f"{where}.name", "is required with engine HPA")
+            yield error("metric-name-required", (*where, "name"), "is required with engine HPA")
         if metric.query is not None:
-            yield error(f"{where}.query", "belongs to engine KEDA; remove it")
+            yield error(
+                "metric-query-needs-keda", (*where, "query"), "belongs to engine KEDA; remove it"
+            )
         external = metric.source is MetricSource.EXTERNAL
         apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
     if apis:
         yield info(
-            f"{at}.metrics",
+            "metrics-api-required",
+            (*at, "metrics"),
             f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
         )
 
 
-_AT = "prefillDecodeRatio"
+_RATIO = ("prefillDecodeRatio",)
 
 
 def ratio_findings(
@@ -163,7 +216,11 @@ def ratio_findings(
     prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     if not prefill or not decode:
-        yield error(_AT, "needs roles of prefiller and decoder; remove it")
+        yield error(
+            "prefill-decode-ratio-without-roles",
+            _RATIO,
+            "needs roles of prefiller and decoder; remove it",
+        )
         return
     now = (
         sum(role.group_replicas for role in prefill),
@@ -173,13 +230,17 @@ def ratio_findings(
         return
     beyond = _beyond(given, *now)
     if beyond:
-        yield error(_AT, f"must be {beyond}, got {_told(*now)}")
+        yield error("prefill-decode-ratio-exceeded", _RATIO, f"must be {beyond}, got {_told(*now)}")
         return
     for few, many in ((True, False), (False, True)):
         far = (_bound(prefill, fewest=few), _bound(decode, fewest=many))
         beyond = _beyond(given, *far) if 0 not in far else None
         if beyond:
-            yield warning(_AT, f"must be {beyond}; autoscaling may bring it to {_told(*far)}")
+            yield warning(
+                "prefill-decode-ratio-exceeded-by-autoscaling",
+                _RATIO,
+                f"must be {beyond}; autoscaling may bring it to {_told(*far)}",
+            )
 
 
 def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
@@ -209,7 +270,7 @@ def _told(prefill: int, decode: int) -> str:
 Manifest = dict[str, Any]
 
 
-def autoscaler(plan: ServicePlan, planned: AutoscalerPlan) -> Manifest:
+def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     """Builds the autoscaler of one role.
 
     Args:

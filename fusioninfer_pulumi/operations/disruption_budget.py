@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs, UnhealthyPods
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.operations.records import BudgetPlan
+from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """The PodDisruptionBudget of one role.
+
+    Attributes:
+        role: Name of the role.
+        name: Name of the object.
+        replicas: Replicas that evictions may take down at a time.
+        min_available: Pods that have to stay healthy; None where an autoscaler changes their
+            number, and so many as `replicas` may be missing.
+        unhealthy_pods: Whether pods that are not ready may be evicted regardless.
+    """
+
+    role: str
+    name: str
+    replicas: int
+    min_available: int | None
+    unhealthy_pods: UnhealthyPods
 
 
 def disruption_budgets(
@@ -36,12 +60,15 @@ def disruption_budgets(
         given = own or common
         if given is None or not role.replicas:
             continue
-        at = join("roles", role.position, "disruptionBudget") if own else "disruptionBudget"
+        at: Location = (
+            ("roles", role.position, "disruptionBudget") if own else ("disruptionBudget",)
+        )
         replicas, said = _allowed(given, role, at)
         found += said
         if role.name in optional and replicas:
             found.append(
                 info(
+                    "disruption-budget-counts-waiting-replicas",
                     at,
                     f"while a replica of {role.name} waits for room, none of the others may be "
                     "evicted: the budget counts every replica",
@@ -52,32 +79,39 @@ def disruption_budgets(
                 role=role.name,
                 name=names.disruption_budget(service, role.name),
                 replicas=replicas,
-                min_available=None if role.scaled_elsewhere else role.total_pods - replicas,
+                min_available=None if role.scaled_externally else role.total_pods - replicas,
                 unhealthy_pods=given.unhealthy_pods,
             )
         )
     return tuple(budgets), found
 
 
-def _allowed(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
+def _allowed(
+    given: DisruptionBudgetArgs, role: RolePlan, at: Location
+) -> tuple[int, list[Finding]]:
     """Replicas that may be down, and what is to be said."""
     count = len(role.replicas)
-    if role.scaled_elsewhere:
+    if role.scaled_externally:
         return _of_scaled(given, role, at)
     if given.min_available is not None:
-        field = f"{at}.minAvailable"
+        field = (*at, "minAvailable")
         kept = _share(given.min_available, count, math.ceil)
         if kept > count:
             return 0, [
-                error(field, f"must be at most the replicas of {role.name} ({count}), got {kept}")
+                error(
+                    "disruption-budget-above-replicas",
+                    field,
+                    f"must be at most the replicas of {role.name} ({count}), got {kept}",
+                )
             ]
         allowed = count - kept
     else:
-        field = f"{at}.maxUnavailable"
+        field = (*at, "maxUnavailable")
         allowed = min(_most(given.max_unavailable, count), count)
     if allowed == 0:
         return 0, [
             warning(
+                "disruption-budget-blocks-eviction",
                 field,
                 f"lets no replica of {role.name} go ({count} in all): node drains and upgrades "
                 "wait for ever; add a replica, or delete the pods by hand when a node has to go",
@@ -86,7 +120,9 @@ def _allowed(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int,
     return allowed, []
 
 
-def _of_scaled(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[int, list[Finding]]:
+def _of_scaled(
+    given: DisruptionBudgetArgs, role: RolePlan, at: Location
+) -> tuple[int, list[Finding]]:
     """The same for a role whose replicas an autoscaler changes."""
     most = 1 if given.max_unavailable is None else given.max_unavailable
     if given.min_available is None and isinstance(most, int) and most > 0:
@@ -94,7 +130,8 @@ def _of_scaled(given: DisruptionBudgetArgs, role: RolePlan, at: str) -> tuple[in
     field = "maxUnavailable" if given.min_available is None else "minAvailable"
     return 0, [
         error(
-            f"{at}.{field}",
+            "disruption-budget-of-scaled-role",
+            (*at, field),
             f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1",
         )
     ]
@@ -110,3 +147,23 @@ def _most(given: int | str | None, count: int) -> int:
 
 def _share(given: int | str, count: int, rounded: Callable[[float], int]) -> int:
     return rounded(count * int(given[:-1]) / 100) if isinstance(given, str) else given
+
+
+def disruption_budget(plan: Topology, role: RolePlan, budget: BudgetPlan) -> dict[str, Any]:
+    """Builds the PodDisruptionBudget of a role."""
+    kept = (
+        {"maxUnavailable": budget.replicas}
+        if budget.min_available is None
+        else {"minAvailable": budget.min_available}
+    )
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(plan, budget.name, role_labels(plan, role.args)),
+        "spec": {
+            **kept,
+            # All pods: whichever is evicted takes its replica down.
+            "selector": {"matchLabels": role_labels(plan, role.args)},
+            "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
+        },
+    }

@@ -3,15 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.api.topology import replica_label
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.operations.records import EngineMonitor, MonitoringPlan
+from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.routing.common import router_metadata
 from fusioninfer_pulumi.routing.records import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.topology import Topology
+
+Manifest = dict[str, Any]
+
+_API = "monitoring.coreos.com/v1"
+#: Labels of pods that their metrics get too, with dots, slashes and dashes as underscores.
+_TARGET_LABELS = [labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME]
+# Prometheus's own token, where the operator mounts it.
+_OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
+
+
+@dataclass(frozen=True)
+class EngineMonitor:
+    """The PodMonitor of one role.
+
+    Attributes:
+        role: Name of the role.
+        name: Name of the object.
+        port_name: Name of the serving port in the pods, None where it has none.
+        port: Number of the serving port.
+        https: Whether the engine speaks TLS.
+    """
+
+    role: str
+    name: str
+    port_name: str | None
+    port: int
+    https: bool
+
+
+@dataclass(frozen=True)
+class MonitoringPlan:
+    """The monitors of one service.
+
+    Attributes:
+        args: What the user asked for.
+        engines: One for each role that runs.
+        picker: Whether the endpoint picker has one.
+        picker_token: Whether the picker asks its readers for a token.
+    """
+
+    args: MonitoringArgs
+    engines: tuple[EngineMonitor, ...]
+    picker: bool
+    picker_token: bool
 
 
 def monitoring_plan(
@@ -45,7 +95,13 @@ def monitoring_plan(
     found += _picker(args, router, metrics)
     picker = metrics is not MetricsMode.OFF and args.picker is not False
     if not found and not args.engines and not picker:
-        found.append(warning("monitoring", "scrapes nothing: neither engines nor a picker"))
+        found.append(
+            warning(
+                "monitoring-scrapes-nothing",
+                ("monitoring",),
+                "scrapes nothing: neither engines nor a picker",
+            )
+        )
     return (
         MonitoringPlan(args, tuple(monitors), picker, metrics is MetricsMode.AUTHENTICATED),
         found,
@@ -56,20 +112,23 @@ def _asked(args: MonitoringArgs) -> Iterator[Finding]:
     for key in args.labels:
         if key.startswith(labels.PREFIX):
             yield error(
-                join("monitoring", "labels", key), "is set by fusioninfer-pulumi; remove it"
+                "label-set-by-library",
+                ("monitoring", "labels", key),
+                "is set by fusioninfer-pulumi; remove it",
             )
 
 
 def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]:
     port = role.serving.port
-    at = join("roles", role.position)
+    at = ("roles", role.position)
     declared = _declared(role, port)
     found = list(_silent(role, at))
     https = _https(role)
     if declared is None:
         found.append(
             error(
-                f"{at}.template" if role.args.template else f"{at}.leaderTemplate",
+                "monitored-port-undeclared",
+                (*((*at, "template") if role.args.template else (*at, "leaderTemplate")),),
                 f"monitoring finds pods by the ports that containers declare, and {port}, on which "
                 f"{role.name} serves, is not declared; add it to the container's ports "
                 f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
@@ -78,7 +137,8 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
     if https:
         found.append(
             info(
-                "monitoring.engines",
+                "monitoring-certificate-unchecked",
+                ("monitoring", "engines"),
                 f"the certificate of {role.name} is not checked: pods are scraped by address",
             )
         )
@@ -111,15 +171,21 @@ def _https(role: RolePlan) -> bool:
     return role.serving.command.serves_https
 
 
-def _silent(role: RolePlan, at: str) -> Iterator[Finding]:
+def _silent(role: RolePlan, at: Location) -> Iterator[Finding]:
     """What an engine that keeps its numbers to itself is told."""
     engine = role.serving.command.engine
     reason = engine.metrics_off(role.serving.command) if engine is not None else None
     if reason is not None:
-        yield warning(at, f"monitoring reads nothing of {role.name}: {reason}")
+        yield warning(
+            "monitoring-engine-without-metrics",
+            at,
+            f"monitoring reads nothing of {role.name}: {reason}",
+        )
     elif engine is None:
         yield info(
-            at, f"the program of {role.name} is not known: monitoring takes it to serve metrics"
+            "monitoring-engine-unknown",
+            at,
+            f"the program of {role.name} is not known: monitoring takes it to serve metrics",
         )
 
 
@@ -127,22 +193,104 @@ def _picker(
     args: MonitoringArgs, router: RouterPlan | None, metrics: MetricsMode
 ) -> Iterator[Finding]:
     if args.picker and router is None:
-        yield error("monitoring.picker", "the service has no router; remove it")
+        yield error(
+            "monitored-picker-missing",
+            ("monitoring", "picker"),
+            "the service has no router; remove it",
+        )
     elif args.picker and metrics is MetricsMode.OFF:
         yield error(
-            "monitoring.picker",
+            "monitored-picker-without-metrics",
+            ("monitoring", "picker"),
             "the picker serves no metrics; set endpointPicker.metrics of the router to "
             f"{MetricsMode.AUTHENTICATED.value}",
         )
     if args.picker_token is None:
         if metrics is MetricsMode.AUTHENTICATED and args.picker is not False:
             yield info(
-                "monitoring.pickerToken",
+                "monitoring-picker-token-default",
+                ("monitoring", "pickerToken"),
                 "is not given: Prometheus shows the picker the token of its own ServiceAccount, "
                 "which may then need `get` on the URL /metrics",
             )
     elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
         yield warning(
-            "monitoring.pickerToken",
+            "monitoring-picker-token-without-effect",
+            ("monitoring", "pickerToken"),
             "has no effect: only a picker whose metrics are Authenticated asks for a token",
         )
+
+
+def monitors(
+    plan: Topology, router: RouterPlan | None, monitoring: MonitoringPlan
+) -> Iterator[Manifest]:
+    """Builds a PodMonitor for each engine, and the picker's ServiceMonitor."""
+    roles = {role.name: role for role in plan.roles}
+    for monitor in monitoring.engines:
+        yield _pod_monitor(plan, roles[monitor.role], monitoring, monitor)
+    if monitoring.picker and router is not None:
+        yield _service_monitor(plan, router, monitoring)
+
+
+def _pod_monitor(
+    plan: Topology, role: RolePlan, monitoring: MonitoringPlan, monitor: EngineMonitor
+) -> Manifest:
+    port: Manifest = (
+        {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
+    )
+    own = role_labels(plan, role.args)
+    tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
+    return {
+        "apiVersion": _API,
+        "kind": "PodMonitor",
+        "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
+        "spec": {
+            "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
+            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan.layout), *_of_groups(plan)],
+            "podMetricsEndpoints": [
+                {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
+            ],
+        },
+    }
+
+
+def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringPlan) -> Manifest:
+    token = monitoring.args.picker_token
+    shown: Manifest = {}
+    if monitoring.picker_token and token is not None:
+        credentials = {"name": token.name, "key": token.key}
+        shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
+    elif monitoring.picker_token:
+        shown = {"bearerTokenFile": _OWN_TOKEN}
+    built = router_metadata(plan, router, names.picker_monitor(plan.service))
+    port = {"port": names.PICKER_METRICS_PORT, "path": "/metrics"}
+    return {
+        "apiVersion": _API,
+        "kind": "ServiceMonitor",
+        "metadata": _chosen(built, monitoring),
+        "spec": {
+            "selector": {
+                "matchLabels": {
+                    labels.SERVICE: plan.service,
+                    labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
+                }
+            },
+            "endpoints": [{**port, **shown, **_scraping(monitoring)}],
+        },
+    }
+
+
+def _of_groups(plan: Topology) -> list[str]:
+    return [] if plan.groups is None else [labels.GROUP_INDEX]
+
+
+def _chosen(built: Manifest, monitoring: MonitoringPlan) -> Manifest:
+    return {**built, "labels": {**monitoring.args.labels, **built["labels"]}}
+
+
+def _scraping(monitoring: MonitoringPlan) -> Manifest:
+    given = {
+        "interval": monitoring.args.interval,
+        "scrapeTimeout": monitoring.args.scrape_timeout,
+    }
+    return {key: value for key, value in given.items() if value is not None}

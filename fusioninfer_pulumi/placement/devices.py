@@ -1,8 +1,8 @@
-"""Reads off ResourceSlices which devices nodes have, and off ResourceClaims who holds them; pure.
+"""The devices of a cluster that pods may claim, by node and DeviceClass, and who holds them; pure.
 
-A DeviceClass says in CEL which devices are its own. Of CEL, a conjunction of `device.driver == "X"`
-and `device.attributes["X"].name == value` is understood, as the drivers' own classes are written;
-devices of other classes are not counted.
+A DeviceClass selects its devices with CEL. Of CEL, a conjunction of `device.driver == "X"`
+and `device.attributes["X"].name == value` is read, which is how
+drivers write their own classes; devices of other classes are not counted.
 """
 
 from __future__ import annotations
@@ -50,13 +50,7 @@ class Device:
 
 @dataclass(frozen=True)
 class LiveDevices:
-    """What the API server holds of devices, as JSON.
-
-    Attributes:
-        slices: ResourceSlices.
-        classes: DeviceClasses.
-        claims: ResourceClaims of all namespaces.
-    """
+    """ResourceSlices, DeviceClasses and the ResourceClaims of all namespaces, as JSON."""
 
     slices: Sequence[Object]
     classes: Sequence[Object]
@@ -64,7 +58,7 @@ class LiveDevices:
 
     @cached_property
     def on_nodes(self) -> Mapping[str, Sequence[Device]]:
-        """Devices of each node; slices for several nodes at once are left out."""
+        """Devices of each node; those that several nodes share are left out."""
         newest: dict[tuple[str, str], int] = {}
         for each in self.slices:
             pool = each["spec"]["pool"]
@@ -76,45 +70,41 @@ class LiveDevices:
             pool, node = spec["pool"], spec.get("nodeName")
             current = newest[spec["driver"], pool["name"]] == pool.get("generation", 0)
             if node is not None and current:
-                listed = found.setdefault(node, [])
-                listed += [_device(one, spec["driver"], pool["name"]) for one in
-                           spec.get("devices") or ()]  # fmt: skip
+                found.setdefault(node, []).extend(
+                    _device(one, spec["driver"], pool["name"]) for one in spec.get("devices") or ()
+                )
         return found
 
     def classes_of(self, node: str) -> Mapping[str, Sequence[Device]]:
         """Accelerators of a node by each DeviceClass that has some of them there."""
         found = {}
-        for name, conditions in self._understood.items():
+        for name, conditions in self._conditions.items():
             own = [each for each in self.on_nodes.get(node, ()) if _meets(each, conditions)]
             if own and all(each.key[0] in ACCELERATOR_DRIVERS for each in own):
                 found[name] = own
         return found
 
-    def held(self, services: Mapping[tuple[str, str], bool]) -> Collection[DeviceId]:
-        """Devices that claims hold, but for those of the given pods alone.
-
-        Args:
-            services: Namespace and name of pods; True for those whose claims do not count.
-        """
-        held = set()
+    def allocated(self, ignored: Collection[tuple[str, str]]) -> Collection[DeviceId]:
+        """Devices that claims hold; those of ignored pods alone (namespace, name) do not count."""
+        found: set[DeviceId] = set()
         for claim in self.claims:
             status = claim.get("status") or {}
-            allocated = ((status.get("allocation") or {}).get("devices") or {}).get("results")
+            results = ((status.get("allocation") or {}).get("devices") or {}).get("results")
             users = [
                 (claim["metadata"].get("namespace", ""), each["name"])
                 for each in status.get("reservedFor") or ()
             ]
-            if users and all(services.get(each, False) for each in users):
+            if users and all(each in ignored for each in users):
                 continue
-            held |= {
+            found |= {
                 (each["driver"], each["pool"], each["device"])
-                for each in allocated or ()
+                for each in results or ()
                 if not each.get("adminAccess")
             }
-        return held
+        return found
 
     @cached_property
-    def _understood(self) -> Mapping[str, Sequence[tuple[tuple[str, str] | None, Any]]]:
+    def _conditions(self) -> Mapping[str, Sequence[tuple[tuple[str, str] | None, Any]]]:
         found = {}
         for each in self.classes:
             texts = [
@@ -155,7 +145,7 @@ def _device(given: Object, driver: str, pool: str) -> Device:
 
 
 def _conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:
-    """Conditions of a class: an attribute, or None for the driver, and its value."""
+    """Yields an attribute (None for the driver) and its value; None for what cannot be read."""
     for text in texts:
         for part in text.split("&&"):
             asked = part.strip()

@@ -1,175 +1,256 @@
-"""Writes down what was chosen for one service, and what there is to say about it."""
+"""The result of a placement: what was chosen, and why; read back as the previous placement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import enum
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from fusioninfer_pulumi.api.inventory import InventoryArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
-from fusioninfer_pulumi.placement import explain
-from fusioninfer_pulumi.placement.admissible import MAX_ASSIGNMENTS, Assignment, Choices, templates
-from fusioninfer_pulumi.placement.ledger import Fit, Ledger, Pools
-from fusioninfer_pulumi.placement.needs import RoleNeed
-from fusioninfer_pulumi.placement.records import Origin, PlacedRole, ServicePlacement, Status
-from fusioninfer_pulumi.placement.search import Option, wanted
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error, shown
+from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.loading.load import file_text
 
 
-def service_placement(
-    service: Choices,
-    option: Option,
-    before: Ledger,
-    others: Ledger,
-    pools: Pools,
-    inventory: InventoryArgs,
-) -> ServicePlacement:
-    """The record of one service.
+class Status(str, enum.Enum):
+    """Whether a service got a place."""
 
-    Args:
-        service: The service.
-        option: What was chosen for it.
-        before: The ledger of the services in front of it.
-        others: The ledger of all other services.
-        pools: The pools.
-        inventory: Where they are from.
+    PLACED = "Placed"  #: for all of its replicas
+    MINIMUM = "Minimum"  #: for its minimum; more as far as the others leave room
+    UNPLACED = "Unplaced"
+
+
+class Origin(str, enum.Enum):
+    """Why a role is on its pool."""
+
+    CHOSEN = "chosen"  #: the best one
+    SELECTED = "selected"  #: its own pod templates select the pool
+    KEPT = "kept"  #: it was there before
+    MOVED = "moved"  #: it was elsewhere before, where it cannot stay
+
+
+@dataclass(frozen=True)
+class PlacedRole:
+    """Where one role is placed.
+
+    Attributes:
+        replicas: Replicas that have a place.
+        wanted: Replicas that are wanted.
+        accelerators: Accelerators that all wanted replicas ask for.
+        device_classes: DeviceClasses by which it claims them, none where it asks by resource.
+        previous: The pool where it was before, None for a new one.
     """
-    need = service.need
-    unplaced = option.assignment is None
-    status = Status.UNPLACED if unplaced else Status.PLACED
-    return ServicePlacement(
-        service=need.plan.service,
-        namespace=need.plan.namespace,
-        status=Status.MINIMUM if option.minimum else status,
-        roles=tuple(
-            PlacedRole(
-                name=role.name,
-                pool=pools.args[pool].name,
-                replicas=wanted(role, minimum=option.minimum),
-                wanted=role.replicas,
-                accelerators=role.accelerators,
-                device_classes=tuple(sorted(role.claims.classes)),
-                origin=_origin(role, pools.args[pool].name, inventory),
-                previous=role.previous.pool if role.previous is not None else None,
-            )
-            for role, pool in zip(need.roles, option.assignment or (), strict=not unplaced)
-        ),
-        terms=() if option.terms is None else explain.terms(option.terms),
-        rejected=explain.rejected(service, option, before, others, pools),
-        impossible={
-            role.name: {pool.name: why for pool, why in zip(pools.args, row, strict=True) if why}
-            for role, row in zip(need.roles, service.reasons, strict=True)
-        },
-        nearest=explain.nearest(service, others, pools) if unplaced else None,
-    )
+
+    name: str
+    pool: str
+    replicas: int
+    wanted: int
+    accelerators: int
+    origin: Origin
+    previous: str | None = None
+    device_classes: tuple[str, ...] = ()
 
 
-def service_findings(
-    service: Choices, placed: ServicePlacement, option: Option, final: Ledger, pools: Pools
-) -> list[Finding]:
-    """What there is to say about the place of one service.
+@dataclass(frozen=True)
+class Term:
+    """One number by which places are compared; less is better.
 
-    Args:
-        service: The service.
-        placed: Its record.
-        option: What was chosen for it.
-        final: The ledger of all services.
-        pools: The pools.
+    Attributes:
+        name: Its name in JSON.
+        value: The number, as text where it is a price.
+        words: What it counts.
     """
-    if option.assignment is None:
-        return list(_unplaced(service, placed, pools))
-    return list(_remarks(service, placed, option, option.assignment, final, pools))
+
+    name: str
+    value: int | str
+    words: str
 
 
-def _remarks(
-    service: Choices,
-    placed: ServicePlacement,
-    option: Option,
-    assignment: Assignment,
-    final: Ledger,
-    pools: Pools,
-) -> Iterator[Finding]:
-    for role in service.need.roles:
-        yield from _claims(role)
-        if not role.shape and role.replicas and not role.claims.uncounted:
-            yield info(
-                join("roles", role.plan.position),
-                "asks for no accelerators through resources: its pods are not counted in any pool",
-            )
-    for each in placed.roles:
-        if each.origin is Origin.MOVED:
-            yield warning(
-                "placement",
-                f"{each.name} moves from {each.previous} to {each.pool}: all of its replicas "
-                "restart",
-            )
-    if option.minimum:
-        held = ", ".join(f"{each.name} {each.replicas} of {each.wanted}" for each in placed.roles)
-        yield warning(
-            "placement",
-            f"has a place for its minimum only ({held}); further replicas take what is "
-            "free when they ask, also from services that come later",
-        )
-    for at in sorted(set(assignment)):
-        if final[at] and pools.fit(at, final[at]) is Fit.POSSIBLE:
-            yield warning(
-                "placement",
-                f"pods of several sizes share pool {pools.args[at].name}: they fit only if the "
-                "scheduler packs them tightly",
-            )
+@dataclass(frozen=True)
+class Rejected:
+    """Another combination of pools, by role, and why it was not taken."""
+
+    pools: Mapping[str, str]
+    reason: str
 
 
-def _claims(role: RoleNeed) -> Iterator[Finding]:
-    at = join("roles", role.plan.position, "resourceClaims")
-    for text in role.claims.uncounted:
-        yield info(at, f"not counted in any pool: {text}")
-    if role.claims.selectors:
-        yield info(
-            at,
-            "selectors are not evaluated: any device of the class counts; say with "
-            "placement.device which pools have such devices",
-        )
+@dataclass(frozen=True)
+class Missing:
+    """Nodes that a pool lacks, each with all of its accelerators free, and how many those are."""
+
+    pool: str
+    nodes: int
+    accelerators: int
 
 
-def _unplaced(service: Choices, placed: ServicePlacement, pools: Pools) -> Iterator[Finding]:
-    stuck = [
-        role for role, row in zip(service.need.roles, service.reasons, strict=True) if all(row)
-    ]
-    for role in stuck:
-        why = "; ".join(
-            f"{pool}: {', '.join(reasons)}"
-            for pool, reasons in placed.impossible[role.name].items()
-        )
-        yield error(join("roles", role.plan.position), f"no pool can take {role.name}: {why}")
-    if stuck:
-        return
-    if service.too_many:
-        yield error(
-            "placement",
-            f"its roles may be combined on pools in {service.too_many} ways, at most "
-            f"{MAX_ASSIGNMENTS} are looked at; name pools in placement.pools",
-        )
-    elif placed.nearest is None:
-        attribute = service.need.colocate or ""
-        yield error(
-            "placement.colocate",
-            f"no pools that its roles may be on have the same {attribute}: "
-            f"{explain.apart(attribute, pools)}",
-        )
-    else:
-        near = placed.nearest
-        yield error(
-            "placement",
-            f"has no place; nearest is {explain.pools_words(near.pools)}, which lacks "
-            f"{explain.missing_words(near.missing)} beside the other services",
-        )
+@dataclass(frozen=True)
+class Nearest:
+    """The combination of pools that lacks least for a service without a place.
+
+    Attributes:
+        pools: Pool of each role.
+        missing: What is missing beside what the other services hold.
+    """
+
+    pools: Mapping[str, str]
+    missing: tuple[Missing, ...]
 
 
-def _origin(role: RoleNeed, pool: str, inventory: InventoryArgs) -> Origin:
-    key = inventory.selector_label
-    if any(
-        key in (template["spec"].get("nodeSelector") or {})
-        for _, template in templates(role.plan.args)
-    ):
-        return Origin.SELECTED
-    if role.previous is None:
-        return Origin.CHOSEN
-    return Origin.KEPT if role.previous.pool == pool else Origin.MOVED
+@dataclass(frozen=True)
+class ServicePlacement:
+    """Where one service is placed.
+
+    Attributes:
+        namespace: Its namespace; may be an Output.
+        roles: Its roles, none when it got no place.
+        terms: What its place was compared by, the most important first.
+        rejected: The combinations of pools that were not taken, in the order of the inventory.
+        impossible: For each role, why it cannot be on which pool, whatever else is placed.
+        nearest: What is missing, None where it got a place or no combination is allowed.
+    """
+
+    service: str
+    namespace: Any
+    status: Status
+    roles: tuple[PlacedRole, ...]
+    terms: tuple[Term, ...]
+    rejected: tuple[Rejected, ...]
+    impossible: Mapping[str, Mapping[str, tuple[str, ...]]]
+    nearest: Nearest | None
+
+
+@dataclass(frozen=True)
+class PoolLeft:
+    """What is left of a pool when all services are placed.
+
+    Attributes:
+        accelerators: All of its accelerators.
+        in_use: Those that others hold.
+        placed: Those that the services hold.
+        left: Those that are free.
+        whole_nodes: Nodes with all accelerators free when pods are packed as tightly as can be.
+        certain: Whether all pods find a node wherever the scheduler puts each of them.
+    """
+
+    pool: str
+    nodes: int
+    accelerators: int
+    in_use: int
+    placed: int
+    left: int
+    whole_nodes: int
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where all services are placed.
+
+    Attributes:
+        services: The services with node selectors and tolerations in their pod templates, in the
+            order in which they were given; one without a place is as it was.
+        placed: Where each of them is, in the same order; None for one that cannot be planned.
+        pools: What is left, in the order of the inventory.
+        findings: Findings by the index of the service that they concern; -1 for all.
+        proven: Whether nothing better exists; False when the search met its bound.
+        steps: Combinations that were looked at.
+    """
+
+    services: tuple[InferenceServiceArgs, ...]
+    placed: tuple[ServicePlacement | None, ...]
+    pools: tuple[PoolLeft, ...]
+    findings: Mapping[int, tuple[Finding, ...]]
+    proven: bool
+    steps: int
+
+
+@dataclass(frozen=True)
+class PreviousPool:
+    """Where a role was placed before.
+
+    Attributes:
+        name: Name of the pool.
+        accelerators: Accelerators that all of its replicas asked for then, None when unknown.
+    """
+
+    name: str
+    accelerators: int | None = None
+
+
+#: Roles by service, `namespace/name` or the name alone.
+PreviousPools = Mapping[str, Mapping[str, PreviousPool]]
+PreviousPlacement = (
+    None | str | os.PathLike[str] | Placement | Sequence[Any] | Mapping[str, Mapping[str, Any]]
+)
+
+
+def read_previous(source: PreviousPlacement) -> PreviousPools:
+    """Reads an earlier placement, in any of the forms that `place` takes."""
+    if source is None:
+        return {}
+    if isinstance(source, Placement):
+        return {
+            service_key(each.namespace, each.service): {
+                role.name: PreviousPool(role.pool, role.accelerators) for role in each.roles
+            }
+            for each in source.placed
+            if each is not None
+        }
+    title = ""
+    if isinstance(source, (str, os.PathLike)):
+        title = str(source)
+        try:
+            source = json.loads(file_text(Path(source)))
+        except ValueError as problem:
+            raise InvalidServiceError(
+                [error("not-json", (), f"not JSON: {problem}")], title
+            ) from None
+    try:
+        return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidServiceError(
+            [
+                error(
+                    "previous-placement-malformed",
+                    (),
+                    "must be the JSON of `plan --inventory`, or a mapping of service to role to "
+                    f"pool, got {shown(source)}",
+                )
+            ],
+            title,
+        ) from None
+
+
+def service_key(namespace: Any, name: str) -> str:
+    """The name of a service in a placement; the namespace of an Output is not known."""
+    return name if is_output(namespace) or namespace == UNKNOWN else f"{namespace}/{name}"
+
+
+def _from_json(source: Any) -> PreviousPools:
+    return {
+        service_key(each["namespace"], each["service"]): {
+            role["name"]: PreviousPool(_text(role["pool"]), int(role["accelerators"]))
+            for role in each["placement"]["roles"]
+        }
+        for each in source
+    }
+
+
+def _from_mapping(source: Mapping[str, Mapping[str, Any]]) -> PreviousPools:
+    return {
+        service: {
+            role: pool if isinstance(pool, PreviousPool) else PreviousPool(_text(pool))
+            for role, pool in roles.items()
+        }
+        for service, roles in source.items()
+    }
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

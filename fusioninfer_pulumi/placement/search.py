@@ -9,8 +9,8 @@ The objective, most important first:
 5. What is best for the first service (`Terms`), then for the second, and so on: a service that is
    added at the end moves no other unless one of the points above is at stake.
 
-What a service leaves to those after it is the ledger alone. So the best way to go on is remembered
-for each ledger, and ends of the search are cut off by what could be reached at best.
+What a service leaves to those after it is the usage of the pools alone. So the best way to go on is
+remembered for each usage, and branches are cut off by what they could reach at best.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from fusioninfer_pulumi.placement.admissible import Assignment, Choices
-from fusioninfer_pulumi.placement.ledger import Fit, Ledger, Pools, accelerators, with_more
-from fusioninfer_pulumi.placement.needs import RoleNeed
+from fusioninfer_pulumi.placement.packing import Fit, Pools, Usage, accelerators, with_more
+from fusioninfer_pulumi.placement.problem import Assignment, RoleRequest, ServiceRequest
 
 #: Combinations that are looked at; beyond it the best that is at hand is taken.
 MAX_STEPS = 100_000
+
+
+#: How far points 1 to 4 of the objective are missed; less is better.
+Tiers = tuple[int, int, int, int]
 
 
 class Terms(NamedTuple):
@@ -48,14 +51,14 @@ class Option:
         minimum: Whether only its minimum is certain of a place.
         tiers: Its share in points 1 to 4 of the objective.
         terms: Its part of point 5, None when it is left out.
-        ledger: The ledger with it.
+        usage: What all pools hold with it.
     """
 
     assignment: Assignment | None
     minimum: bool
-    tiers: tuple[int, int, int, int]
+    tiers: Tiers
     terms: Terms | None
-    ledger: Ledger
+    usage: Usage
 
     @property
     def rank(self) -> tuple[object, ...]:
@@ -75,7 +78,7 @@ class Outcome:
     """
 
     options: tuple[Option, ...]
-    tiers: tuple[int, int, int, int]
+    tiers: Tiers
     proven: bool
     steps: int
 
@@ -84,7 +87,7 @@ class Outcome:
 class _Best:
     """The best way to place the services from some index on."""
 
-    tiers: tuple[int, int, int, int]
+    tiers: Tiers
     ranks: tuple[tuple[object, ...], ...]
     options: tuple[Option, ...]
 
@@ -93,125 +96,88 @@ class _Best:
         return self.tiers, self.ranks
 
 
-def search(services: Sequence[Choices], pools: Pools, max_steps: int = MAX_STEPS) -> Outcome:
-    """Places services.
-
-    Args:
-        services: What each may choose from, in the order in which equals have precedence.
-        pools: The pools.
-        max_steps: Combinations that are looked at before the search gives up on the best one.
-
-    Returns:
-        The best placement; where the bound was met, the first one that the search comes to.
-    """
+def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MAX_STEPS) -> Outcome:
+    """The best placement; where the bound was met, the first one that the search comes to."""
     run = _Search(services, pools, max_steps)
-    best = run.best(0, pools.empty)
+    best = run.best(0, pools.unused)
     return Outcome(best.options, best.tiers, run.steps <= max_steps, run.steps)
 
 
-def placed(
-    service: Choices, assignment: Assignment, ledger: Ledger, pools: Pools, *, minimum: bool
+def option_at(
+    service: ServiceRequest, assignment: Assignment, usage: Usage, pools: Pools, *, minimum: bool
 ) -> Option | None:
-    """One way to place a service; None where it does not fit beside what is placed.
-
-    Args:
-        service: The service.
-        assignment: Its pools.
-        ledger: What is placed already.
-        pools: The pools.
-        minimum: Whether its gang's minimum is enough.
-    """
-    loads = list(ledger)
-    roles = service.need.roles
-    for role, pool in zip(roles, assignment, strict=True):
-        loads[pool] = with_more(loads[pool], role.shape, wanted(role, minimum=minimum))
+    """One way to place a service beside what is placed; None where it does not fit."""
+    after = usage_with(usage, service, assignment, minimum=minimum)
     touched = sorted(set(assignment))
-    if any(pools.fit(at, loads[at]) is Fit.NO for at in touched):
+    if any(pools.fit(at, after[at]) is Fit.NO for at in touched):
         return None
-    moved = [
-        role
-        for role, pool in zip(roles, assignment, strict=True)
-        if role.previous is not None and role.previous.pool != pools.args[pool].name
-    ]
-    after = tuple(loads)
-    return Option(
-        assignment=assignment,
-        minimum=minimum,
-        tiers=(*_changes(moved), 0, int(minimum)),
-        terms=_terms(roles, assignment, ledger, after, pools),
-        ledger=after,
+    roles = list(zip(service.roles, assignment, strict=True))
+    moved = [role for role, pool in roles if role.leaves(pools.args[pool])]
+    price = (Decimal(str(pools.args[pool].cost)) * role.accelerators for role, pool in roles)
+    terms = Terms(
+        risky=sum(pools.fit(at, after[at]) is Fit.POSSIBLE for at in touched),
+        cost=sum(price, Decimal(0)),
+        pools=len(touched),
+        stranded=sum(
+            pools.stranded(at, after[at]) - pools.stranded(at, usage[at]) for at in touched
+        ),
+        whole=sum(pools.whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched),
+        order=assignment,
     )
+    return Option(assignment, minimum, (*_moves(moved), 0, int(minimum)), terms, after)
 
 
-def wanted(role: RoleNeed, *, minimum: bool) -> int:
-    """Replicas of a role that get a place."""
-    return role.minimum if minimum else role.replicas
+def usage_with(
+    usage: Usage, service: ServiceRequest, assignment: Assignment, *, minimum: bool
+) -> Usage:
+    """What the pools hold with a service, or with its minimum."""
+    loads = list(usage)
+    for role, pool in zip(service.roles, assignment, strict=True):
+        loads[pool] = with_more(loads[pool], role.shape, role.count(minimum=minimum))
+    return tuple(loads)
 
 
-def _changes(moved: Sequence[RoleNeed]) -> tuple[int, int]:
+def _moves(moved: Sequence[RoleRequest]) -> tuple[int, int]:
+    """Points 1 and 2 of the objective for roles that do not stay where they were."""
     unchanged = sum(role.unchanged for role in moved)
     return unchanged, len(moved) - unchanged
 
 
-def _terms(
-    roles: Sequence[RoleNeed],
-    assignment: Assignment,
-    before: Ledger,
-    after: Ledger,
-    pools: Pools,
-) -> Terms:
-    price = (
-        Decimal(str(pools.args[pool].cost)) * role.accelerators
-        for role, pool in zip(roles, assignment, strict=True)
-    )
-    touched = sorted(set(assignment))
-    stranded = sum(_stranded(at, after[at], pools) for at in touched)
-    stranded -= sum(_stranded(at, before[at], pools) for at in touched)
-    whole = sum(pools.whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched)
-    risky = sum(pools.fit(at, after[at]) is Fit.POSSIBLE for at in touched)
-    return Terms(risky, sum(price, Decimal(0)), len(touched), stranded, whole, assignment)
-
-
-def _stranded(pool: int, load: tuple[tuple[tuple[int, ...], int], ...], pools: Pools) -> int:
-    left = pools.free(pool) - accelerators(load)
-    return left - pools.whole_nodes(pool, load) * pools.args[pool].accelerators
-
-
 class _Search:
-    def __init__(self, services: Sequence[Choices], pools: Pools, max_steps: int) -> None:
+    def __init__(self, services: Sequence[ServiceRequest], pools: Pools, max_steps: int) -> None:
         self.services = services
         self.pools = pools
         self.max_steps = max_steps
-        self.steps = 0
-        self.known: dict[tuple[int, Ledger], _Best] = {}
+        self.known: dict[tuple[int, Usage], _Best] = {}
         self.ideal = [(0, 0, 0, 0)]
+        self.steps = 0
         for service in reversed(services):
-            own = min(self._ideal(service), self._left_out(service, pools.empty).tiers)
-            self.ideal.insert(0, _added(own, self.ideal[0]))
+            alone = self._options(service, pools.unused)[0]
+            self.ideal.insert(0, _added(alone.tiers, self.ideal[0]))
+        self.steps = 0  # only what is looked at for the result counts
         # The least that each service asks for, from each index on, smallest first.
         least = [
-            sum(sum(role.shape) * role.minimum for role in service.need.roles)
-            for service in services
+            sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
         ]
         self.least = [sorted(least[at:]) for at in range(len(services) + 1)]
         self.room = sum(pools.free(at) for at in range(len(pools.args)))
 
-    def best(self, at: int, ledger: Ledger) -> _Best:
+    def best(self, at: int, usage: Usage) -> _Best:
         """The best way to place the services from an index on, beside what is placed."""
         if at == len(self.services):
             return _Best((0, 0, 0, 0), (), ())
-        key = (at, ledger)
+        key = (at, usage)
         if key in self.known:
             return self.known[key]
         best: _Best | None = None
-        for option in self._options(at, ledger):
+        for option in self._options(self.services[at], usage):
             if best is not None:
-                bound = _added(option.tiers, self._bound(at + 1, option.ledger))
+                bound = _added(option.tiers, self._bound(at + 1, option.usage))
                 if (bound, option.rank) >= (best.tiers, best.ranks[0]):
                     continue
                 if self.steps > self.max_steps:
                     break
-            rest = self.best(at + 1, option.ledger)
+            rest = self.best(at + 1, option.usage)
             found = _Best(
                 _added(option.tiers, rest.tiers),
                 (option.rank, *rest.ranks),
@@ -224,39 +190,25 @@ class _Search:
             self.known[key] = best
         return best
 
-    def _options(self, at: int, ledger: Ledger) -> list[Option]:
+    def _options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
         """Every way to place a service, the most promising first."""
-        service = self.services[at]
         found = []
-        for minimum in (False, True) if service.need.partial else (False,):
+        for minimum in (False, True) if service.partial else (False,):
             for assignment in service.assignments:
                 self.steps += 1
-                option = placed(service, assignment, ledger, self.pools, minimum=minimum)
+                option = option_at(service, assignment, usage, self.pools, minimum=minimum)
                 if option is not None:
                     found.append(option)
-        found.append(self._left_out(service, ledger))
+        lost = [role for role in service.roles if role.previous is not None]
+        found.append(
+            Option(None, minimum=False, tiers=(*_moves(lost), 1, 0), terms=None, usage=usage)
+        )
         return sorted(found, key=lambda option: (option.tiers, option.rank))
 
-    def _left_out(self, service: Choices, ledger: Ledger) -> Option:
-        lost = [role for role in service.need.roles if role.previous is not None]
-        tiers = (*_changes(lost), 1, 0)
-        return Option(None, minimum=False, tiers=tiers, terms=None, ledger=ledger)
-
-    def _ideal(self, service: Choices) -> tuple[int, int, int, int]:
-        """The best that a service could reach if it were alone."""
-        found = [
-            option.tiers
-            for minimum in (False, True)
-            for assignment in service.assignments
-            if (option := placed(service, assignment, self.pools.empty, self.pools,
-                                 minimum=minimum))
-        ]  # fmt: skip
-        return min(found, default=(len(service.need.roles), len(service.need.roles), 1, 1))
-
-    def _bound(self, at: int, ledger: Ledger) -> tuple[int, int, int, int]:
+    def _bound(self, at: int, usage: Usage) -> Tiers:
         """What the services from an index on cannot do better than."""
         unchanged, changed, unplaced, minimum = self.ideal[at]
-        room = self.room - sum(accelerators(load) for load in ledger)
+        room = self.room - sum(accelerators(load) for load in usage)
         crowded = 0
         for count, asked in enumerate(self.least[at]):
             room -= asked
@@ -268,7 +220,5 @@ class _Search:
         return unchanged, changed, unplaced, minimum
 
 
-def _added(
-    one: tuple[int, int, int, int], other: tuple[int, int, int, int]
-) -> tuple[int, int, int, int]:
+def _added(one: Tiers, other: Tiers) -> Tiers:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]

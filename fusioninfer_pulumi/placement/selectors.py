@@ -1,4 +1,4 @@
-"""Which nodes a pod template allows, judged as the Kubernetes scheduler judges it.
+"""Which nodes a pod spec allows, judged as the Kubernetes scheduler judges it, and selecting some.
 
 Node selectors, required node affinity and tolerations (Kubernetes, "Assigning Pods to Nodes" and
 "Taints and Tolerations"). Preferences never keep a pod away and are not looked at.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.inventory import TaintArgs, TaintEffect
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintArgs, TaintEffect
+from fusioninfer_pulumi.findings import Location, shown
 from fusioninfer_pulumi.kube.outputs import output_paths
 from fusioninfer_pulumi.kube.resources import is_accelerator
 
@@ -18,27 +18,19 @@ from fusioninfer_pulumi.kube.resources import is_accelerator
 READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
-def unknown_fields(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the fields that have to be read and hold an Output."""
+def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
+    """Yields the locations of Outputs in what has to be read."""
     for key in READ:
         if key == "affinity":
             affinity = spec.get(key)
             node = affinity.get("nodeAffinity") if isinstance(affinity, Mapping) else affinity
-            yield from output_paths(node, "affinity.nodeAffinity")
+            yield from output_paths(node, ("affinity", "nodeAffinity"))
         else:
-            yield from output_paths(spec.get(key), key)
+            yield from output_paths(spec.get(key), (key,))
 
 
-def misfits(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
-    """Says why a pod may not run on nodes with these labels.
-
-    Args:
-        spec: A pod spec without Outputs in what is read.
-        labels: All labels of the nodes.
-
-    Yields:
-        Each reason; none where the pod may run there.
-    """
+def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+    """Yields why a pod may not run on nodes with these labels."""
     if spec.get("nodeName"):
         yield f"nodeName {shown(spec['nodeName'])} names one node, which an inventory does not hold"
     for key, value in (spec.get("nodeSelector") or {}).items():
@@ -51,7 +43,7 @@ def misfits(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]
     ) or {}
     terms = required.get("nodeSelectorTerms") or []
     if required and not any(_holds(term, labels) for term in terms):
-        yield f"node affinity wants {' or '.join(_told(term) for term in terms) or 'no node'}"
+        yield f"node affinity wants {' or '.join(_term_text(term) for term in terms) or 'no node'}"
 
 
 def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
@@ -64,8 +56,8 @@ def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterato
             yield taint
 
 
-def is_open(taint: TaintArgs) -> bool:
-    """Tells whether a taint only keeps pods away that need no accelerator.
+def tolerated_by_admission(taint: TaintArgs) -> bool:
+    """Whether a taint only keeps pods away that ask for no accelerator.
 
     Providers taint accelerator nodes with the resource's own name, and Kubernetes' admission
     plugin ExtendedResourceToleration adds the toleration to pods that ask for it.
@@ -73,22 +65,29 @@ def is_open(taint: TaintArgs) -> bool:
     return is_accelerator(taint.key)
 
 
-def toleration(taint: TaintArgs) -> dict[str, str]:
-    """The toleration of just this taint."""
-    if not taint.value:
-        return {"key": taint.key, "operator": "Exists", "effect": taint.effect.value}
-    return {
-        "key": taint.key,
-        "operator": "Equal",
-        "value": taint.value,
-        "effect": taint.effect.value,
-    }
+def selecting(
+    spec: Mapping[str, Any], pool: NodePoolArgs, inventory: InventoryArgs
+) -> dict[str, Any]:
+    """A pod spec that selects a pool and tolerates its taints, beside what it had."""
+    key = inventory.selector_label
+    assert key is not None, "an inventory without a label is refused"
+    selector = {**(spec.get("nodeSelector") or {}), key: inventory.selected_by(pool)}
+    selected = {**spec, "nodeSelector": selector}
+    added = [_toleration(taint) for taint in untolerated(spec, pool.taints)]
+    if added:
+        selected["tolerations"] = [*(spec.get("tolerations") or ()), *added]
+    return selected
 
 
-def shown_taint(taint: TaintArgs) -> str:
+def taint_text(taint: TaintArgs) -> str:
     """A taint as kubectl writes it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect.value}"
+
+
+def _toleration(taint: TaintArgs) -> dict[str, str]:
+    equal = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
+    return {"key": taint.key, **equal, "effect": taint.effect.value}
 
 
 def _tolerates(each: Mapping[str, Any], taint: TaintArgs) -> bool:
@@ -136,7 +135,7 @@ def _has(key: str, labels: Mapping[str, str]) -> str:
     return f"has {key}={labels[key]}" if key in labels else "has no such label"
 
 
-def _told(term: Mapping[str, Any]) -> str:
+def _term_text(term: Mapping[str, Any]) -> str:
     parts = [
         " ".join(
             str(part)

@@ -9,8 +9,8 @@ from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launch as launchers
 from fusioninfer_pulumi.engines.command import read_command, serving_port
 from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, info
-from fusioninfer_pulumi.kube.outputs import contains_output, output_locations
+from fusioninfer_pulumi.findings import LIFT, Finding, error, info
+from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 #: What a worker pod's serving container does not get: it serves nothing.
@@ -93,6 +93,5 @@ def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
         return
     for key in ("command", "args"):
         if contains_output(leader.own.get(key)):
-            at: Location = (*leader.container_path, key)
-            for inner in output_locations(leader.own[key]):
-                yield error("output-not-readable", (*at, *inner), LIFT)
+            for at in output_paths(leader.own[key], (*leader.container_path, key)):
+                yield error("output-not-readable", at, LIFT)

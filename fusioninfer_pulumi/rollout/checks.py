@@ -11,13 +11,13 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutStrategy,
     WaitLevel,
 )
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.pods.health import startup_seconds
 from fusioninfer_pulumi.rollout.groups import group_rollout
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_path, role_rollout, stated
+from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout, stated
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -32,17 +32,23 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
     """
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
         yield warning(
-            "wait.level",
+            "wait-scheduled-without-gang",
+            ("wait", "level"),
             "Scheduled waits for nothing here: the pods are no gang; use Available or None",
         )
     if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
-        yield warning("rollout.roleOrder", "has no effect: a single role runs pods")
+        yield warning(
+            "role-order-without-effect",
+            ("rollout", "roleOrder"),
+            "has no effect: a single role runs pods",
+        )
     if plan.rollout.level is RolloutLevel.GROUP:
         yield from _groups(plan)
         return
     if len(plan.gangs) > 1 and "level" not in plan.rollout.model_fields_set:
         yield info(
-            "rollout.level",
+            "rollout-level-mixes-revisions",
+            ("rollout", "level"),
             "is Role: an update mixes revisions in a group while it is under way; Group changes "
             "whole groups",
         )
@@ -73,35 +79,52 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
 
 def _groups(plan: Topology) -> Iterator[Finding]:
     if plan.groups is None:
-        yield error("rollout.level", "Group needs groups, and the service has none")
+        yield error(
+            "rollout-level-needs-groups",
+            ("rollout", "level"),
+            "Group needs groups, and the service has none",
+        )
         return
     for role in plan.roles:
         own = role.args.rollout
         for field in ("strategy", "max_unavailable", "max_surge", "partition"):
             if own is not None and getattr(own, field) is not None:
                 yield error(
-                    field_path(role, field),
+                    "role-setting-with-group-rollout",
+                    field_location(role, field),
                     "stands for one role, and rollout.level is Group: whole groups change; remove "
                     "it, or use level Role",
                 )
     if plan.rollout.max_surge is not None:
-        yield error("rollout.maxSurge", "counts replicas, and rollout.level is Group; remove it")
+        yield error(
+            "max-surge-with-group-rollout",
+            ("rollout", "maxSurge"),
+            "counts replicas, and rollout.level is Group; remove it",
+        )
     rollout, groups = group_rollout(plan), plan.groups
     if rollout.partition > groups:
         yield warning(
-            "rollout.partition",
+            "partition-above-groups",
+            ("rollout", "partition"),
             f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
         )
     elif rollout.partition == groups:
-        yield info("rollout.partition", f"holds back all groups ({groups})")
+        yield info(
+            "partition-holds-all-groups",
+            ("rollout", "partition"),
+            f"holds back all groups ({groups})",
+        )
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
-            "rollout.level", "Group lets an update take the only group down, and so the service"
+            "group-rollout-takes-service-down",
+            ("rollout", "level"),
+            "Group lets an update take the only group down, and so the service",
         )
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
         yield warning(
-            "rollout.maxUnavailable",
+            "max-unavailable-takes-all-groups",
+            ("rollout", "maxUnavailable"),
             f"{plan.rollout.max_unavailable} lets an update take all {groups} groups down at once",
         )
 
@@ -112,36 +135,45 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
 
     if rollout.partition > role.group_replicas:
         yield warning(
-            field_path(role, "partition"),
+            "partition-above-replicas",
+            field_location(role, "partition"),
             f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
             "none of them is ever updated",
         )
     elif rollout.partition == role.group_replicas:
-        yield info(field_path(role, "partition"), f"holds back all replicas of {role.name}")
+        yield info(
+            "partition-holds-all-replicas",
+            field_location(role, "partition"),
+            f"holds back all replicas of {role.name}",
+        )
     given = stated(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
-                field_path(role, "max_unavailable"),
+                "max-unavailable-without-effect",
+                field_location(role, "max_unavailable"),
                 f"has no effect with strategy {rollout.strategy.value}",
             )
         return
     if given is not None and count > 1 and rollout.max_unavailable >= count:
         yield warning(
-            field_path(role, "max_unavailable"),
+            "max-unavailable-takes-all-replicas",
+            field_location(role, "max_unavailable"),
             f"{given} lets an update take all {count} replicas of {role.name} down at once",
         )
     optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
     if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
         yield info(
-            join("roles", role.position, "replicas"),
+            "optional-replicas-restart-together",
+            ("roles", role.position, "replicas"),
             f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
             "together, after the others: nothing waits for them, as they may lack room",
         )
     lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
     if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
         yield info(
-            "schedulingStrategy.gangPolicy.requiredReplicas",
+            "required-replicas-any",
+            ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
             f"is Any: in an update an optional replica of {role.name} without room may take that "
             "of a required one, and the update fails; LowestOrdinals prevents it",
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutLevel, RolloutStrategy
 from fusioninfer_pulumi.rollout.steps import (
     MAX_LANES,
     Names,
@@ -30,10 +30,22 @@ class GroupRollout:
     Attributes:
         max_unavailable: Groups that may be down because of an update.
         partition: Groups below it keep what they have.
+        strategy: How.
     """
 
     max_unavailable: int
     partition: int
+    strategy: RolloutStrategy
+
+    @property
+    def side_by_side(self) -> int | None:
+        """Groups that change at a time, None for all."""
+        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
+
+
+def by_group(plan: Topology) -> bool:
+    """Tells whether the serving groups of a service change as a whole."""
+    return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
 
 
 def group_rollout(plan: Topology) -> GroupRollout:
@@ -41,7 +53,9 @@ def group_rollout(plan: Topology) -> GroupRollout:
     given = plan.rollout.max_unavailable
     groups = plan.groups or 0
     return GroupRollout(
-        replicas_of(1 if given is None else given, groups), plan.rollout.partition or 0
+        replicas_of(1 if given is None else given, groups),
+        plan.rollout.partition or 0,
+        plan.rollout.strategy or RolloutStrategy.ROLLING,
     )
 
 
@@ -59,9 +73,9 @@ def group_steps(
         The sets.
     """
     free = MAX_LANES if workers is None else min(max(1, workers - 1), MAX_LANES)
-    rolling = (plan.rollout.strategy or RolloutStrategy.ROLLING) is RolloutStrategy.ROLLING
     rollout = group_rollout(plan)
-    lanes = max(1, min(rollout.max_unavailable if rolling else MAX_LANES, free))
+    most = MAX_LANES if rollout.side_by_side is None else rollout.side_by_side
+    lanes = max(1, min(most, free))
     # A set depends on one row of required and one of optional sets.
     width = max(1, min(free // lanes, MAX_LANES // 2))
     steps: list[SetStep] = []

@@ -6,14 +6,8 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fusioninfer_pulumi.api.rollout import (
-    Layout,
-    RoleOrder,
-    RolloutLevel,
-    RolloutStrategy,
-    WaitLevel,
-)
-from fusioninfer_pulumi.rollout.groups import group_steps
+from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, WaitLevel
+from fusioninfer_pulumi.rollout.groups import by_group, group_steps
 from fusioninfer_pulumi.rollout.steps import (
     MAX_LANES,
     Names,
@@ -114,7 +108,7 @@ def _ordered(
     plan: Topology, workers: int | None, only: Collection[str] | None, down: Down
 ) -> list[SetStep]:
     """The sets as they change, or only those of some names."""
-    if plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None:
+    if by_group(plan):
         return group_steps(plan, workers, only)
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     roles = [role for role in plan.roles if role.replicas]
@@ -163,10 +157,10 @@ class _Lanes:
     down: Down
 
     def limit(self, role: RolePlan, rollout: RoleRollout) -> int:
-        if rollout.strategy is not RolloutStrategy.ROLLING:
+        if rollout.side_by_side is None:
             return self.free
         lasting = self.down.lasting.get(role.name, 0)
-        return min(max(1, rollout.max_unavailable - lasting), self.free)
+        return min(max(1, rollout.side_by_side - lasting), self.free)
 
 
 def _chain(

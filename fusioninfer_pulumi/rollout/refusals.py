@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
-from fusioninfer_pulumi.api.role import SubGroupPolicyType
-from fusioninfer_pulumi.api.rollout import RolloutLevel, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, error, join
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.rollout.gang_update import GangUpdate, Running
-from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.order import rollout_plan
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_path, role_rollout
+from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 from fusioninfer_pulumi.topology.topology import Topology
 
 #: Sets that a message names; the others are counted.
@@ -43,7 +42,8 @@ def _held_back(update: GangUpdate) -> Iterator[Finding]:
     end = update.ends(update.roles, hold=True)
     for role, names in update.missing(end, [step.name for step in update.steps]).items():
         yield error(
-            field_path(update.roles[role], "partition"),
+            "gang-update-held-back",
+            field_location(update.roles[role], "partition"),
             f"holds back replicas that the gang counts on: {_named(names)} would not join it, or "
             "keep fewer pods than its PodGroup asks for, so no replica that restarts would be "
             "placed; leave the partition out for this update (docs/rollout.md)",
@@ -78,7 +78,8 @@ def _endless(update: GangUpdate, role: RolePlan, names: Sequence[str]) -> Findin
     strategy = next(each.rollout.strategy for each in update.steps if each.role == role.name)
     ways = "Recreate" if update.members[role.sets[0].name].whole else "AllAtOnce or Recreate"
     return error(
-        field_path(role, "strategy"),
+        "gang-update-never-ends",
+        field_location(role, "strategy"),
         f"with {strategy.value} this update would wait for ever: what restarts of {role.name} is "
         f"placed only when all pods of gang {gang} exist, and {_named(names)} would join it, or "
         f"get more nodes, only after that; take {ways} for this update where a pause is "
@@ -91,25 +92,6 @@ def _named(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_NAMED])
     more = len(names) - _NAMED
     return f"{listed} and {more} more" if more > 0 else listed
-
-
-FIELD = "subGroupPolicy"
-SIZE = "subGroupSize"
-TYPE = "subGroupPolicyType"
-#: What LeaderWorkerSet's webhook writes where a policy states no type.
-DEFAULT_TYPE = SubGroupPolicyType.LEADER_WORKER.value
-
-
-def completed(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy as LeaderWorkerSet's webhook leaves it: with its type."""
-    given = {key: value for key, value in policy.items() if value is not None}
-    return {**given, TYPE: given.get(TYPE) or DEFAULT_TYPE}
-
-
-def same_policy(one: Any, other: Any) -> bool:
-    """Tells whether two policies mean the same; without one, None or empty."""
-    first, second = (completed(e) if e and isinstance(e, Mapping) else e for e in (one, other))
-    return bool(first == second) if first and second else not first and not second
 
 
 def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:
@@ -134,13 +116,14 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
     if rollout.strategy is not RolloutStrategy.ROLLING or not sets:
         return
     replicas = sum(len(each.replicas) for each in sets)
-    if plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None:
+    if by_group(plan):
         within = len({each.group for each in sets}) <= group_rollout(plan).max_unavailable
     else:
         within = replicas <= rollout.max_unavailable
     if not within:
         yield error(
-            join("roles", role.position, FIELD),
+            "subgroup-policy-immutable",
+            ("roles", role.position, FIELD),
             "LeaderWorkerSet does not change it on a set that exists: "
             f"{replicas} replicas of {role.name} would end at once and be made anew; rename the "
             "role in the same update to go on serving, or give it rollout.strategy AllAtOnce or "

@@ -30,7 +30,7 @@ class SetStep:
         rollout: How its role changes.
         timeout: How long an update of it may take: that of a replica, as often as it takes.
         partial: Whether some of its replicas may lack room for ever.
-        scaled_elsewhere: Whether something else sets its replicas.
+        scaled_externally: Whether something else sets its replicas.
         whole: Whether it runs all replicas of its role.
     """
 
@@ -42,7 +42,7 @@ class SetStep:
     rollout: RoleRollout
     timeout: str
     partial: bool = False
-    scaled_elsewhere: bool = False
+    scaled_externally: bool = False
     whole: bool = False
 
     @property
@@ -76,6 +76,6 @@ def whole_role(
         rollout=rollout,
         timeout=times(rollout.timeout, steps),
         partial=required < count,
-        scaled_elsewhere=role.scaled_elsewhere,
+        scaled_externally=role.scaled_externally,
         whole=True,
     )

@@ -14,14 +14,14 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
-from fusioninfer_pulumi.findings import Finding, Location, error, info, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.resources import pod_requests
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
-_STRATEGY = "schedulingStrategy"
+_STRATEGY = ("schedulingStrategy",)
 
 
 def scheduling_findings(
@@ -57,7 +57,8 @@ def scheduling_findings(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         ):
             yield error(
-                join("roles", role.position, "subGroupPolicy"),
+                "subgroup-policy-required",
+                ("roles", role.position, "subGroupPolicy"),
                 f"is required by the annotation {labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY}",
             )
     if gang_scheduled:
@@ -90,7 +91,7 @@ def _pod_scheduler(
         own = pod.written["spec"].get(field)
         if wanted is not None and own not in (None, wanted):
             yield error(
-                "differs-from-service",
+                "scheduler-differs-from-service",
                 (*pod.path, "spec", field),
                 f'must be "{wanted}" like the service\'s, or absent; got {shown(own)}',
             )
@@ -100,9 +101,9 @@ def _pod_queue(pod: Pod, queue: str) -> Iterator[Finding]:
     own = _annotations(pod).get(labels.QUEUE_NAME)
     if own not in (None, queue):
         yield error(
-            "differs-from-service",
+            "queue-differs-from-service",
             _annotation(pod, labels.QUEUE_NAME),
-            f'must be "{queue}" like {_STRATEGY}.queue, or absent; got {shown(own)}',
+            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(own)}',
         )
 
 
@@ -110,16 +111,16 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
     annotations = _annotations(pod)
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
         message = "is set by fusioninfer-pulumi; remove it"
-        yield error("set-by-library", _annotation(pod, key), message)
+        yield error("annotation-set-by-library", _annotation(pod, key), message)
     if labels.TASK_PRIORITY in annotations:
         yield warning(
-            "capacity-ignores-priority",
+            "task-priority-reorders-gang",
             _annotation(pod, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table does not know it",
         )
     if not any(pod_requests(pod.template).values()):
         yield warning(
-            "gang-without-requests",
+            "gang-pod-without-requests",
             (*pod.path, "spec", "containers"),
             "no container asks for any resource: Volcano counts such pods as placed and does not "
             "hold them together with the gang",
@@ -133,7 +134,8 @@ def _deadlocks(
     for role in roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             yield error(
-                join("roles", role.position, "startupPolicy"),
+                "leader-ready-in-gang",
+                ("roles", role.position, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
                 f"leader is ready, and the leader is scheduled only with its workers; {way_out}",
             )
@@ -143,12 +145,12 @@ def _deadlocks(
         f"and the leader is scheduled only with its workers; {way_out}"
     )
     if key in annotations:
-        yield error(join("metadata", "annotations", key), exclusive)
+        yield error("exclusive-topology-in-gang", ("metadata", "annotations", key), exclusive)
     for role in roles:
         for pod in role.pods.written:
             if key in _annotations(pod):
                 yield error(
-                    "gang-deadlock",
+                    "exclusive-topology-in-gang",
                     _annotation(pod, key),
                     "binds the leaders alone: LeaderWorkerSet places workers by its own "
                     f"annotation, which deadlocks with gang scheduling; {way_out}",
@@ -156,14 +158,16 @@ def _deadlocks(
         policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
             yield error(
-                join("roles", role.position, "subGroupPolicy"),
+                "subgroup-exclusive-topology-in-gang",
+                ("roles", role.position, "subGroupPolicy"),
                 f"several subgroups with the annotation {several} are never placed by Volcano, "
                 "which takes all pods of a replica to fit the same nodes; remove the annotation, "
                 "or set schedulingStrategy.gangPolicy.mode to Off",
             )
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         yield error(
-            f"{_STRATEGY}.schedulerName",
+            "scheduler-without-gangs",
+            (*_STRATEGY, "schedulerName"),
             f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
             "gangPolicy.mode to Off",
         )
@@ -172,15 +176,18 @@ def _deadlocks(
 def _minimum(
     roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, gang: GangPlan | None
 ) -> Iterator[Finding]:
-    at = f"{_STRATEGY}.gangPolicy.minRoleReplicas"
+    at = (*_STRATEGY, "gangPolicy", "minRoleReplicas")
     if gang is None:
         if any(role.replicas for role in roles):
-            yield error(at, "must be above 0 for at least one role, got 0 for all")
+            yield error(
+                "gang-minimum-zero", at, "must be above 0 for at least one role, got 0 for all"
+            )
         return
     lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
     if lowest and not any(group.lowest for group in gang.sub_groups or ()):
         yield warning(
-            f"{_STRATEGY}.gangPolicy.requiredReplicas",
+            "lowest-ordinals-without-minimum",
+            (*_STRATEGY, "gangPolicy", "requiredReplicas"),
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
     if not gang.partial:
@@ -188,7 +195,8 @@ def _minimum(
         if sum(role.group_replicas for role in roles) > 1:
             each = "" if gang.group is None else " of a group"
             yield info(
-                f"{_STRATEGY}.gangPolicy",
+                "gang-all-or-nothing",
+                (*_STRATEGY, "gangPolicy"),
                 f"the gang is all-or-nothing: nothing{each} starts before all {gang.min_member} "
                 "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
             )
@@ -198,14 +206,19 @@ def _minimum(
     }
     if len(priorities) > 1 and scheduling.priority_class_name is None:
         yield warning(
-            f"{_STRATEGY}.priorityClassName",
+            "gang-priorities-differ",
+            (*_STRATEGY, "priorityClassName"),
             "the roles' pods have different priority classes: Volcano starts further replicas by "
             "priority first, which the capacity table does not know",
         )
     minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
     optional = [role.name for role in roles if role.replicas and minima[role.name] == 0]
     if optional:
-        yield info(at, f"the service starts without {', '.join(optional)}: a minimum of 0")
+        yield info(
+            "gang-minimum-zero-for-role",
+            at,
+            f"the service starts without {', '.join(optional)}: a minimum of 0",
+        )
 
 
 def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -> Iterator[Finding]:
@@ -217,17 +230,19 @@ def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -
     ):
         if given:
             yield warning(
-                f"{_STRATEGY}.gangPolicy.{field}",
+                "gang-setting-without-gang",
+                (*_STRATEGY, "gangPolicy", field),
                 "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
             )
     if scheduling.queue and scheduler in (None, DEFAULT_SCHEDULER):
         yield warning(
-            f"{_STRATEGY}.queue",
+            "queue-without-volcano",
+            (*_STRATEGY, "queue"),
             "has no effect: queues belong to Volcano, and these pods use another scheduler",
         )
 
 
-_AT = "schedulingStrategy.gangPolicy.networkTopology"
+_AT = (*_STRATEGY, "gangPolicy", "networkTopology")
 
 
 def network_topology_findings(
@@ -249,23 +264,30 @@ def network_topology_findings(
     rules = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
     given = {name: rule for name, rule in rules.items() if rule is not None}
     if not given:
-        yield warning(_AT, "has no effect: it names neither groupPolicy nor rolePolicy")
+        yield warning(
+            "network-topology-empty",
+            _AT,
+            "has no effect: it names neither groupPolicy nor rolePolicy",
+        )
         return
     if not gang_scheduled:
         yield error(
+            "network-topology-without-gang",
             _AT,
             "stands on the PodGroup of a gang, and the pods are no gang; remove it, or set "
             "gangPolicy.mode to On",
         )
         return
     for name, rule in given.items():
-        yield from _rule(f"{_AT}.{name}", rule)
+        yield from _network_topology_rule((*_AT, name), rule)
     if topology.role_policy is not None and policy.min_role_replicas is None:
         yield info(
-            f"{_AT}.rolePolicy",
+            "network-topology-needs-volcano",
+            (*_AT, "rolePolicy"),
             "makes each replica a subgroup of the PodGroup: needs Volcano 1.14.1 or later",
         )
     yield info(
+        "network-topology-plugin",
         _AT,
         "is applied by Volcano's scheduler plugin network-topology-aware, which is off by default, "
         "on HyperNodes (topology.volcano.sh): without the plugin it does nothing, and the capacity "
@@ -273,15 +295,20 @@ def network_topology_findings(
     )
 
 
-def _rule(at: str, rule: NetworkTopologyRuleArgs) -> Iterator[Finding]:
+def _network_topology_rule(at: Location, rule: NetworkTopologyRuleArgs) -> Iterator[Finding]:
     hard = rule.mode is NetworkTopologyMode.HARD
     if hard and rule.highest_tier_allowed is None:
         yield error(
-            f"{at}.highestTierAllowed",
+            "highest-tier-required",
+            (*at, "highestTierAllowed"),
             "is required with mode hard: Volcano ignores the mode without it",
         )
     elif not hard and rule.highest_tier_allowed is not None:
-        yield warning(f"{at}.highestTierAllowed", "has no effect with mode soft")
+        yield warning(
+            "highest-tier-without-effect",
+            (*at, "highestTierAllowed"),
+            "has no effect with mode soft",
+        )
 
 
 def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:

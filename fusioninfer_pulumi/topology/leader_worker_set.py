@@ -10,9 +10,9 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.rollout.refusals import completed
 from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.topology.sub_group_policy import completed
 from fusioninfer_pulumi.topology.topology import Topology
 
 Manifest = dict[str, Any]

@@ -81,7 +81,7 @@ class RolePlan:
             parked.
         nodes: Pods in one replica.
         launcher: How the pods of a replica find each other, None for single pods.
-        scaled_elsewhere: Whether something else, such as an autoscaler, sets the replicas of its
+        scaled_externally: Whether something else, such as an autoscaler, sets the replicas of its
             one LeaderWorkerSet once it exists; only for layout PerRole.
     """
 
@@ -91,7 +91,7 @@ class RolePlan:
     sets: tuple[SetPlan, ...]
     nodes: int
     launcher: Launcher | None
-    scaled_elsewhere: bool = False
+    scaled_externally: bool = False
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
@@ -174,7 +174,7 @@ def role_plan(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) 
         sets=tuple(each for group in indexes for each in _sets(ctx, layout, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
-        scaled_elsewhere=ctx.role.autoscaling is not None,
+        scaled_externally=ctx.role.autoscaling is not None,
     )
 
 

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutLevel,
     RolloutStrategy,
 )
-from fusioninfer_pulumi.findings import join
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.topology.role import RolePlan
 
 
@@ -33,6 +33,11 @@ class RoleRollout:
     max_surge: int
     partition: int
     timeout: str
+
+    @property
+    def side_by_side(self) -> int | None:
+        """Required replicas that change at a time, None for all."""
+        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
 def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
@@ -61,11 +66,11 @@ def stated(service: RolloutArgs, role: RolePlan, field: str) -> Any:
     return getattr(service, field) if own is None else own
 
 
-def field_path(role: RolePlan, field: str) -> str:
-    """Path of a field of `rollout` as the user wrote it: the role's own, else the service's."""
+def field_location(role: RolePlan, field: str) -> Location:
+    """Location of a field of `rollout` as the user wrote it: the role's own, else the service's."""
     alias = RoleRolloutArgs.model_fields[field].alias or field
     own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
-    return join("roles", role.position, "rollout", alias) if own else join("rollout", alias)
+    return ("roles", role.position, "rollout", alias) if own else ("rollout", alias)
 
 
 def replicas_of(limit: int | str, replicas: int) -> int:

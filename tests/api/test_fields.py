@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from pydantic.alias_generators import to_snake
 from samples import (
     assert_told,
@@ -49,7 +50,7 @@ def snake(value: Any) -> Any:
 
 
 @given(services(extras=True))
-@settings(max_examples=15)
+@examples(0.3)
 def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None:
     spoken = {key: snake(manifest[key]) for key in ("metadata", "spec")}
     (args,) = load(manifest)
@@ -59,7 +60,7 @@ def test_python_and_yaml_spell_the_same_fields(manifest: dict[str, Any]) -> None
 
 
 @given(services(extras=True))
-@settings(max_examples=12)
+@examples(0.25)
 def test_a_manifest_written_as_yaml_is_read_as_it_was(manifest: dict[str, Any]) -> None:
     assert loads(yaml.safe_dump(manifest, allow_unicode=True)) == load(manifest)
 
@@ -260,7 +261,7 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
 
 
 @given(services(), st.integers(0, 2**32))
-@settings(max_examples=20)
+@examples(0.5)
 def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(8):

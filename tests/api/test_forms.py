@@ -15,8 +15,8 @@ from fusioninfer_pulumi.api.monitoring import Interval
 from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.string_formats import words_of
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage, CountOrPercentage
-from fusioninfer_pulumi.dialects import DIALECTS
-from fusioninfer_pulumi.dialects.model import DialectModel
+from fusioninfer_pulumi.importers import IMPORTERS
+from fusioninfer_pulumi.importers.model import ImportedModel
 
 
 def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -40,9 +40,9 @@ def patterns(schema: Any) -> Iterator[str]:
 
 
 def test_every_form_has_words() -> None:
-    for dialect in DIALECTS:
-        importlib.import_module(f"fusioninfer_pulumi.dialects.{dialect.module}")
-    every = [*models(SpecModel), *models(DialectModel)]
+    for importer in IMPORTERS:
+        importlib.import_module(f"fusioninfer_pulumi.importers.{importer.module}")
+    every = [*models(SpecModel), *models(ImportedModel)]
     found = {each for model in every for each in patterns(model.model_json_schema())}
     for told in TELL_THEMSELVES:
         found -= set(patterns(TypeAdapter(told).json_schema()))

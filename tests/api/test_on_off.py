@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jsonschema
@@ -11,10 +12,15 @@ from samples import problems, role, service
 
 from fusioninfer_pulumi.api.schema import manifest_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.cli.yaml_output import to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
 from fusioninfer_pulumi.loading import loads
 
 ROUTER = {"name": "router", "componentType": "router"}
+
+
+@functools.cache
+def schema() -> Any:
+    return jsonschema.Draft202012Validator(manifest_schema())
 
 
 def ganged(mode: Any) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def test_a_boolean_without_a_word_is_refused() -> None:
     ],
 )
 def test_the_schema_takes_what_we_take(manifest: dict[str, Any], accepted: bool) -> None:
-    assert jsonschema.Draft202012Validator(manifest_schema()).is_valid(manifest) is accepted
+    assert schema().is_valid(manifest) is accepted
     assert (not problems(manifest)) is accepted
 
 

@@ -142,9 +142,9 @@ def _main() -> None:
 
 
 def test_an_alias_bomb_inside_of_a_template_is_refused_before_anything_walks_it() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert "every alias written out" in refusal(TEXT + BOMB.replace("a0:", "x:", 1))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -237,9 +237,9 @@ def test_ten_thousand_replicas_are_read(tmp_path: Path) -> None:
 
 def test_a_thousand_roles_are_read_in_time() -> None:
     manifest = service(*(role(f"r{index}") for index in range(1_000)))
-    start = time.perf_counter()
-    assert len(loads(yaml.safe_dump(manifest))[0].roles) == 1_000
-    assert time.perf_counter() - start < 10
+    start = time.process_time()
+    assert len(loads(json.dumps(manifest))[0].roles) == 1_000
+    assert time.process_time() - start < 10
 
 
 def test_a_python_structure_may_not_be_deeper_than_a_text() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from full_pods import SERVICES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mutations import mutants
+from profiles import examples
 from samples import Manifest, can_be_written, rendered
 
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -21,7 +22,7 @@ def test_services_of_full_pods_are_valid(name: str) -> None:
 
 
 @given(service=st.sampled_from(list(SERVICES.values())).flatmap(mutants))
-@settings(max_examples=150)
+@examples(3)
 def test_a_slip_is_refused_in_words_of_ours_or_can_be_written(service: Manifest) -> None:
     assert_told(told := refusal(service))
     assert told or can_be_written(list(rendered(service)))

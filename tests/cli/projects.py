@@ -19,6 +19,16 @@ config = pulumi.Config()
 """
 
 
+def messages(told: Recording | ProgramError) -> tuple[str, ...]:
+    """The texts of what a run found."""
+    return tuple(finding.message for finding in told.findings)
+
+
+def frames(problem: ProgramError) -> tuple[str, ...]:
+    """The lines of the user's own files that led to a failure."""
+    return problem.findings[-1].frames
+
+
 class Folder:
     """A project folder under construction."""
 

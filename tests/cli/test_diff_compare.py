@@ -78,11 +78,11 @@ RESTARTS = {
     "revision alone": ({"template": pods()}, "revision changed"),
     "several": (
         {"template": pods(vllm={"args": ["x"], "env": [{"name": "A"}]}, volumes=[{"name": "v"}])},
-        "arguments, environment and volumes changed",
+        "arguments, environment, volumes changed",
     ),
     "many": (
         {"template": pods(vllm={"image": "b", "args": [], "env": [], "ports": []})},
-        "image, arguments and 2 more changed",
+        "image, arguments, environment, ports changed",
     ),
     "init container": (
         {"template": pods(initContainers=[{"name": "i", "image": "b"}])},
@@ -106,7 +106,7 @@ def test_a_changed_template_restarts_the_replica(case: str) -> None:
     difference = compare([lws()], [lws(**spec)])
     assert effect(difference).restarts == ("decode-0",)
     assert effect(difference).reason == reason
-    assert difference.notes == (f"{reason}: replica decode-0 restarts",)
+    assert difference.notes == (f"{reason}: restarts decode-0",)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_changed_template_restarts_the_replica(case: str) -> None:
 def test_other_changes_restart_nothing(spec: Manifest) -> None:
     difference = compare([lws()], [lws(**spec)])
     assert effect(difference).kept == ("decode-0",)
-    assert difference.notes == ("one object updated: nothing restarts",)
+    assert difference.notes == ("objects: 1 changed; nothing restarts",)
 
 
 def test_the_revision_is_not_told_beside_what_changed_it() -> None:
@@ -153,8 +153,7 @@ def test_what_no_update_can_do_is_a_replacement(field: str) -> None:
     assert [change.action for change in difference.objects] == ["replaced"]
     assert effect(difference).restarts == ("decode-0",)
     assert difference.notes[0] == (
-        f"{field} changed, which no update can do: LeaderWorkerSet qwen-decode-0 "
-        "is deleted and created anew"
+        f"{field} cannot be updated: deletes and creates LeaderWorkerSet qwen-decode-0"
     )
 
 
@@ -164,26 +163,28 @@ def test_groups_of_one_set_are_counted_by_its_replicas() -> None:
 
     up = compare([role(2)], [role(4)])
     assert effect(up).added == ("decode-2", "decode-3")
-    assert up.notes == ("decode replicas 2 -> 4: LeaderWorkerSet updated, nothing restarts",)
+    assert up.notes == (
+        "role decode: replicas 2 -> 4 (1 LeaderWorkerSet changed), nothing restarts",
+    )
     assert (up.totals[0].pods_before, up.totals[0].pods_after) == (4, 8)
     both = compare([role(4)], [role(3, template=pods(vllm={"image": "b"}))])
     assert both.notes == (
-        "image changed: replicas decode-0..decode-2 restart",
+        "image changed: restarts decode-0..decode-2",
         (
-            "LeaderWorkerSet qwen-decode restarts its replicas by itself: the highest ordinal "
-            "first, 1 at a time"
+            "LeaderWorkerSet qwen-decode restarts its replicas itself: highest ordinal first, "
+            "1 at a time"
         ),
-        "decode replicas 4 -> 3: LeaderWorkerSet updated",
+        "role decode: replicas 4 -> 3 (1 LeaderWorkerSet changed)",
     )
     absurd = compare([role(3)], [role(10**12)])
     assert effect(absurd).added == ("decode-3..decode-999999999999",)
-    assert "999999999997 start" in to_text(absurd, color=False, width=80)
+    assert "999999999997 start" in to_text(absurd, color=False)
 
 
 def test_a_replica_under_another_number_is_another_one() -> None:
     difference = compare([lws("qwen-decode-0")], [lws("qwen-decode-7")])
     assert effect(difference).reason == "replicas renamed"
-    assert difference.notes == ("one object added, one deleted: nothing restarts",)
+    assert difference.notes == ("objects: 1 added, 1 removed; nothing restarts",)
 
 
 def test_a_gang_switched_off_restarts_every_replica() -> None:
@@ -191,9 +192,7 @@ def test_a_gang_switched_off_restarts_every_replica() -> None:
     template = ganged["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "qwen"}
     difference = compare([pod_group(2), ganged], [lws(template=pods(vllm={"image": "b"}))])
-    assert difference.notes == (
-        "gang scheduling switched off, image changed: every replica restarts",
-    )
+    assert difference.notes == ("gang scheduling switched off, image changed: restarts decode-0",)
 
 
 def test_a_replica_that_moves_to_another_role_stops_there_and_starts_here() -> None:
@@ -208,7 +207,7 @@ def test_a_set_without_labels_stands_for_itself() -> None:
         manifest["metadata"]["labels"] = {}
     difference = compare([bare], [changed])
     assert effect(difference, "mine").restarts == ("mine-0",)
-    assert difference.notes == ("image changed: replica mine-0 restarts",)
+    assert difference.notes == ("image changed: restarts mine-0",)
 
 
 @pytest.mark.parametrize(
@@ -236,12 +235,12 @@ def test_a_literal_gang_that_grows_holds_replacements_back(
 @pytest.mark.parametrize(
     ("name", "metadata", "note"),
     [
-        ("web", {}, "image changed: Deployment web restarts"),
-        ("qwen-epp", {}, "image changed: endpoint picker qwen-epp restarts"),
+        ("web", {}, "image changed: restarts Deployment web"),
+        ("qwen-epp", {}, "image changed: restarts endpoint picker qwen-epp"),
         (
             "web",
             {"labels": {"fusioninfer.io/component-type": "router"}},
-            "image changed: endpoint picker web restarts",
+            "image changed: restarts endpoint picker web",
         ),
     ],
 )
@@ -255,12 +254,12 @@ def test_a_deployment_whose_selector_changes_is_replaced() -> None:
     new["spec"]["selector"] = {"matchLabels": {"app": "other"}}
     difference = compare([deployment()], [new])
     assert difference.objects[0].action == "replaced"
-    assert difference.notes[-1] == "selector changed: Deployment web restarts"
+    assert difference.notes[-1] == "selector changed: restarts Deployment web"
 
 
 def test_nothing_is_claimed_of_kinds_that_are_not_known() -> None:
     old, new = ({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": n} for n in (1, 2))
-    assert compare([old], [new]).notes == ("one object updated",)
+    assert compare([old], [new]).notes == ("objects: 1 changed",)
 
 
 def test_services_are_told_apart() -> None:
@@ -270,8 +269,8 @@ def test_services_are_told_apart() -> None:
     changed["spec"]["startupPolicy"] = "LeaderReady"
     difference = compare([lws(), elsewhere], [lws(template={"size": 3}), changed])
     assert difference.notes == (
-        "default/qwen: nodes per replica 2 -> 3: replica decode-0 restarts",
-        "models/qwen: one object updated: nothing restarts",
+        "qwen: nodes per replica 2 -> 3: restarts decode-0",
+        "models/qwen: objects: 1 changed; nothing restarts",
     )
     assert [each.namespace for each in difference.effects] == ["default", "models"]
 

@@ -24,9 +24,9 @@ def grouped(groups: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (1, 2, "serving group 1 added: 3 LeaderWorkerSets, PodGroup, nothing restarts"),
-        (1, 5, "serving groups 1..4 added: 12 LeaderWorkerSets, PodGroups, nothing restarts"),
-        (12, 9, "serving groups 9..11 deleted: 9 LeaderWorkerSets, PodGroups, nothing restarts"),
+        (1, 2, "serving group svc-1 added (3 LeaderWorkerSets), nothing restarts"),
+        (1, 5, "serving group svc-1..svc-4 added (12 LeaderWorkerSets), nothing restarts"),
+        (12, 9, "serving group svc-9..svc-11 removed (9 LeaderWorkerSets), nothing restarts"),
     ],
 )
 def test_whole_groups_are_told_once(before: int, after: int, said: str) -> None:
@@ -36,10 +36,10 @@ def test_whole_groups_are_told_once(before: int, after: int, said: str) -> None:
 def test_replicas_of_groups_that_stay_are_told_as_well() -> None:
     found = between(grouped(2), grouped(3, replicas=3))
     assert found.notes[:2] == (
-        "serving group 2 added: 4 LeaderWorkerSets, PodGroup, nothing restarts",
+        "serving group svc-2 added (4 LeaderWorkerSets), nothing restarts",
         (
-            "b replicas 4 -> 9: 2 LeaderWorkerSets added, PodGroup updated, PodGroup updated, "
-            "nothing restarts"
+            "role b: replicas 4 -> 9 (2 LeaderWorkerSets added, 2 PodGroups changed), nothing "
+            "restarts"
         ),
     )
 

@@ -63,7 +63,7 @@ def test_one_role(rollout: Manifest, at_a_time: int, told: str, layout: str) -> 
         told = f"decode-2..decode-0, up to {at_a_time} at a time"
     stages = [stage(DOWN, at_a_time, atMost=at_most)]
     assert order(found) == [{"role": "decode", "order": stages, "after": [], "held": []}]
-    assert told in to_text(found, color=False, width=None)
+    assert told in to_text(found, color=False)
     assert f"| {told} |" in to_markdown(found)
 
 
@@ -85,9 +85,7 @@ def test_a_partition_holds_back(layout: str) -> None:
     assert effect["restarts"] == ["decode-2"]
     assert effect["kept"] == effect["held"] == ["decode-0", "decode-1"]
     assert effect["order"] == [stage(["decode-2"], 1)]
-    assert (
-        "replicas decode-0, decode-1 keep the old pod template: below the partition" in found.notes
-    )
+    assert "below the partition, keeps the old pod template: decode-0, decode-1" in found.notes
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
@@ -98,13 +96,13 @@ def test_a_partition_that_is_lowered_is_a_difference(layout: str) -> None:
     )
     found = between(held, free)
     assert found
-    assert "back no longer" in found.notes[-1]
-    for told in (to_text(found, color=False, width=None), to_markdown(found)):
-        assert "back no longer" in told
-        assert ("no object changes" in told) is (layout == "PerReplica")
+    assert found.notes[-1].startswith("no longer below the partition: ")
+    for told in (to_text(found, color=False), to_markdown(found)):
+        assert "no longer below the partition" in told
+        assert ("objects: none changed" in told) is (layout == "PerReplica")
         assert "no difference" not in told
     assert not between(held, held)
-    assert "back no longer" not in "".join(between(free, held).notes)
+    assert "no longer below" not in "".join(between(free, held).notes)
 
 
 def test_optional_replicas_restart_last_and_together() -> None:

@@ -1,7 +1,7 @@
 """Whole outputs of `diff`, case by case.
 
 The expected files stand in `test_diff_expected`. After a wanted change of the wording, write them
-anew with `python tests/cli/test_diff_outputs.py`, and read what became of them.
+with `pytest tests/cli/test_diff_outputs.py --regenerate`, and read the difference.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def as_json(case: Case) -> str:
 
 
 FORMS: dict[str, Callable[[Case], str]] = {
-    "txt": lambda case: to_text(compare(*case), color=False, width=80),
+    "txt": lambda case: to_text(compare(*case), color=False),
     "md": lambda case: to_markdown(compare(*case)),
     "json": as_json,
 }
@@ -166,19 +166,15 @@ FORMS: dict[str, Callable[[Case], str]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
-def test_output(name: str, form: str) -> None:
-    expected = (EXPECTED / f"{name}.{form}").read_text(encoding="utf-8")
-    assert FORMS[form](CASES[name]) == expected
+def test_output(name: str, form: str, request: pytest.FixtureRequest) -> None:
+    written = FORMS[form](CASES[name])
+    expected = EXPECTED / f"{name}.{form}"
+    if request.config.getoption("--regenerate"):
+        expected.write_text(written, encoding="utf-8")
+    assert written == expected.read_text(encoding="utf-8")
 
 
 def test_no_expected_file_is_left_over() -> None:
     assert {path.name for path in EXPECTED.iterdir()} == {
         f"{name}.{form}" for name in CASES for form in FORMS
     }
-
-
-if __name__ == "__main__":
-    EXPECTED.mkdir(exist_ok=True)
-    for case_name, given in CASES.items():
-        for suffix, write in FORMS.items():
-            (EXPECTED / f"{case_name}.{suffix}").write_text(write(given), encoding="utf-8")

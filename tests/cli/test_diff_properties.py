@@ -6,11 +6,12 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown, to_text
-from fusioninfer_pulumi.cli.diff.plain import same
+from fusioninfer_pulumi.cli.diff.manifests import same
 
 SWAPPED = {"added": "removed", "removed": "added", "changed": "changed", "replaced": "replaced"}
 
@@ -97,10 +98,9 @@ LISTS = st.lists(MANIFESTS, max_size=5)
 def written(difference: Difference) -> None:
     """Nothing found is too odd to be written, or breaks the form it is written in."""
     for color in (True, False):
-        for width in (None, 20, 80):
-            text = to_text(difference, color=color, width=width)
-            assert text.endswith("\n")
-            assert color or "\x1b" not in text
+        text = to_text(difference, color=color)
+        assert text.endswith("\n")
+        assert color or "\x1b" not in text
     markdown = to_markdown(difference, limit=3_000)
     assert len(markdown) <= 3_000
     assert "\x1b" not in markdown
@@ -114,7 +114,6 @@ def test_a_list_does_not_differ_from_itself(manifests: list[dict[str, Any]]) -> 
 
 
 @given(LISTS, LISTS)
-@settings(deadline=None, max_examples=60)
 def test_any_two_lists_compare_and_swap(
     old: list[dict[str, Any]], new: list[dict[str, Any]]
 ) -> None:
@@ -134,7 +133,7 @@ def test_any_two_lists_compare_and_swap(
 
 
 @given(ODD, ODD)
-@settings(deadline=None, max_examples=150)
+@examples(3)
 def test_a_change_is_told_exactly_where_there_is_one(old: Any, new: Any) -> None:
     one, other = ({"kind": "X", "metadata": {"name": "x"}, "spec": spec} for spec in (old, new))
     difference = compare([one], [other])

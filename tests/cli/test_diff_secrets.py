@@ -12,7 +12,7 @@ from cli.projects import PROGRAM, PROJECT, Folder
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.program import Secrets, unmarked
-from fusioninfer_pulumi.cli.program.masks import _KEY
+from fusioninfer_pulumi.cli.program.recording import _KEY
 
 SERVICE = """
 from fusioninfer_pulumi import InferenceService
@@ -93,9 +93,9 @@ def test_what_is_encrypted_anew_is_one_note(compared: Any) -> None:
 
 
 def test_marks_tell_values_apart_and_go_without_a_trace() -> None:
-    one, other = Secrets.MARKED.mask(b"one"), Secrets.MARKED.mask(b"other")
+    one, other = Secrets.MARKED.mask("one"), Secrets.MARKED.mask("other")
     assert one != other
-    assert one == Secrets.MARKED.mask(b"one")
+    assert one == Secrets.MARKED.mask("one")
     assert len(_KEY) == 32
     held = {one: [other, (f"x{one}y",)], "n": None}
     assert unmarked(held) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}

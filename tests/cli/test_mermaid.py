@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import mermaid
 from fusioninfer_pulumi.planning import plan_service
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from told import without_rules
 
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.cli.main import main
@@ -40,7 +42,11 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def loaded(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    return json.loads(output(capsys, *arguments, "--output", "json"))
+    """The JSON, whose findings have their rule."""
+    found = json.loads(output(capsys, *arguments, "--output", "json"))
+    for finding in (each for service in found for each in service["findings"]):
+        assert re.fullmatch(r"[a-z0-9-]*", finding.pop("rule"))
+    return found
 
 
 def test_the_whole_json_of_a_gang(capsys: pytest.CaptureFixture[str], partial: str) -> None:
@@ -175,7 +181,7 @@ def test_every_service_is_one_of_a_list(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_the_text_in_a_pipe(capsys: pytest.CaptureFixture[str], partial: str) -> None:
     assert (
-        output(capsys, partial, "--gpus", "80,64,16")
+        without_rules(output(capsys, partial, "--gpus", "80,64,16"))
         == """\
 deepseek  namespace models
 
@@ -215,11 +221,12 @@ def test_a_parked_role_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 def test_what_users_wrote_is_printed_as_it_is() -> None:
     # Rich would read [red] as a colour and :bomb: as a picture.
     (args,) = load(STORY_1)
-    finding = warning("metadata.annotations[red]", "[/a] :bomb: [bold]x")
-    plan = replace(plan_service(args), findings=(finding, warning("", "no place")))
+    at = ("metadata", "annotations", "[red]")
+    finding = warning("", at, "[/a] :bomb: [bold]x")
+    plan = replace(plan_service(args), findings=(finding, warning("a-rule", (), "no place")))
     print_plan(plan, (), (), file := io.StringIO())
     assert file.getvalue().endswith(
-        "warning  metadata.annotations[red]: [/a] :bomb: [bold]x\nwarning  no place\n"
+        "warning  metadata.annotations[[red]]: [/a] :bomb: [bold]x\nwarning  no place [a-rule]\n"
     )
 
 

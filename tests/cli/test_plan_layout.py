@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.cli.mermaid import mermaid
-from fusioninfer_pulumi.cli.plan_json import plan_json
+from fusioninfer_pulumi.cli.plan_output import mermaid, plan_json
 from fusioninfer_pulumi.cli.plan_text import print_plan
 
 PER_ROLE = {"layout": "PerRole"}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli.projects import frames, messages
 
 from fusioninfer_pulumi.cli.program import ProgramError, Recording, run_program
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -66,7 +67,7 @@ def test_objects_and_plans(run: Run) -> None:
     pod = sets["one-worker-0"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert pod["containers"][0]["image"] == "<unknown>"
     assert {"name": "TOKEN", "value": "<secret>"} in pod["containers"][0]["env"]
-    assert [text for text in recording.warnings if "acme/images/prod" in text]
+    assert [text for text in messages(recording) if "acme/images/prod" in text]
 
 
 def test_plans_of_two_runs_do_not_add_up(run: Run) -> None:
@@ -87,9 +88,9 @@ def test_all_problems_of_a_service(run: Run) -> None:
             """
         )
     assert isinstance(caught.value.__cause__, InvalidServiceError)
-    assert len(caught.value.problems) == 2
-    assert caught.value.problems[0].startswith("InvalidServiceError: ")
-    assert caught.value.frames[0].startswith("__main__.py:")
+    assert len(messages(caught.value)) == 2
+    assert messages(caught.value)[0].startswith("InvalidServiceError: ")
+    assert frames(caught.value)[0].startswith("__main__.py:")
 
 
 def test_a_program_that_fails_late_says_only_why(

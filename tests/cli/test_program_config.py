@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.projects import PROJECT, Folder
+from cli.projects import PROJECT, Folder, messages
 
 from fusioninfer_pulumi.cli.program import Secrets, unmarked
 
@@ -139,7 +139,7 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
             "plain": "<secret>",
             "token": "<secret>",
         }
-        assert recording.warnings == (
+        assert messages(recording) == (
             "Pulumi.dev.yaml: config app:token is encrypted; <secret> stands in for it",
             "Pulumi.dev.yaml: config app:login is encrypted; <secret> stands in for it",
         )
@@ -148,7 +148,7 @@ def test_encrypted_values_have_a_placeholder(folder: Folder) -> None:
 def test_environment_is_a_warning(folder: Folder) -> None:
     folder.write("Pulumi.dev.yaml", "environment: [shared]\n")
     folder.reads()
-    (warning,) = folder.run().warnings
+    (warning,) = messages(folder.run())
     assert warning.startswith("Pulumi.dev.yaml: environment")
 
 
@@ -173,9 +173,11 @@ def test_which_stack(folder: Folder) -> None:
     folder.write("Pulumi.test.yaml", "config: {key: t}\n")
     recording = folder.run()
     assert recording.resources[0].manifest["data"] == {"key": "None", "stack": "dev"}
-    assert recording.warnings == ("no stack chosen, run without stack config (stacks: prod, test)",)
+    assert messages(recording) == (
+        "no stack chosen, run without stack config (stacks: prod, test)",
+    )
     folder.write("Pulumi.dev.yaml", "")
-    assert folder.run().warnings == ()
+    assert messages(folder.run()) == ()
     message = folder.fails("stage")
     assert message == "no stack stage: Pulumi.stage.yaml is missing (stacks: dev, prod, test)"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli.projects import messages
 
 from fusioninfer_pulumi.cli.program import Recording, run_program
 
@@ -41,7 +42,7 @@ def test_stack_reference_is_unknown(run: Run) -> None:
         """
     )
     assert set(recording.resources[0].manifest["data"].values()) == {"<unknown>"}
-    assert recording.warnings == (
+    assert messages(recording) == (
         'stack reference "acme/network/prod": its outputs are unknown here',
     )
 
@@ -59,7 +60,7 @@ def test_function_results_are_unknown(run: Run) -> None:
         """
     )
     assert recording.resources[0].manifest["data"] == {"apply": "<unknown>", "output": "<unknown>"}
-    assert recording.warnings == ("function aws:index:getZones: only its provider can answer",)
+    assert messages(recording) == ("function aws:index:getZones: only its provider can answer",)
 
 
 def test_plain_functions_let_the_program_go_on(run: Run) -> None:
@@ -81,7 +82,7 @@ def test_plain_functions_let_the_program_go_on(run: Run) -> None:
         """
     )
     assert names(recording) == ["a-None-{}"]
-    assert recording.warnings == (
+    assert messages(recording) == (
         "function aws:index:getCaller: only its provider can answer",
         "function aws:index:getOther: only its provider can answer",
     )
@@ -105,7 +106,7 @@ def test_remote_components_and_releases(run: Run) -> None:
         "status": "<unknown>",
     }
     tail = ": only the Pulumi engine can expand it; its objects are missing here"
-    assert sorted(recording.warnings) == [
+    assert sorted(messages(recording)) == [
         f'kubernetes:helm.sh/v3:Release "redis"{tail}',
         f'kubernetes:helm.sh/v4:Chart "nginx"{tail}',
         f'kubernetes:kustomize/v2:Directory "kustom"{tail}',
@@ -123,7 +124,7 @@ def test_first_generation_helm_and_kustomize(run: Run) -> None:
         """
     )
     assert recording.resources == ()
-    assert sorted(recording.warnings) == [
+    assert sorted(messages(recording)) == [
         "function kubernetes:helm:template: only its provider can answer",
         "function kubernetes:kustomize:directory: only its provider can answer",
     ]
@@ -136,7 +137,7 @@ def test_first_generation_yaml_is_expanded(run: Run, tmp_path: Path) -> None:
     )
     recording = run('k8s.yaml.ConfigFile("file", "objects.yaml")')
     assert sorted(names(recording)) == ["one", "two"]
-    assert recording.warnings == ()
+    assert messages(recording) == ()
 
 
 def test_reads_are_unknown(run: Run) -> None:
@@ -149,7 +150,7 @@ def test_reads_are_unknown(run: Run) -> None:
     )
     assert names(recording) == ["a"]
     assert set(recording.resources[0].manifest["data"].values()) == {"<unknown>"}
-    assert recording.warnings == (
+    assert messages(recording) == (
         'kubernetes:core/v1:Service "existing" is read from the cluster: it is unknown here',
     )
 
@@ -173,7 +174,7 @@ def test_dynamic_providers_do_not_run(run: Run) -> None:
         """
     )
     assert recording.resources[0].manifest["data"] == {"token": "<unknown>"}
-    (warning,) = recording.warnings
+    (warning,) = messages(recording)
     assert 'dynamic:Resource "made"' in warning
 
 
@@ -189,7 +190,7 @@ def test_warnings_of_the_program(run: Run, capsys: pytest.CaptureFixture[str]) -
         pulumi.log.debug("noise")
         """
     )
-    assert recording.warnings == ("twice", "error: bad", "about it, in two lines")
+    assert messages(recording) == ("twice", "error: bad", "about it, in two lines")
     assert capsys.readouterr() == ("", "progress\n")
 
 
@@ -204,7 +205,7 @@ def test_namespace_of_a_provider_is_pointed_out(run: Run) -> None:
         """
     )
     assert len(recording.resources) == 3
-    (warning,) = recording.warnings
+    (warning,) = messages(recording)
     assert warning == (
         'provider "models" puts objects without metadata.namespace in namespace models; '
         "it is not written into them here"
@@ -225,7 +226,7 @@ def test_methods_and_existence_are_unknown(run: Run) -> None:
         """
     )
     assert set(recording.resources[0].manifest["data"].values()) == {"<unknown>"}
-    assert any("Chart/value: only its provider" in text for text in recording.warnings)
+    assert any("Chart/value: only its provider" in text for text in messages(recording))
 
 
 def test_components_hand_resources_around(run: Run) -> None:
@@ -244,7 +245,7 @@ def test_components_hand_resources_around(run: Run) -> None:
             "of": group.member.apply(lambda found: found.metadata["name"])})
         """
     )
-    assert recording.warnings == ()
+    assert messages(recording) == ()
     assert [resource.manifest["metadata"]["name"] for resource in recording.resources] == ["a", "b"]
     assert recording.resources[1].manifest["data"] == {"of": "a"}
 

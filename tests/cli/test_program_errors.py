@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli.projects import frames, messages
 
 from fusioninfer_pulumi.cli.program import ProgramError, run_program
 
@@ -43,7 +44,7 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
         '  __main__.py:5: json.loads("{}", object_hook=build)',
         "  parts/build.py:2 in build: raise ValueError('size is wrong')",
     ]
-    assert problem.problems == ("ValueError: size is wrong",)
+    assert messages(problem) == ("ValueError: size is wrong",)
 
 
 def test_all_lines_of_a_message_are_kept(fails: Fails) -> None:
@@ -55,12 +56,12 @@ def test_all_lines_of_a_message_are_kept(fails: Fails) -> None:
         raise Invalid("a: wrong\\nb: wrong too")
         """
     )
-    assert problem.problems == ("Invalid: a: wrong", "b: wrong too")
+    assert messages(problem) == ("Invalid: a: wrong", "b: wrong too")
     assert type(problem.__cause__).__name__ == "Invalid"
 
 
 def test_exception_without_message(fails: Fails) -> None:
-    assert fails("raise KeyboardError if False else RuntimeError").problems == ("RuntimeError",)
+    assert messages(fails("raise KeyboardError if False else RuntimeError")) == ("RuntimeError",)
 
 
 def test_failure_in_an_apply(fails: Fails) -> None:
@@ -70,8 +71,8 @@ def test_failure_in_an_apply(fails: Fails) -> None:
         made.metadata.apply(lambda metadata: 1 / 0)
         """
     )
-    assert problem.problems == ("ZeroDivisionError: division by zero",)
-    assert "__main__.py:4 in <lambda>" in problem.frames[-1]
+    assert messages(problem) == ("ZeroDivisionError: division by zero",)
+    assert "__main__.py:4 in <lambda>" in frames(problem)[-1]
 
 
 def test_failure_after_registrations(fails: Fails) -> None:
@@ -82,7 +83,7 @@ def test_failure_after_registrations(fails: Fails) -> None:
         raise RuntimeError("late")
         """
     )
-    assert problem.problems == ("RuntimeError: late",)
+    assert messages(problem) == ("RuntimeError: late",)
 
 
 def test_run_error_has_no_traceback(fails: Fails) -> None:
@@ -102,7 +103,7 @@ def test_run_error_has_no_traceback(fails: Fails) -> None:
     ],
 )
 def test_sys_exit(fails: Fails, call: str, message: str) -> None:
-    assert fails(f"import sys\n{call}").problems == (message,)
+    assert messages(fails(f"import sys\n{call}")) == (message,)
 
 
 def test_sys_exit_with_success_ends_the_program(tmp_path: Path) -> None:
@@ -117,21 +118,21 @@ def test_sys_exit_with_success_ends_the_program(tmp_path: Path) -> None:
 
 def test_syntax_error_names_the_place(fails: Fails) -> None:
     problem = fails("value = (\nother = 1 +\n")
-    (line,) = problem.problems
+    (line,) = messages(problem)
     assert line.startswith("SyntaxError: ")
     assert "(__main__.py:" in line
-    assert str(problem.frames).count("/") == 0
+    assert str(frames(problem)).count("/") == 0
 
 
 def test_syntax_error_in_a_module(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "settings.py").write_text("x =\n")
     problem = fails("import settings")
-    assert problem.problems == ("SyntaxError: invalid syntax (settings.py:1)",)
-    assert problem.frames == ("__main__.py:3: import settings",)
+    assert messages(problem) == ("SyntaxError: invalid syntax (settings.py:1)",)
+    assert frames(problem) == ("__main__.py:3: import settings",)
 
 
 def test_missing_package_says_where_it_is_missing(fails: Fails) -> None:
-    (line,) = fails("import package_that_is_not_there").problems
+    (line,) = messages(fails("import package_that_is_not_there"))
     assert line == (
         "ModuleNotFoundError: No module named 'package_that_is_not_there'; "
         "the program runs in the Python environment of fusioninfer-pulumi"
@@ -173,11 +174,11 @@ def test_transform_that_raises(fails: Fails) -> None:
         k8s.core.v1.ConfigMap("a", opts=pulumi.ResourceOptions(transforms=[broken]))
         """
     )
-    assert problem.problems == ("LookupError: no such label",)
-    assert problem.frames == ('__main__.py:4 in broken: raise LookupError("no such label")',)
+    assert messages(problem) == ("LookupError: no such label",)
+    assert frames(problem) == ('__main__.py:4 in broken: raise LookupError("no such label")',)
 
 
 def test_deep_recursion_is_trimmed(fails: Fails) -> None:
     problem = fails("def again():\n    again()\n\nagain()\n")
-    assert problem.problems[0].startswith("RecursionError: ")
-    assert len(problem.frames) == 8
+    assert messages(problem)[0].startswith("RecursionError: ")
+    assert len(frames(problem)) == 8

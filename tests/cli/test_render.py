@@ -13,7 +13,7 @@ from cli.projects import Folder
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.yaml_output import to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORIES = sorted(str(path) for path in INPUTS.glob("fusioninfer-story-*.yaml"))
@@ -182,7 +182,7 @@ def test_a_project_that_cannot_run_is_refused(
     Path(project, "__main__.py").write_text("raise ValueError('my own words')\n")
     assert main(["render", project, "--stack", "prod"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"{project}: ValueError: my own words",
+        f"{project}: ValueError: my own words [program-failed]",
         "  __main__.py:1: raise ValueError('my own words')",
     ]
 
@@ -193,8 +193,8 @@ def test_every_problem_of_a_program_has_its_file(
     folder.write("__main__.py", 'raise ValueError("one\\ntwo")\n')
     assert main(["render", str(folder.root)]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"{folder.root}: ValueError: one",
-        f"{folder.root}: two",
+        f"{folder.root}: ValueError: one [program-failed]",
+        f"{folder.root}: two [program-failed]",
         '  __main__.py:1: raise ValueError("one\\ntwo")',
     ]
 
@@ -206,5 +206,8 @@ def test_a_stack_is_refused_where_nothing_reads_it(
     sources = [partial, partial] if command == "diff" else [partial]
     assert main([command, *sources, "--stack", "prod"]) == 2
     shown = capsys.readouterr()
-    told = f"{partial}: --stack has no effect: only a Pulumi project has stacks\n"
+    told = (
+        f"{partial}: --stack has no effect: only a Pulumi project has stacks "
+        "[stack-without-project]\n"
+    )
     assert (shown.out, shown.err[-len(told) :]) == ("", told)

@@ -25,7 +25,7 @@ def test_the_working_tree_is_the_new_side(
 
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 1
 
-    assert "serve replicas 2 -> 3" in capsys.readouterr().out
+    assert "role serve: replicas 2 -> 3" in capsys.readouterr().out
 
 
 def test_a_folder_of_manifests_is_read_in_its_revision(
@@ -41,7 +41,7 @@ def test_a_folder_of_manifests_is_read_in_its_revision(
     (repository / "more.yaml").unlink()
 
     assert main(["diff", "--base", "HEAD~1", "./"]) == 1
-    assert "serve replicas 2 -> 3" in capsys.readouterr().out
+    assert "role serve: replicas 2 -> 3" in capsys.readouterr().out
 
 
 def test_a_program_sees_the_files_of_its_own_revision(
@@ -51,7 +51,7 @@ def test_a_program_sees_the_files_of_its_own_revision(
 
     assert main(["diff", "--base", "HEAD", "project"]) == 1
 
-    assert "image changed: replicas serve-0, serve-1 restart" in capsys.readouterr().out
+    assert "image changed: restarts serve-0, serve-1" in capsys.readouterr().out
 
 
 def test_what_did_not_exist_yet_is_added(
@@ -83,7 +83,7 @@ def test_a_change_may_repair_what_is_invalid_at_the_base(
     assert "  * warning: HEAD:. could not be read as a whole: " in told.out
     assert "+ LeaderWorkerSet chat-serve-0" in told.out
     # What could be read is compared.
-    assert "more: serve replicas 2 -> 3" in told.out
+    assert "more: role serve: replicas 2 -> 3" in told.out
     assert "+ LeaderWorkerSet more-serve-0" not in told.out
 
 
@@ -124,7 +124,7 @@ def test_what_is_gone_is_removed(
 
     told = capsys.readouterr()
     assert told.err == ""
-    assert "service chat removed: 3 objects deleted" in told.out
+    assert "service chat removed (3 objects)" in told.out
 
 
 def test_a_folder_may_lose_and_get_its_only_service(
@@ -153,7 +153,9 @@ def test_a_folder_may_lose_and_get_its_only_service(
 def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "--base", "HEAD", "nothing.yaml"]) == 2
 
-    assert capsys.readouterr().err == "nothing.yaml: cannot be read: No such file or directory\n"
+    assert capsys.readouterr().err == (
+        "nothing.yaml: cannot be read: No such file or directory [unreadable-file]\n"
+    )
 
 
 def test_an_unreadable_base_of_what_is_gone_is_a_difference(
@@ -168,7 +170,9 @@ def test_an_unreadable_base_of_what_is_gone_is_a_difference(
     told = capsys.readouterr()
     # It is named as it was given, without the temporary folder.
     assert told.err.startswith("HEAD:chat.yaml: warning: apiVersion: is required")
-    assert told.out.startswith("no object changes\n\n  * warning: HEAD:chat.yaml could not be read")
+    assert told.out.startswith(
+        "objects: none changed\n\n  * warning: HEAD:chat.yaml could not be read"
+    )
 
 
 @pytest.mark.parametrize("base", ["nowhere", "--output=/dev/null", "HEAD:chat.yaml"])
@@ -177,7 +181,8 @@ def test_what_is_no_commit_is_one_line(
 ) -> None:
     assert main(["diff", f"--base={base}", "chat.yaml"]) == 2
 
-    assert capsys.readouterr().err == f"{base}:chat.yaml: no such revision: {base}\n"
+    told = f"{base}:chat.yaml: no such revision: {base} [unreadable-revision]\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_folder_outside_of_git_is_one_line(

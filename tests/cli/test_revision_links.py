@@ -30,7 +30,7 @@ def test_links_are_links_in_the_revision_too(
     assert main(["diff", "--base", "HEAD", source]) == 1
 
     told = capsys.readouterr()
-    assert "serve replicas 2 -> 3" in told.out
+    assert "role serve: replicas 2 -> 3" in told.out
     assert told.err == ""
 
 
@@ -46,7 +46,7 @@ def test_a_link_leads_where_it_led_in_its_revision(
 
     assert main(["diff", "--base", "HEAD", "env/svc.yaml"]) == 1
 
-    assert "serve replicas 2 -> 3" in capsys.readouterr().out
+    assert "role serve: replicas 2 -> 3" in capsys.readouterr().out
 
 
 def test_a_program_imports_what_is_linked_into_it(
@@ -89,7 +89,7 @@ def test_links_out_of_the_repository_are_left_out(
     assert "service chat added" in told.out
     assert told.err == (
         "HEAD:env/svc.yaml: warning: is a link out of the repository: left out, what it leads to "
-        "has no revision\n"
+        "has no revision [link-out-of-repository]\n"
     )
 
 

@@ -65,7 +65,7 @@ def test_an_update_has_time_for_each_replica() -> None:
 
 def test_replicas_that_something_else_sets_are_left_alone() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
-    scaled = replace(plan, roles=(replace(plan.roles[0], scaled_elsewhere=True),))
+    scaled = replace(plan, roles=(replace(plan.roles[0], scaled_externally=True),))
     (step,) = rollout_plan(scaled).steps
     assert set_options(step).ignore_changes == ["spec.replicas"]
     status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
@@ -226,7 +226,6 @@ WORDS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["name", "image", "command", "args"]),

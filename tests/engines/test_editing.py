@@ -6,8 +6,9 @@ import shutil
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
@@ -82,7 +83,7 @@ def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> N
     assert flag_value(engine.arguments, "--kv-transfer-config") == NIXL
 
 
-@settings(deadline=None, max_examples=25)
+@examples(0.5)
 @given(SHELLY.filter(lambda text: not text.startswith("--")))
 def test_any_value_survives_the_shell(host: Any, value: str) -> None:
     container = {"command": ["sh", "-c", "vllm serve m --flag x"]}
@@ -90,7 +91,7 @@ def test_any_value_survives_the_shell(host: Any, value: str) -> None:
     assert run(host, container, chosen) == ["serve", "m", "--flag", value, "--other", value]
 
 
-@settings(deadline=None, max_examples=25)
+@examples(0.5)
 @given(st.lists(SHELLY, max_size=5), SHELLY.filter(lambda text: not text.startswith("--")))
 def test_a_list_is_left_as_it_is_but_for_the_flag(arguments: list[str], value: str) -> None:
     kept = [a for a in arguments if split_joined_flags([a]) == [a] and a.partition("=")[0] != "--p"]
@@ -179,7 +180,7 @@ def test_arguments_stand_behind_the_own_ones(
     assert arguments == ["serve", "org/model", *own, *ADDED_WORDS]
 
 
-@settings(deadline=None, max_examples=25)
+@examples(0.5)
 @given(st.lists(VALUES, min_size=1, max_size=3), VALUES)
 def test_any_added_value_survives_the_shell(host: Any, values: list[str], model: str) -> None:
     container = {"command": ["sh", "-c", "vllm serve"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, split_joined_flags
@@ -78,14 +78,12 @@ def test_joined_flags(argument: str, split: list[str]) -> None:
     assert split_joined_flags(["x", argument, "y"]) == ["x", *split, "y"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text()))
 def test_splitting_keeps_arguments_without_blanks(arguments: list[str]) -> None:
     plain = [argument for argument in arguments if not argument.startswith("--")]
     assert split_joined_flags(plain) == plain
 
 
-@settings(deadline=None)
 @given(st.lists(st.text()))
 def test_splitting_never_fails(arguments: list[str]) -> None:
     assert len(split_joined_flags(arguments)) >= len(arguments)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
@@ -63,7 +64,6 @@ ARGUMENT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 SHELLY = st.text(alphabet="'\"\\$`(){}[]<>|&;#!*?~=% \t\n\rab1-")
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(ARGUMENT | SHELLY, max_size=6))
 def test_arguments_come_back(host: Any, arguments: list[str]) -> None:
     arguments = [a for a in arguments if split_joined_flags([a]) == [a]]
@@ -275,7 +275,7 @@ def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -
     assert flag_value(arguments, "--data-parallel-start-rank") == "12"
 
 
-@settings(deadline=None, max_examples=25)
+@examples(0.5)
 @given(st.lists(SHELLY, max_size=4))
 def test_arguments_come_back_from_data_parallel_ranks(host: Any, more: list[str]) -> None:
     more = [each for each in more if split_joined_flags([each]) == [each]]

@@ -6,7 +6,7 @@ import itertools
 import shlex
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines.shell import ShellError, read_script, tokens
@@ -120,14 +120,12 @@ def test_refused(script: str, message: str) -> None:
     assert str(raised.value) == message
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1))
 def test_quoted_words_come_back(words: list[str]) -> None:
     found = tokens(shlex.join(words))
     assert [token.value for token in found] == words
 
 
-@settings(deadline=None)
 @given(st.text() | st.text(alphabet="vlm x-'\"\\$(){}<>|&;#\n`12"))
 def test_tokens_stand_where_they_say(script: str) -> None:
     try:

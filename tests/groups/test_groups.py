@@ -18,7 +18,7 @@ from samples import (
     service,
 )
 
-from fusioninfer_pulumi.cli.plan_json import plan_json
+from fusioninfer_pulumi.cli.plan_output import plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rollouts import WORKERS, ancestors, grouped_plans
 from samples import Manifest, nodes, plan_of, problems, role, said, service, warnings
@@ -48,7 +48,6 @@ def test_the_graph_stays_small(drawn: Drawn) -> None:
 
 
 @given(rollouts())
-@settings(max_examples=60)
 def test_at_most_max_unavailable_groups_change_at_once(drawn: Drawn) -> None:
     plan, rollout = drawn
     if plan.rollout.strategy is None or plan.rollout.strategy.value != "Rolling":

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from samples import of_kind, rendered
 from strategies import services
 
@@ -23,7 +24,7 @@ def revisions(objects: list[Manifest]) -> dict[str, str]:
 
 
 @given(services(extras=True), st.integers(1, 3))
-@settings(max_examples=20)
+@examples(0.5)
 def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -> None:
     before = list(rendered(manifest))
     larger = copy.deepcopy(manifest)
@@ -53,7 +54,7 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
 
 
 @given(services(groups=(1, 2), extras=True), st.integers(1, 2))
-@settings(max_examples=20)
+@examples(0.5)
 def test_another_group_changes_nothing_of_those_that_are_there(
     manifest: Manifest, more: int
 ) -> None:
@@ -77,7 +78,7 @@ def test_another_group_changes_nothing_of_those_that_are_there(
     services(extras=True),
     st.sampled_from(("label", "annotation", "image", "env", "volume", "init")),
 )
-@settings(max_examples=25)
+@examples(0.5)
 def test_every_change_of_a_pod_template_is_another_revision(manifest: Manifest, what: str) -> None:
     changed = copy.deepcopy(manifest)
     role = changed["spec"]["roles"][-1]

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from hypothesis import event, given, settings
+from hypothesis import event, given
+from profiles import examples
 from samples import of_kind
 from strategies import is_gang, services, shuffled
 
@@ -64,7 +65,6 @@ def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
 
 
 @given(services(extras=True))
-@settings(max_examples=40)
 def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     total = sum(replicas * nodes for _, replicas, nodes in roles(manifest))
@@ -152,7 +152,7 @@ def _matches(policy: Manifest, held: Manifest) -> bool:
 
 
 @given(services(extras=True))
-@settings(max_examples=25)
+@examples(0.5)
 def test_names_are_unique_and_fit_what_is_derived_from_them(manifest: Manifest) -> None:
     _, objects = built(manifest)
     names = [(each["kind"], each["metadata"]["name"]) for each in objects]
@@ -169,7 +169,6 @@ def test_names_are_unique_and_fit_what_is_derived_from_them(manifest: Manifest) 
 
 
 @given(services())
-@settings(max_examples=40)
 def test_what_goes_in_comes_out(manifest: Manifest) -> None:
     _, objects = built(manifest)
     own = manifest["metadata"]
@@ -221,7 +220,7 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool) -> None:
 
 
 @given(services(extras=True))
-@settings(max_examples=25)
+@examples(0.5)
 def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     (entry,) = of_kind(objects, "Service")
@@ -238,7 +237,7 @@ def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Mani
 
 
 @given(services(extras=True))
-@settings(max_examples=20)
+@examples(0.5)
 def test_the_objects_depend_on_nothing_but_what_the_manifest_says(manifest: Manifest) -> None:
     before = copy.deepcopy(manifest)
     _, objects = built(manifest)
@@ -252,7 +251,7 @@ def test_the_objects_depend_on_nothing_but_what_the_manifest_says(manifest: Mani
 
 
 @given(services(extras=True))
-@settings(max_examples=10)
+@examples(0.25)
 def test_the_objects_survive_json_and_yaml(manifest: Manifest) -> None:
     _, objects = built(manifest)
     assert json.loads(json.dumps(objects, allow_nan=False)) == objects

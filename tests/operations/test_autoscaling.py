@@ -110,7 +110,7 @@ def test_the_engine_leaves_the_replicas_alone() -> None:
     for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
         (args,) = load(manifest)
         (step,) = rollout_plan(plan_service(args)).steps
-        assert step.scaled_elsewhere == expected
+        assert step.scaled_externally == expected
 
 
 def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:

@@ -11,9 +11,8 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.placement import cluster, place, read_inventory
-from fusioninfer_pulumi.placement.cluster import placement_of
-from fusioninfer_pulumi.placement.needs import Previous
-from fusioninfer_pulumi.placement.nodes import inventory_of
+from fusioninfer_pulumi.placement.cluster import inventory_of, placement_of
+from fusioninfer_pulumi.placement.result import PreviousPool
 from fusioninfer_pulumi.planning import plan_service
 from tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
 
@@ -119,7 +118,9 @@ def test_live_sets_tell_where_services_run(layout: str) -> None:
     first = place([service], stock)
     assert len({role.pool for role in only(first).roles}) == 2
     before = placement_of(sets_of(*first.services), stock)
-    assert before == {"default/s": {"prefill": Previous("a", 32), "decode": Previous("b", 8)}}
+    assert before == {
+        "default/s": {"prefill": PreviousPool("a", 32), "decode": PreviousPool("b", 8)}
+    }
     again = place([worker("new", 5), service], stock, previous=before)
     assert where(again)["s"] == where(first)["s"]
 

@@ -8,12 +8,11 @@ import pytest
 
 from fusioninfer_pulumi.api import DeviceArgs
 from fusioninfer_pulumi.placement import place
-from fusioninfer_pulumi.placement.cluster import placement_of
+from fusioninfer_pulumi.placement.cluster import inventory_of, placement_of
 from fusioninfer_pulumi.placement.devices import LiveDevices
-from fusioninfer_pulumi.placement.needs import Previous
-from fusioninfer_pulumi.placement.nodes import inventory_of
-from tests.placement.test_claims import GPU, claim, claiming
+from fusioninfer_pulumi.placement.result import PreviousPool
 from tests.placement.test_cluster import node, sets_of
+from tests.placement.test_problem import GPU, claim, claiming
 from tests.placing import LABEL, inventory, pool, where
 
 #: As NVIDIA's driver writes it.
@@ -155,4 +154,4 @@ def test_what_live_pods_claim_is_not_known_by_their_sets() -> None:
     stock = inventory(pool("a", 9, resource=None, deviceClasses=[GPU]))
     placed = place([claiming("w", 2, 1, claim())], stock)
     before = placement_of(sets_of(*placed.services), stock)
-    assert before == {"default/w": {"serve": Previous("a", None)}}
+    assert before == {"default/w": {"serve": PreviousPool("a", None)}}

@@ -6,12 +6,12 @@ import functools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.api import NodePoolArgs
-from fusioninfer_pulumi.placement.ledger import Fit, Load, Pools, with_more
-from fusioninfer_pulumi.placement.packing import packs
+from fusioninfer_pulumi.placement.packing import Fit, Load, Pools, packs, with_more
 
 sizes = st.lists(st.integers(1, 8), max_size=6)
 rooms = st.lists(st.integers(0, 8), max_size=4)
@@ -65,7 +65,7 @@ def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: 
         max_size=3,
     ),
 )
-@settings(max_examples=100)
+@examples(2)
 def test_the_ledger_agrees_with_trying_everything(
     nodes: int, in_use: list[int], replicas: list[tuple[list[int], int]]
 ) -> None:

@@ -7,17 +7,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
-from fusioninfer_pulumi.placement.admissible import Choices, choices
-from fusioninfer_pulumi.placement.joint import place_services
-from fusioninfer_pulumi.placement.ledger import Pools
-from fusioninfer_pulumi.placement.needs import Previous, service_need
-from fusioninfer_pulumi.placement.previous import read_previous
-from fusioninfer_pulumi.placement.records import Origin
-from fusioninfer_pulumi.placement.search import placed, search
+from fusioninfer_pulumi.placement.packing import Pools
+from fusioninfer_pulumi.placement.placing import place_services
+from fusioninfer_pulumi.placement.problem import ServiceRequest, service_request
+from fusioninfer_pulumi.placement.result import Origin, PreviousPool, read_previous
+from fusioninfer_pulumi.placement.search import option_at, search
 from fusioninfer_pulumi.planning import plan_service
 from tests.placing import args, inventory, pair, pool, where, worker
 
@@ -57,40 +56,40 @@ def pools(draw: st.DrawFn) -> InventoryArgs:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[Choices], Pools]:
+def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
     stock = draw(pools())
     listed = []
     for each in draw(services()):
         plan = plan_service(each)
         was = {
-            role.name: Previous(
+            role.name: PreviousPool(
                 draw(st.sampled_from([one.name for one in stock.pools] + ["gone"])),
                 draw(st.sampled_from((None, role.total_accelerators, 999))),
             )
             for role in plan.roles
             if draw(st.booleans())
         }
-        listed.append(choices(service_need(plan, None, was), stock))
+        listed.append(service_request(plan, stock, was))
     return listed, Pools(stock.pools)
 
 
-def every_way(listed: Sequence[Choices], stock: Pools) -> Any:
+def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
     """The best key of all combinations, one service after the other in every way."""
     best = None
     ways = [[None, *itertools.product(each.assignments, (False, True))] for each in listed]
     for combination in itertools.product(*ways):
-        ledger, tiers, ranks = stock.empty, [0, 0, 0, 0], []
+        usage, tiers, ranks = stock.unused, [0, 0, 0, 0], []
         for each, way in zip(listed, combination, strict=True):
             if way is None:
-                lost = [role for role in each.need.roles if role.previous is not None]
+                lost = [role for role in each.roles if role.previous is not None]
                 same = sum(role.unchanged for role in lost)
                 share = (same, len(lost) - same, 1, 0)
                 rank: tuple[object, ...] = (1,)
             else:
-                option = placed(each, way[0], ledger, stock, minimum=way[1])
+                option = option_at(each, way[0], usage, stock, minimum=way[1])
                 if option is None:
                     break
-                share, rank, ledger = option.tiers, (0, option.terms), option.ledger
+                share, rank, usage = option.tiers, (0, option.terms), option.usage
             tiers = [one + more for one, more in zip(tiers, share, strict=True)]
             ranks.append(rank)
         else:
@@ -100,8 +99,7 @@ def every_way(listed: Sequence[Choices], stock: Pools) -> Any:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
-def test_it_is_as_good_as_trying_everything(case: tuple[list[Choices], Pools]) -> None:
+def test_it_is_as_good_as_trying_everything(case: tuple[list[ServiceRequest], Pools]) -> None:
     listed, stock = case
     found = search(listed, stock)
     assert found.proven
@@ -114,23 +112,22 @@ def test_it_is_as_good_as_trying_everything(case: tuple[list[Choices], Pools]) -
     st.lists(st.integers(4, 8), min_size=1, max_size=2),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_it_is_as_good_where_not_all_have_room(
     sizes: list[int], nodes: list[int], last_runs: bool
 ) -> None:
     stock = inventory(*(pool(f"p{at}", 1, size) for at, size in enumerate(nodes)))
     listed = []
     for at, size in enumerate(sizes):
-        was = {"serve": Previous("p0")} if last_runs and at == len(sizes) - 1 else {}
+        was = {"serve": PreviousPool("p0")} if last_runs and at == len(sizes) - 1 else {}
         plan = plan_service(args(worker(f"s{at}", gpus=size)))
-        listed.append(choices(service_need(plan, None, was), stock))
+        listed.append(service_request(plan, stock, was))
     found = search(listed, Pools(stock.pools))
     ranks = tuple(option.rank for option in found.options)
     assert (found.tiers, ranks) == every_way(listed, Pools(stock.pools))
 
 
 @given(services(), services(2), pools())
-@settings(max_examples=30, deadline=None)
+@examples(0.5)
 def test_services_that_are_added_move_nothing_that_runs(
     old: list[InferenceServiceArgs], more: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
@@ -144,7 +141,7 @@ def test_services_that_are_added_move_nothing_that_runs(
 
 
 @given(services(), pools())
-@settings(max_examples=30, deadline=None)
+@examples(0.5)
 def test_what_is_placed_is_placed_the_same_again(
     given_services: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:

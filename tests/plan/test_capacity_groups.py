@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from fusioninfer_pulumi.topology.capacity import (
     GangForm,
@@ -88,7 +89,7 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
 
 
 @given(demands())
-@settings(max_examples=200)
+@examples(4)
 def test_the_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
     roles, groups, free = drawn
     if not any(each.minimum for each in roles):
@@ -104,7 +105,7 @@ def test_the_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int])
 
 
 @given(demands())
-@settings(max_examples=100)
+@examples(2)
 def test_one_group_is_never_promised_more_than_a_service_without(
     drawn: tuple[list[RoleDemand], int, int],
 ) -> None:

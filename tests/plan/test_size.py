@@ -14,11 +14,11 @@ from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
 
 
 def built(manifest: dict[str, Any]) -> tuple[int, float]:
-    start = time.perf_counter()
+    start = time.process_time()
     (plan,) = plan_services(load(manifest))
     objects = render(plan)
     capacity_for_gpus(plan, [0, 100, 10**6])
-    return len(objects), time.perf_counter() - start
+    return len(objects), time.process_time() - start
 
 
 def test_a_thousand_replicas_take_well_under_a_second() -> None:
@@ -35,17 +35,17 @@ def test_ten_thousand_replicas_of_two_roles_take_seconds() -> None:
 
 
 def test_the_largest_replicas_are_planned_without_a_list_of_their_pods() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     plan = plan_of(service(role(replicas=10_000, multinode=nodes(10_000))))
     assert plan.total_pods == 10**8
     assert plan.gang is not None
     assert plan.gang.min_member == 10**8
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_hundred_services_are_checked_for_collisions_in_time() -> None:
     services = [load(service(role(replicas=100), name=f"s{index}"))[0] for index in range(100)]
-    start = time.perf_counter()
+    start = time.process_time()
     plans = plan_services(services)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert not any(plan.findings for plan in plans)

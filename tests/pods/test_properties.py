@@ -6,8 +6,9 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from strategies import services
 
 from fusioninfer_pulumi.findings import errors
@@ -36,7 +37,7 @@ def with_router(manifest: Manifest, **more: Any) -> Manifest:
     return changed
 
 
-@settings(max_examples=25)
+@examples(0.5)
 @given(
     services(),
     st.sampled_from(("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")),
@@ -45,7 +46,7 @@ def test_no_other_router_changes_a_byte_of_the_workloads(manifest: Manifest, str
     assert text(planned(with_router(manifest, strategy=strategy))) == text(planned(manifest))
 
 
-@settings(max_examples=25)
+@examples(0.5)
 @given(
     st.one_of(services(max_roles=1), services(max_roles=2)),
     st.sampled_from((True, True, True, False)),

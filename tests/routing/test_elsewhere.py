@@ -8,7 +8,7 @@ import pytest
 from routed import objects, only, routed
 from samples import Manifest, kinds, problems, said, warnings
 
-from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import mermaid
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_service
 

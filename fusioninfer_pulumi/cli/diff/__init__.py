@@ -5,7 +5,7 @@ No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `
 """
 
 from fusioninfer_pulumi.cli.diff.compare import compare
-from fusioninfer_pulumi.cli.diff.markdown import to_markdown
+from fusioninfer_pulumi.cli.diff.formats import to_json, to_markdown
 from fusioninfer_pulumi.cli.diff.records import (
     Difference,
     FieldChange,
@@ -14,7 +14,6 @@ from fusioninfer_pulumi.cli.diff.records import (
     ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff.text import to_text
-from fusioninfer_pulumi.cli.diff.to_json import to_json
 
 __all__ = [
     "Difference",

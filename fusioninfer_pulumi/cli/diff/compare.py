@@ -1,17 +1,27 @@
-"""Compares two lists of Kubernetes manifests."""
+"""Compares two lists of Kubernetes manifests: objects, their fields, replicas, pods and GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from fusioninfer_pulumi.cli.diff.edits import Edit, Service
-from fusioninfer_pulumi.cli.diff.effects import role_effects, sets_only
-from fusioninfer_pulumi.cli.diff.fields import FieldComparison
-from fusioninfer_pulumi.cli.diff.identity import Identity, Manifest, by_identity
+from fusioninfer_pulumi.cli.diff.manifests import (
+    Identity,
+    Manifest,
+    Objects,
+    at,
+    by_identity,
+    canonical,
+    count_at,
+    plain,
+    refused_field,
+    restarts,
+    same,
+    service_of,
+    text_at,
+)
 from fusioninfer_pulumi.cli.diff.notes import notes
-from fusioninfer_pulumi.cli.diff.order import turns
-from fusioninfer_pulumi.cli.diff.plain import same, text_at
-from fusioninfer_pulumi.cli.diff.reasons import without_revision
 from fusioninfer_pulumi.cli.diff.records import (
     Action,
     Difference,
@@ -19,18 +29,35 @@ from fusioninfer_pulumi.cli.diff.records import (
     ObjectChange,
     ServiceTotals,
 )
-from fusioninfer_pulumi.cli.diff.refusals import refusals
-from fusioninfer_pulumi.cli.diff.released import released, released_notes
-from fusioninfer_pulumi.cli.diff.sizes import AcceleratorsOf, accelerators_of, total
-from fusioninfer_pulumi.cli.diff.workloads import (
-    refused_field,
-    restarts,
-    service_of,
-    template_paths,
+from fusioninfer_pulumi.cli.diff.restarts import (
+    Edit,
+    Service,
+    refusals,
+    released,
+    role_effects,
+    turns,
+    without_revision,
 )
+from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-Objects = Mapping[Identity, Manifest]
+AcceleratorsOf = Callable[[Mapping[str, Any]], int]
+
+# Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
+_NAMES = ("name", "mountPath")
+_SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def accelerators_of(template: Mapping[str, Any]) -> int:
+    """Counts what one pod of a template asks for, 0 where the template is ill-formed.
+
+    A diff reads manifests of any origin, which nobody validated: what cannot be read asks for
+    nothing that we know of.
+    """
+    try:
+        return accelerators(template)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return 0
 
 
 def compare(
@@ -54,55 +81,51 @@ def compare(
     """
     olds, news = by_identity(old), by_identity(new)
     edits = list(_edits(olds, news))
-    old_sets, new_sets = sets_only(olds), sets_only(news)
-    (_, new_plans) = plans = (list(plans[0]), list(plans[1]))
-    old_turns, new_turns = map(turns, plans)
-    freed = list(released((old_sets, new_sets), (old_turns, new_turns), edits))
+    old_sets, new_sets = (
+        {key: each for key, each in objects.items() if key.is_lws} for objects in (olds, news)
+    )
+    new_plans = list(plans[1])
+    old_turns, new_turns = turns(plans[0]), turns(new_plans)
+    freed = released((old_sets, new_sets), (old_turns, new_turns), edits)
     if not edits and not freed:
         return Difference()
+    effects = tuple(role_effects(old_sets, new_sets, edits, new_turns))
+    refused = refusals(new_plans, (old_sets, new_sets), edits)
+    services = _services(olds), _services(news)
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
-    effects = tuple(role_effects(old_sets, new_sets, edits, affected, new_turns))
-    refused = refusals(new_plans, old_sets, edits)
-    before, after = _services(olds), _services(news)
-    told = notes(edits, effects, before - after, after - before, new_turns, refused)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
-        notes=(*told, *released_notes(freed)),
+        notes=tuple(notes(edits, effects, services, new_turns, refused, freed)),
         totals=tuple(_totals(old_sets, new_sets, affected, accelerators_of)),
     )
 
 
 def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
-    comparison = FieldComparison()
     for key, new in news.items():
         old = olds.get(key)
         if old is None:
             yield Edit(key, None, new, _change(key, new, "added"))
         elif not same(old, new):
             # A namespace that is written out is the one that was meant: identities are equal.
-            found = comparison.changes(old, new)
-            fields = tuple(each for each in found if each.path != "metadata.namespace")
+            found = _changes("", plain(old), plain(new))
+            fields = [each for each in found if each.path != "metadata.namespace"]
             if fields:
-                yield _edit(key, old, new, fields)
+                refused = refused_field(key, old, new)
+                shown = without_revision(fields, key.template_paths)
+                change = _change(key, new, "replaced" if refused else "changed", shown)
+                anew = bool(refused) or restarts(key, old, new)
+                yield Edit(key, old, new, change, anew, refused)
     for key, old in olds.items():
         if key not in news:
             yield Edit(key, old, None, _change(key, old, "removed"))
 
 
-def _edit(key: Identity, old: Manifest, new: Manifest, fields: tuple[FieldChange, ...]) -> Edit:
-    refused = refused_field(key, old, new)
-    fields = without_revision(fields, template_paths(key))
-    change = _change(key, new, "replaced" if refused else "changed", fields)
-    return Edit(key, old, new, change, bool(refused) or restarts(key, old, new), refused)
-
-
 def _change(
     key: Identity, manifest: Manifest, action: Action, fields: tuple[FieldChange, ...] = ()
 ) -> ObjectChange:
-    return ObjectChange(
-        text_at(manifest, "apiVersion"), key.kind, key.namespace, key.name, action, fields
-    )
+    version = text_at(manifest, "apiVersion")
+    return ObjectChange(version, key.kind, key.namespace, key.name, action, fields)
 
 
 def _services(objects: Objects) -> set[Service]:
@@ -110,26 +133,101 @@ def _services(objects: Objects) -> set[Service]:
     return {(key.namespace, service_of(key, manifest)) for key, manifest in objects.items()}
 
 
+def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
+    """Yields the fields that differ between two plain values, in the order of the objects.
+
+    Lists whose items are all named are compared by name: an environment variable inserted at the
+    top is one added variable, not a change of all that follow. Items of other lists are aligned by
+    value.
+    """
+    if same(old, new):
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _of_mappings(path, old, new, _key)
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from _of_lists(path, old, new)
+    else:
+        yield FieldChange(path, old, new, "changed")
+
+
+def _of_mappings(
+    path: str, old: dict[str, Any], new: dict[str, Any], step: Callable[[str, str], str]
+) -> Iterator[FieldChange]:
+    for key, value in old.items():
+        if key in new:
+            yield from _changes(step(path, key), value, new[key])
+        else:
+            yield FieldChange(step(path, key), value, None, "removed")
+    for key, value in new.items():
+        if key not in old:
+            yield FieldChange(step(path, key), None, value, "added")
+
+
+def _of_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldChange]:
+    for key in _NAMES:
+        olds, news = _by_name(old, key), _by_name(new, key)
+        if olds is not None and news is not None:
+            yield from _of_mappings(path, olds, news, _item)
+            if [name for name in olds if name in news] != [name for name in news if name in olds]:
+                yield FieldChange(f"{path}[*].{key}", list(olds), list(news), "changed")
+            return
+    # Imported here: most comparisons need no alignment.
+    from difflib import SequenceMatcher
+
+    olds_, news_ = [canonical(item) for item in old], [canonical(item) for item in new]
+    matcher = SequenceMatcher(None, olds_, news_, autojunk=False)
+    for tag, start, end, start_new, end_new in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        both = min(end - start, end_new - start_new)
+        for place in range(both):
+            item = _item(path, start + place)
+            yield from _changes(item, old[start + place], new[start_new + place])
+        for place in range(start + both, end):
+            yield FieldChange(_item(path, place), old[place], None, "removed")
+        for place in range(start_new + both, end_new):
+            yield FieldChange(_item(path, place), None, new[place], "added")
+
+
+def _by_name(items: list[Any], key: str) -> dict[str, Any] | None:
+    """Indexes items by name, None where one has no name or shares it."""
+    named = {
+        item[key]: item for item in items if isinstance(item, dict) and type(item.get(key)) is str
+    }
+    return named if len(named) == len(items) else None
+
+
+def _key(path: str, key: str) -> str:
+    if not _SIMPLE_KEY.fullmatch(key):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def _item(path: str, place: str | int) -> str:
+    return f"{path}[{place}]"
+
+
 def _totals(
     old_sets: Objects, new_sets: Objects, services: Collection[Service], count: AcceleratorsOf
 ) -> Iterator[ServiceTotals]:
-    olds, news = _by_service(old_sets), _by_service(new_sets)
+    """What the LeaderWorkerSets of services run, before and after."""
+    sums: dict[Service, list[int]] = {}
+    for side, sets in enumerate((old_sets, new_sets)):
+        for key, manifest in sets.items():
+            service = (key.namespace, service_of(key, manifest))
+            held = sums.setdefault(service, [0, 0, 0, 0])
+            pods, devices = _size(manifest, count)
+            held[side] += pods
+            held[2 + side] += devices
     for namespace, name in services:
-        service = (namespace, name)
-        if service in olds or service in news:
-            before, after = (total(sets.get(service, ()), count) for sets in (olds, news))
-            yield ServiceTotals(
-                service=name,
-                namespace=namespace,
-                pods_before=before.pods,
-                pods_after=after.pods,
-                accelerators_before=before.accelerators,
-                accelerators_after=after.accelerators,
-            )
+        if (namespace, name) in sums:
+            yield ServiceTotals(name, namespace, *sums[namespace, name])
 
 
-def _by_service(sets: Objects) -> dict[Service, list[Manifest]]:
-    found: dict[Service, list[Manifest]] = {}
-    for key, manifest in sets.items():
-        found.setdefault((key.namespace, service_of(key, manifest)), []).append(manifest)
-    return found
+def _size(manifest: Manifest, count: AcceleratorsOf) -> tuple[int, int]:
+    template = at(manifest, "spec", "leaderWorkerTemplate")
+    replicas, size = count_at(manifest, "spec", "replicas"), max(count_at(template, "size"), 1)
+    worker = at(template, "workerTemplate")
+    leader = at(template, "leaderTemplate") or worker
+    devices = [count(each) if isinstance(each, Mapping) else 0 for each in (leader, worker)]
+    return replicas * size, replicas * (devices[0] + (size - 1) * devices[1])

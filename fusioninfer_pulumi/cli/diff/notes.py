@@ -1,26 +1,24 @@
-"""What a change does, in sentences."""
+"""What a change does, in short sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fusioninfer_pulumi.cli.diff.edits import Edit, Service
-from fusioninfer_pulumi.cli.diff.effects import apps_reason, scaling
-from fusioninfer_pulumi.cli.diff.identity import Identity
-from fusioninfer_pulumi.cli.diff.layouts import layout_notes, pace_notes
-from fusioninfer_pulumi.cli.diff.order import Turns
-from fusioninfer_pulumi.cli.diff.plain import at
-from fusioninfer_pulumi.cli.diff.reasons import GANG_OFF, GANG_ON, below
-from fusioninfer_pulumi.cli.diff.records import RoleEffect
-from fusioninfer_pulumi.cli.diff.serving_groups import group_notes, group_of, whole_groups
-from fusioninfer_pulumi.cli.diff.spans import compressed
-from fusioninfer_pulumi.cli.diff.workloads import (
-    is_apps_workload,
-    is_picker,
-    is_pod_group,
-    is_set,
+from fusioninfer_pulumi.cli.diff.manifests import (
+    ROLLING,
+    Identity,
+    Manifest,
+    at,
+    count_at,
+    label,
     role_of,
 )
+from fusioninfer_pulumi.cli.diff.records import Action, RoleEffect
+from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, Turns, below
+from fusioninfer_pulumi.cli.diff.text import compressed, count, counts, service_name
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
 # Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
@@ -39,195 +37,185 @@ _KNOWN_GROUPS = frozenset(
     }
 )
 _POD_KINDS = frozenset({"Pod", "ReplicationController"})
-_PAST = {"added": "added", "changed": "updated", "replaced": "replaced", "removed": "deleted"}
+#: Feature gate by which a StatefulSet, and so LeaderWorkerSet, goes by `maxUnavailable`.
+_GATE = "MaxUnavailableStatefulSet"
 
 
 def notes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
-    gone: Collection[Service],
-    come: Collection[Service],
+    services: tuple[set[Service], set[Service]],
     turns: Turns,
-    refused: Mapping[Service, Sequence[str]],
+    refused: Mapping[Service, Sequence[Finding]],
+    freed: Iterable[Identity],
 ) -> Iterator[str]:
-    """Says what a change does.
+    """Yields what a change does, service by service; where there are several, each is named.
 
-    Args:
-        edits: All changes.
-        effects: What they do to replicas.
-        gone: Services of which nothing is left.
-        come: Services of which nothing was there.
-        turns: When sets change, as far as plans tell.
-        refused: What `pulumi up` refuses of a service.
-
-    Yields:
-        Sentences, service by service; each names its service where there are several.
+    `services` are those that have an object, before and after; `refused` is what `pulumi up`
+    refuses of each; a partition holds those that are `freed` back no longer.
     """
     by_service: dict[Service | None, list[Edit]] = {}
     for edit in edits:
         for service in edit.services or (None,):
             by_service.setdefault(service, []).append(edit)
-    roles: dict[Service, list[RoleEffect]] = {}
+    roles: dict[Service | None, list[RoleEffect]] = {}
     for effect in effects:
         if effect.kind == "LeaderWorkerSet":
             roles.setdefault((effect.namespace, effect.service), []).append(effect)
-    names = [service[1] for service in by_service if service]
     for service, own in by_service.items():
-        if service in gone or service in come:
-            verb, past = ("removed", "deleted") if service in gone else ("added", "added")
-            yield f"service {_name(service, names)} {verb}: {counted(len(own), 'object')} {past}"
+        name = service_name(*service) if service else "other objects"
+        was, is_ = (service in each for each in services)
+        if service and was != is_:
+            yield f"service {name} {'added' if is_ else 'removed'} ({count(len(own), 'object')})"
             continue
-        found = list(refused.get(service, ()) if service else ())
-        found += _service_notes(own, roles.get(service, ()) if service else (), turns)
-        told = ""
-        if len(by_service) > 1:
-            told = f"{_name(service, names)}: " if service else "other objects: "
-        yield from (told + note for note in found or _otherwise(own))
+        found = [f"error: {each}" for each in (refused.get(service, ()) if service else ())]
+        found += _service_notes(own, roles.get(service, ()), turns)
+        prefix = f"{name}: " if len(by_service) > 1 else ""
+        yield from (prefix + note for note in found or [_without_effect(own)])
+    names = sorted((key.name for key in freed), key=_by_number)
+    if names:
+        yield (
+            f"no longer below the partition: {compressed(names)}; replicas that still have the "
+            "old pod template restart"
+        )
 
 
-def counted(number: int, noun: str) -> str:
-    """Writes a number and its noun: `one object`, `2 objects`."""
-    return f"one {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def actions(edits: Iterable[Edit]) -> str:
-    """Counts what is done to objects: `one object added, 2 updated`."""
-    numbers: dict[str, int] = {}
-    for edit in edits:
-        numbers[edit.change.action] = numbers.get(edit.change.action, 0) + 1
-    (first, number), *rest = numbers.items()
-    return ", ".join(
-        [
-            f"{counted(number, 'object')} {_PAST[first]}",
-            *(f"{number if number > 1 else 'one'} {_PAST[action]}" for action, number in rest),
-        ]
-    )
-
-
-def _name(service: Service | None, names: Sequence[str]) -> str:
-    namespace, name = service or ("", "")
-    return f"{namespace}/{name}" if names.count(name) > 1 else name
+def _by_number(name: str) -> tuple[str, int, str]:
+    head, _, number = name.rpartition("-")
+    return (head, int(number), "") if number.isdecimal() else (name, -1, "")
 
 
 def _service_notes(
     edits: Sequence[Edit], roles: Sequence[RoleEffect], turns: Turns
 ) -> Iterator[str]:
-    yield from layout_notes(edits)
-    yield from _replacements(edits)
-    yield from _restarts(roles)
-    yield from pace_notes(edits, turns)
-    yield from _apps_restarts(edits)
-    quiet = not any(edit.restarts for edit in edits)
-    yield from group_notes(edits, quiet=quiet)
+    replaced: dict[tuple[str, str], list[str]] = {}
+    for edit in edits:
+        if edit.refused:
+            replaced.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
+    for (field, kind), names in replaced.items():
+        yield f"{field} cannot be updated: deletes and creates {kind} {compressed(names)}"
+    restarted: dict[str, list[str]] = {}
     for effect in roles:
-        yield from _scale(effect, edits, quiet=quiet)
+        if effect.restarts:
+            restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
+    for why, names in restarted.items():
+        yield f"{why}: restarts {compressed(names)}"
+    held = [name for effect in roles for name in effect.held]
+    if held:
+        yield f"below the partition, keeps the old pod template: {compressed(held)}"
+    for edit in edits:
+        if edit.restarts and edit.key.is_lws and not edit.refused and edit.new:
+            yield from _own_rollout(edit.key, edit.new, turns)
+        elif edit.restarts and edit.key.is_apps_workload:
+            yield f"{edit.reason}: restarts {_object(edit)}"
+    rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
+    groups: set[tuple[Action, str]] = {
+        (edit.change.action, _group(edit))
+        for edit in edits
+        if edit.key.is_pod_group and _group(edit) and edit.change.action in ("added", "removed")
+    }
+    yield from _whole_groups(edits, groups, rest)
+    for effect in roles:
+        yield from _scale(effect, edits, groups, rest)
     for edit in edits:
         yield from _growth(edit)
 
 
-def _replacements(edits: Sequence[Edit]) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for edit in edits:
-        if edit.refused:
-            groups.setdefault((edit.refused, edit.key.kind), []).append(edit.key.name)
-    for (field, kind), names in groups.items():
-        plural, are = ("s", "are") if len(names) > 1 else ("", "is")
-        yield (
-            f"{field} changed, which no update can do: {kind}{plural} {compressed(names)} "
-            f"{are} deleted and created anew"
-        )
+def _object(edit: Edit) -> str:
+    component = label(edit.new, labels.COMPONENT_TYPE)
+    picker = component == "router" or edit.key.name.endswith("-epp")
+    kind = "endpoint picker" if picker and edit.key.kind == "Deployment" else edit.key.kind
+    return f"{kind} {edit.key.name}"
 
 
-def _restarts(roles: Sequence[RoleEffect]) -> Iterator[str]:
-    groups: dict[str, list[RoleEffect]] = {}
-    for effect in roles:
-        if effect.restarts:
-            scaled = scaling(effect.replicas_before, effect.replicas_after)
-            reason = effect.reason.removesuffix(scaled).removesuffix(", ")
-            groups.setdefault(reason, []).append(effect)
-    existing = [effect for effect in roles if effect.replicas_before]
-    for reason, group in groups.items():
-        whole = len(group) == len(existing) and not any(effect.kept for effect in group)
-        if whole and reason.startswith((GANG_ON, GANG_OFF)):
-            yield f"{reason}: every replica restarts"
-        else:
-            names = [name for effect in group for name in effect.restarts]
-            one = len(names) == 1 and ".." not in names[0]
-            noun, verb = ("replica", "restarts") if one else ("replicas", "restart")
-            yield f"{reason}: {noun} {compressed(names)} {verb}"
-    held = [name for effect in roles for name in effect.held]
-    if held:
-        one = len(held) == 1 and ".." not in held[0]
-        noun, verb = ("replica", "keeps") if one else ("replicas", "keep")
-        yield f"{noun} {compressed(held)} {verb} the old pod template: below the partition"
+def _own_rollout(key: Identity, manifest: Manifest, turns: Turns) -> Iterator[str]:
+    """How LeaderWorkerSet updates the replicas of one set, where it has several."""
+    turn = turns.of(key)
+    if count_at(manifest, "spec", "replicas") <= 1:
+        return
+    if turn is not None and turn.recreated:
+        yield f"strategy Recreate: deletes and creates LeaderWorkerSet {key.name} with all replicas"
+        return
+    limit, surge = (at(manifest, *ROLLING, name) for name in ("maxUnavailable", "maxSurge"))
+    told = f"highest ordinal first, {limit or 1} at a time"
+    if limit not in (None, 0, 1):
+        told += f" (1 without the feature gate {_GATE})"
+    if surge:
+        told += f", surge {surge}"
+    yield f"LeaderWorkerSet {key.name} restarts its replicas itself: {told}"
 
 
-def _apps_restarts(edits: Sequence[Edit]) -> Iterator[str]:
-    for edit in edits:
-        if edit.restarts and is_apps_workload(edit.key):
-            picker = is_picker(edit.key, edit.new or {})
-            what = "endpoint picker" if picker else edit.key.kind
-            yield f"{apps_reason(edit)}: {what} {edit.key.name} restarts"
+def _group(edit: Edit) -> str:
+    """Number of an object's serving group, empty where it has none."""
+    return label(edit.new or edit.old, labels.GROUP_INDEX)
 
 
-def _scale(effect: RoleEffect, edits: Sequence[Edit], *, quiet: bool) -> Iterator[str]:
-    before, after = effect.replicas_before, effect.replicas_after
-    whole = whole_groups(edits)
-    every = [edit for edit in edits if is_set(edit.key) and _has_role(edit, effect.role)]
-    own = [each for each in every if group_of(each) not in whole.get(each.change.action, ())]
-    if len(own) < len(every) and not any(each.change.action != "changed" for each in own):
-        return  # it has no other replicas, but in more or fewer groups
-    added = sum(edit.change.action == "added" for edit in own)
-    removed = sum(edit.change.action == "removed" for edit in own)
-    done = [
-        f"{counted(number, 'LeaderWorkerSet')} {past}"
-        for number, past in ((added, "added"), (removed, "deleted"))
-        if number
-    ] or ["LeaderWorkerSet updated"]
-    if effect.reason in ("role added", "role removed"):
-        yield f"role {effect.role} {effect.reason.removeprefix('role ')}: {', '.join(done)}"
-    elif before != after:
-        done += [
-            f"PodGroup {_PAST[edit.change.action]}"
-            for edit in edits
-            if is_pod_group(edit.key) and group_of(edit) not in whole.get(edit.change.action, ())
-        ]
-        done += ["nothing restarts"] if quiet else []
-        yield f"{effect.role} {scaling(before, after)}: {', '.join(done)}"
+def _whole_groups(
+    edits: Sequence[Edit], groups: set[tuple[Action, str]], rest: str
+) -> Iterator[str]:
+    """Serving groups that come or go as a whole: each has a PodGroup of its own."""
+    for action in ("added", "removed"):
+        own = [e for e in edits if e.change.action == action and (action, _group(e)) in groups]
+        names = sorted((edit.key.name for edit in own if edit.key.is_pod_group), key=_by_number)
+        if names:
+            sets = count(sum(edit.key.is_lws for edit in own), "LeaderWorkerSet")
+            yield f"serving group {compressed(names)} {action} ({sets}){rest}"
+
+
+def _scale(
+    effect: RoleEffect, edits: Sequence[Edit], groups: set[tuple[Action, str]], rest: str
+) -> Iterator[str]:
+    """What is done for more or fewer replicas of a role, apart from whole groups."""
+    scaled = [edit for edit in edits if edit.key.is_lws and _scales(edit, effect.role)]
+    own = [edit for edit in scaled if (edit.change.action, _group(edit)) not in groups]
+    same = effect.existed and effect.exists and effect.replicas_before == effect.replicas_after
+    if same or (scaled and not own):
+        return
+    own += [
+        edit
+        for edit in edits
+        if edit.key.is_pod_group and (edit.change.action, _group(edit)) not in groups
+    ]
+    done = Counter((edit.key.kind, edit.change.action) for edit in own)
+    told = ", ".join(f"{count(number, kind)} {action}" for (kind, action), number in done.items())
+    yield f"role {effect.role}: {effect.role_change}{f' ({told})' if told else ''}{rest}"
+
+
+def _scales(edit: Edit, role: str) -> bool:
+    """Tells whether the replicas of a set change in number, and are those of a role."""
+    sides = [each for each in (edit.old, edit.new) if each]
+    replicas = {count_at(each, "spec", "replicas") for each in sides}
+    own = any(role_of(edit.key, each) == role for each in sides)
+    return own and (len(sides) == 1 or len(replicas) > 1)
 
 
 def _growth(edit: Edit) -> Iterator[str]:
     """A gang whose minimum grows: Volcano then binds no pod until all of it fits."""
-    if not is_pod_group(edit.key) or not edit.old or not edit.new:
+    if not edit.key.is_pod_group or not edit.old or not edit.new:
         return
     before, after = at(edit.old, "spec", "minMember"), at(edit.new, "spec", "minMember")
     if not isinstance(before, int) or not isinstance(after, int) or after <= before:
         return
-    held_back = f"for all {after} pods, replacement pods of running replicas are held back"
-    grows = f"PodGroup minMember {before} -> {after}"
-    if at(edit.new, "spec", "minTaskMember"):
-        yield f"{grows}: the gang is all-or-nothing; without room {held_back}"
-    elif at(edit.new, "spec", "subGroupPolicy"):
-        yield f"{grows}: without room {held_back}"
+    forms = [at(edit.new, "spec", form) for form in ("minTaskMember", "subGroupPolicy")]
+    if any(forms):
+        what = "the gang is all-or-nothing; " if forms[0] else ""
+        yield (
+            f"PodGroup minMember {before} -> {after}: {what}without room for all {after} pods, "
+            "replacement pods of running replicas are held back"
+        )
 
 
-def _otherwise(edits: Sequence[Edit]) -> Iterator[str]:
+def _without_effect(edits: Sequence[Edit]) -> str:
     """What to say of changes that restart nothing."""
+    told = counts(edit.change for edit in edits)
     if not all(_is_known(edit.key) for edit in edits):
-        yield actions(edits)
-        return
+        return told
     fields = [change for edit in edits for change in edit.change.fields]
-    only_changed = all(edit.change.action == "changed" for edit in edits)
-    only_metadata = all(below(change.path, ("metadata",)) for change in fields)
-    if only_changed and only_metadata:
-        yield f"metadata changed: {actions(edits)}, nothing restarts"
-    else:
-        yield f"{actions(edits)}: nothing restarts"
+    changed = all(edit.change.action == "changed" for edit in edits)
+    if changed and all(below(change.path, ("metadata",)) for change in fields):
+        told += ", metadata only"
+    return f"{told}; nothing restarts"
 
 
 def _is_known(key: Identity) -> bool:
     return key.group in _KNOWN_GROUPS and not (key.group == "" and key.kind in _POD_KINDS)
-
-
-def _has_role(edit: Edit, role: str) -> bool:
-    return any(role_of(edit.key, manifest) == role for manifest in (edit.old, edit.new) if manifest)

@@ -82,7 +82,9 @@ class RoleEffect:
         added: Replicas that start.
         removed: Replicas that stop for good.
         kept: Replicas whose pods are not touched.
-        reason: Short text such as `image changed`; empty where nothing happens to a replica.
+        restart_reason: Short text such as `image changed`; empty where no replica restarts.
+        existed: Whether anything ran the role before.
+        exists: Whether anything runs it after.
         order: The restarts in their order; empty where nobody knows it.
         after: Roles of the service whose replicas restart before those of this one.
         held: Replicas among those kept that a partition holds back from the change.
@@ -98,10 +100,26 @@ class RoleEffect:
     added: tuple[str, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
-    reason: str
+    restart_reason: str
+    existed: bool = True
+    exists: bool = True
     order: tuple[RestartStage, ...] = ()
     after: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+
+    @property
+    def role_change(self) -> str:
+        """What happens to the role itself, such as `replicas 2 -> 3`; empty where nothing does."""
+        if not self.existed or not self.exists:
+            return "role added" if self.exists else "role removed"
+        if self.replicas_before != self.replicas_after:
+            return f"replicas {self.replicas_before} -> {self.replicas_after}"
+        return "replicas renamed" if self.added else ""
+
+    @property
+    def reason(self) -> str:
+        """Why anything happens to replicas; empty where nothing does."""
+        return ", ".join(filter(None, (self.restart_reason, self.role_change)))
 
 
 @dataclass(frozen=True)

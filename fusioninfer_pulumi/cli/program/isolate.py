@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -22,87 +22,17 @@ def isolated(root: Path, program: Path) -> Iterator[None]:
 
     The working directory and the first place to import from are the program's folder. What the
     body prints, and what its child processes print, goes to standard error.
-
-    Args:
-        root: The project's folder.
-        program: The file that the body runs.
     """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_restored_process())
-        stack.enter_context(_own_modules(root, program.parent))
-        stack.enter_context(_stdout_to_stderr())
-        stack.enter_context(warnings.catch_warnings())
+    with (
+        _restored_process(),
+        _own_modules(root, program.parent),
+        _stdout_to_stderr(),
+        warnings.catch_warnings(),
+    ):
         os.chdir(program.parent)
         sys.path.insert(0, str(program.parent))
         sys.argv = [str(program)]
         yield
-
-
-@contextlib.contextmanager
-def _restored_process() -> Iterator[None]:
-    folder, path, argv, environ = Path.cwd(), sys.path[:], sys.argv, dict(os.environ)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    tasks = logging.getLogger("asyncio")
-    tasks_level = tasks.level
-    # Pulumi programs leave futures behind when they fail; the language host silences this too.
-    tasks.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        os.chdir(folder)
-        sys.path[:] = path
-        sys.argv = argv
-        if dict(os.environ) != environ:
-            os.environ.clear()
-            os.environ.update(environ)
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        tasks.setLevel(tasks_level)
-
-
-@contextlib.contextmanager
-def _own_modules(root: Path, folder: Path) -> Iterator[None]:
-    """Lets the program import its own modules, and forgets them afterwards.
-
-    A module of the same name from elsewhere is hidden meanwhile. The program's own are those of its
-    folder, those linked into it, and those of other folders that it put on the path: of two
-    revisions, each has its own. Modules of installed packages stay loaded: many do not survive a
-    second import.
-    """
-    importlib.invalidate_caches()  # the folder may have been written a moment ago
-    hidden = _hidden(folder)
-    for name in hidden:
-        del sys.modules[name]
-    before, cached = set(sys.modules), set(sys.path_importer_cache)
-    kept = {name.partition(".")[0] for name in before} | _SHARED
-    installed = [Path(place).absolute() for place in sys.path]
-    try:
-        yield
-    finally:
-        for name in set(sys.modules) - before:
-            module = sys.modules[name]
-            own = _is_inside(module, root) or _is_elsewhere(module, folder, installed)
-            if own and name.partition(".")[0] not in kept:
-                del sys.modules[name]
-        sys.modules.update(hidden)
-        for path in set(sys.path_importer_cache) - cached:
-            del sys.path_importer_cache[path]
-
-
-def _hidden(folder: Path) -> dict[str, ModuleType]:
-    """Loaded modules whose names the program uses for its own."""
-    own = {path.stem for path in folder.glob("*.py")}
-    own |= {path.parent.name for path in folder.glob("*/__init__.py")}
-    own -= _SHARED | sys.stdlib_module_names | {"__main__"}
-    taken = {
-        name for name in own if name in sys.modules and not _is_inside(sys.modules[name], folder)
-    }
-    return {
-        name: module
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] in taken
-    }
 
 
 def is_users(file: str, root: Path) -> bool:
@@ -116,25 +46,69 @@ def is_users(file: str, root: Path) -> bool:
     return "site-packages" not in parts
 
 
-def _is_inside(module: ModuleType, root: Path) -> bool:
-    return any(is_users(place, root) for place in _places(module))
+@contextlib.contextmanager
+def _restored_process() -> Iterator[None]:
+    folder, path, argv, environ = Path.cwd(), sys.path[:], sys.argv, dict(os.environ)
+    log = logging.getLogger()
+    handlers, level = log.handlers[:], log.level
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        sys.path[:] = path
+        sys.argv = argv
+        if dict(os.environ) != environ:
+            os.environ.clear()
+            os.environ.update(environ)
+        log.handlers[:] = handlers
+        log.setLevel(level)
 
 
-def _is_elsewhere(module: ModuleType, folder: Path, installed: Sequence[Path]) -> bool:
-    """Tells whether a module was found in the folder, or where nothing looked before the run."""
-    return any(
-        "site-packages" not in Path(place).parts
-        and (
-            Path(place).is_relative_to(folder)
-            or not any(Path(place).is_relative_to(known) for known in installed)
+@contextlib.contextmanager
+def _own_modules(root: Path, folder: Path) -> Iterator[None]:
+    """Lets the program import its own modules, and forgets them afterwards.
+
+    Loaded modules of the same names are hidden meanwhile. The program's own are those of its
+    project, those linked into it, and those of other folders that it put on the path: of two
+    revisions, each has its own. Modules of installed packages stay loaded: many do not survive a
+    second import.
+    """
+    importlib.invalidate_caches()  # the folder may have been written a moment ago
+    names = {path.stem for path in folder.glob("*.py")}
+    names |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    names -= _SHARED | sys.stdlib_module_names | {"__main__"}
+    hidden = {name: sys.modules[name] for name in list(sys.modules) if _package(name) in names}
+    for name in hidden:
+        del sys.modules[name]
+    before, cached = set(sys.modules), set(sys.path_importer_cache)
+    kept = {_package(name) for name in before} | _SHARED
+    installed = [Path(place).absolute() for place in sys.path]
+
+    def is_own(module: ModuleType) -> bool:
+        file = getattr(module, "__file__", None)
+        places = [Path(place) for place in ([file] if file else getattr(module, "__path__", []))]
+        return any(
+            "site-packages" not in place.parts
+            and (
+                any(place.is_relative_to(own) for own in (root, folder))
+                or not any(place.is_relative_to(known) for known in installed)
+            )
+            for place in places
         )
-        for place in _places(module)
-    )
+
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            if _package(name) not in kept and is_own(sys.modules[name]):
+                del sys.modules[name]
+        sys.modules.update(hidden)
+        for path in set(sys.path_importer_cache) - cached:
+            del sys.path_importer_cache[path]
 
 
-def _places(module: ModuleType) -> list[str]:
-    file = getattr(module, "__file__", None)
-    return [file] if file else list(getattr(module, "__path__", []))
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 @contextlib.contextmanager

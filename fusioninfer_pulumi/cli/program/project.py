@@ -1,19 +1,31 @@
-"""Reads `Pulumi.yaml`: whether a folder is a project that can be run, and where its program is."""
+"""Reads a project: `Pulumi.yaml`, and a stack's configuration as `pulumi.Config` will read it.
+
+Follows the CLI: values of `Pulumi.<stack>.yaml`, then defaults of `Pulumi.yaml`; keys without a
+namespace belong to the project, scalars are taken as they are spelled, structures become JSON.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.cli.program.records import ProgramError
+from fusioninfer_pulumi.cli.program.recording import SECRET, refused
+from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
 _FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Where a program starts when the entry point is a folder.
-MAIN_MODULE = "__main__.py"
+_MAIN_MODULE = "__main__.py"
+#: Stack whose name a program sees when the project has no stack.
+_DEFAULT_STACK = "dev"
+#: Keys of a declaration in `Pulumi.yaml`; a mapping with any other key is a value.
+_DECLARATION = {"type", "default", "value", "description", "secret", "items"}
+_INVALID = "project-file-invalid"
 
 
 @dataclass(frozen=True)
@@ -22,19 +34,36 @@ class Project:
 
     Attributes:
         root: The folder that holds `Pulumi.yaml`.
-        file: Name of that file.
         name: The project's name, which is also the namespace of its own config keys.
         program: The file that is run.
         stacks: The folder that holds the stacks' config files.
-        config: The `config` block, with values of YAML types.
+        declared: The `config` block, with values of YAML types.
+        spelled: The same with scalars as they are spelled.
     """
 
     root: Path
-    file: str
     name: str
     program: Path
     stacks: Path
-    config: dict[str, Any]
+    declared: dict[str, Any]
+    spelled: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """The configuration of one stack.
+
+    Attributes:
+        stack: The stack's short name.
+        values: Text of every value by its full key, `project:key`.
+        findings: What cannot be read without the engine.
+        encrypted: Of each key with an encrypted value what the file holds.
+    """
+
+    stack: str
+    values: dict[str, str]
+    findings: tuple[Finding, ...]
+    encrypted: Mapping[str, str]
 
 
 def is_project(path: Path) -> bool:
@@ -43,18 +72,14 @@ def is_project(path: Path) -> bool:
 
 
 def load_project(folder: Path) -> Project:
-    """Reads a project folder.
-
-    Raises:
-        ProgramError: The folder holds no Python program that could be run.
-    """
+    """The project in a folder; raises ProgramError if it holds no Python program to run."""
     path = _project_file(folder)
     if path is None:
-        raise ProgramError("no Pulumi.yaml in this directory")
-    content, _ = read_mapping(path)
+        raise refused("project-missing", "no Pulumi.yaml in this directory")
+    content, spelled = _read_mapping(path)
     name = content.get("name")
     if not isinstance(name, str) or not name:
-        raise ProgramError(f"{path.name}: name is missing")
+        raise refused(_INVALID, f"{path.name}: name is missing")
     _check_runtime(path.name, content.get("runtime"))
     config = content.get("config") or {}
     # Before `stackConfigDir` existed, a plain string under `config` named that folder.
@@ -62,66 +87,159 @@ def load_project(folder: Path) -> Project:
     if isinstance(config, str):
         config = {}
     if not isinstance(config, dict):
-        raise ProgramError(f"{path.name}: config must be a mapping")
+        raise refused(_INVALID, f"{path.name}: config must be a mapping")
     root = folder.resolve()
     return Project(
         root=root,
-        file=path.name,
         name=name,
         program=_program(path.name, root, content.get("main")),
         stacks=root / str(stacks),
-        config=config,
+        declared=config,
+        spelled=spelled.get("config") or {} if config else {},
     )
 
 
-def read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads a YAML file that must hold one mapping.
+def stack_config(project: Project, stack: str | None) -> StackConfig:
+    """The configuration of a stack; without a name, of the only stack there is, else of `dev`.
 
-    Returns:
-        The mapping, once with values of YAML types and once with every scalar as it is spelled:
-        Pulumi takes a scalar config value verbatim, `1.10` is not `1.1`.
-
-    Raises:
-        ProgramError: The file cannot be used; the message names it.
+    Raises ProgramError if the stack does not exist, its file cannot be used or a value is missing.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = list(documents(text))
-    except UnicodeDecodeError:
-        raise ProgramError(f"{path.name}: not UTF-8 text") from None
-    except OSError as problem:
-        raise ProgramError(f"{path.name}: {problem.strerror}") from None
-    except UnreadableError as problem:
-        raise ProgramError(f"{path.name}: {problem}") from None
-    if not found:
-        return {}, {}
-    if len(found) > 1 or not isinstance(found[0], dict):
-        raise ProgramError(f"{path.name}: must be one YAML mapping")
-    spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
-    return found[0], spelled
+    name, path, findings = _choose(project, stack)
+    values: dict[str, str] = {}
+    encrypted: dict[str, str] = {}
+    if path is not None:
+        content, spelled = _read_mapping(path)
+        block = content.get("config") or {}
+        if not isinstance(block, dict):
+            raise refused("stack-file-invalid", f"{path.name}: config must be a mapping")
+        if content.get("environment"):
+            text = f"{path.name}: environment: only Pulumi can open it; left out"
+            findings.append(warning("environment-not-opened", (), text))
+        for key, value in block.items():
+            full = _full_key(project.name, str(key))
+            shown = _without_encrypted(value)
+            values[full] = _text(shown, (spelled.get("config") or {}).get(str(key)))
+            if shown != value:
+                encrypted[full] = json.dumps(value, sort_keys=True, default=str)
+                text = f"{path.name}: config {full} is encrypted; {SECRET} stands in for it"
+                findings.append(warning("config-encrypted", (), text))
+    _add_defaults(project, name, values)
+    return StackConfig(name, values, tuple(findings), encrypted)
 
 
 def _project_file(folder: Path) -> Path | None:
     return next((folder / name for name in _FILES if (folder / name).is_file()), None)
 
 
+def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The mapping in a YAML file, and once more with every scalar as it is spelled.
+
+    Pulumi takes a scalar config value verbatim: `1.10` is not `1.1`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = list(documents(text))
+    except UnicodeDecodeError:
+        raise refused(_INVALID, f"{path.name}: not UTF-8 text") from None
+    except OSError as problem:
+        raise refused(_INVALID, f"{path.name}: {problem.strerror}") from None
+    except UnreadableError as problem:
+        raise refused(_INVALID, f"{path.name}: {problem}") from None
+    if not found:
+        return {}, {}
+    if len(found) > 1 or not isinstance(found[0], dict):
+        raise refused(_INVALID, f"{path.name}: must be one YAML mapping")
+    spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
+    return found[0], spelled
+
+
 def _check_runtime(file: str, runtime: Any) -> None:
     name = runtime.get("name") if isinstance(runtime, dict) else runtime
     if name is None:
-        raise ProgramError(f"{file}: runtime is missing")
+        raise refused(_INVALID, f"{file}: runtime is missing")
     if name != "python":
-        raise ProgramError(f"{file}: runtime is {name}; only python programs can be run in process")
+        text = f"{file}: runtime is {name}; only python programs can be run in process"
+        raise refused("runtime-not-python", text)
 
 
 def _program(file: str, root: Path, main: Any) -> Path:
     if main is not None and not isinstance(main, str):
-        raise ProgramError(f"{file}: main must be a path")
+        raise refused(_INVALID, f"{file}: main must be a path")
     entry = root / (main or ".")
     if entry.is_dir():
-        entry = entry / MAIN_MODULE
+        entry = entry / _MAIN_MODULE
         if not entry.is_file():
-            where = f"{main}" if main else "this directory"
-            raise ProgramError(f"no {MAIN_MODULE} in {where}")
+            raise refused("program-missing", f"no {_MAIN_MODULE} in {main or 'this directory'}")
     elif not entry.is_file():
-        raise ProgramError(f"{file}: main is {main}, which does not exist")
+        raise refused("program-missing", f"{file}: main is {main}, which does not exist")
     return entry.resolve()
+
+
+def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
+    found: dict[str, Path] = {}
+    for suffix in ("yml", "yaml"):
+        for path in sorted(project.stacks.glob(f"Pulumi.*.{suffix}")):
+            found[path.name[len("Pulumi.") : -len(suffix) - 1]] = path
+    names = ", ".join(sorted(found)) or "none"
+    if stack is not None:
+        short = stack.rpartition("/")[2]  # organisation/project/stack names the same file
+        if short not in found:
+            text = f"no stack {short}: Pulumi.{short}.yaml is missing (stacks: {names})"
+            raise refused("stack-missing", text)
+        return short, found[short], []
+    if len(found) == 1:
+        name, path = next(iter(found.items()))
+        return name, path, []
+    if found and _DEFAULT_STACK not in found:
+        text = f"no stack chosen, run without stack config (stacks: {names})"
+        return _DEFAULT_STACK, None, [warning("stack-not-chosen", (), text)]
+    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), []
+
+
+def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
+    missing = []
+    for key, declared in project.declared.items():
+        full = _full_key(project.name, str(key))
+        if full in values:
+            continue
+        text = project.spelled.get(str(key))
+        if isinstance(declared, dict) and declared and set(declared) <= _DECLARATION:
+            field = next((name for name in ("default", "value") if name in declared), None)
+            if field is not None:
+                values[full] = _text(declared[field], text.get(field) if text else None)
+            elif full.startswith(f"{project.name}:"):
+                missing.append(f"'{key}'")
+        elif declared is not None:
+            values[full] = _text(declared, text)
+    if missing:
+        kind = "value" if len(missing) == 1 else "values"
+        names = ", ".join(sorted(missing))
+        text = f"stack '{stack}' is missing configuration {kind} {names}"
+        raise refused("config-value-missing", text)
+
+
+def _full_key(project: str, key: str) -> str:
+    namespace, colon, name = key.partition(":")
+    if not colon:
+        return f"{project}:{key}"
+    # `project:config:key` is how the first versions of the CLI wrote keys.
+    return f"{namespace}:{name.removeprefix('config:')}"
+
+
+def _text(value: Any, spelled: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(spelled, str) and not isinstance(value, (dict, list)):
+        return spelled
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _without_encrypted(value: Any) -> Any:
+    """A value with a mask in place of each `secure: ciphertext`: only the stack's key opens it."""
+    if isinstance(value, dict):
+        if set(value) == {"secure"} and isinstance(value["secure"], str):
+            return SECRET
+        return {key: _without_encrypted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_encrypted(item) for item in value]
+    return value

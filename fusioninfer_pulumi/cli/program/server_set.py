@@ -15,8 +15,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-import pulumi
 from pulumi.output import UNKNOWN
+
+from fusioninfer_pulumi.cli.program.recording import failing_exits
 
 _PACKAGE = "pulumi_kubernetes."
 #: Fields by the SDK's type; in the names of its properties, which are its keys, too.
@@ -34,69 +35,70 @@ class _ReadsUnknownError(BaseException):
     """A callback reads what nobody knows yet; not for its own `except Exception`."""
 
 
-@contextlib.contextmanager
-def server_set_unknown() -> Iterator[None]:
-    """Makes Outputs unknown that read what the API server sets, while the body runs."""
-    original = pulumi.Output.apply
+class _FailedHereError(Exception):
+    """Holds the traceback of a callback that failed."""
 
-    def apply(self: Any, func: _Applied, *args: Any, **options: Any) -> Any:
-        return original(self, _guarded(func), *args, **options)
 
-    pulumi.Output.apply = apply  # type: ignore[method-assign]  # put back below
+def watched(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """`Output.apply` whose callbacks return an unknown value if they read what the server sets.
+
+    One that calls `sys.exit` fails: the SDK would let it end the process.
+    """
+
+    def watching(self: Any, func: _Applied, *args: Any, **options: Any) -> Any:
+        return apply(self, functools.partial(_call, func), *args, **options)
+
+    return watching
+
+
+def _call(func: _Applied, value: Any) -> Any:
     try:
-        yield
-    finally:
-        pulumi.Output.apply = original  # type: ignore[method-assign]  # as it was
-
-
-def _guarded(func: _Applied) -> _Applied:
-    def call(value: Any) -> Any:
-        try:
-            result = func(_seen(value))
-        except _ReadsUnknownError:
+        with _failing():
+            result = func(_view(value))
+    except _ReadsUnknownError:
+        return UNKNOWN
+    except KeyError as problem:
+        untyped = type(value) is dict and isinstance(value.get("name"), str)
+        if untyped and problem.args[0] in _KEYS.difference(value):
             return UNKNOWN
-        except KeyError as problem:
-            if not _is_metadata(value) or problem.args[0] not in _KEYS.difference(value):
-                raise
-            return UNKNOWN
-        return _awaited(result) if inspect.isawaitable(result) else result
+        raise
+    return _awaited(result) if inspect.isawaitable(result) else result
 
-    return call
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    """Keeps where a callback failed: a future that is asked twice forgets it."""
+    try:
+        with failing_exits():
+            yield
+    except Exception as problem:
+        if problem.__cause__ is None:
+            problem.__cause__ = _FailedHereError().with_traceback(problem.__traceback__)
+        raise
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:
     try:
-        return await result
+        with _failing():
+            return await result
     except _ReadsUnknownError:
         return UNKNOWN
 
 
-def _is_metadata(value: Any) -> bool:
-    """Tells whether a value looks like the metadata of an object without a type of the SDK."""
-    return type(value) is dict and isinstance(value.get("name"), str)
-
-
-def _seen(value: Any) -> Any:
-    """A value as a callback shall see it."""
-    if not _fields(value):
-        return value
+def _view(value: Any) -> Any:
+    """A value as a callback shall see it: one that tells when an unknown field is read."""
     kind: Any = type(value)
-    view = _view(kind)()
+    if not kind.__module__.startswith(_PACKAGE) or kind.__name__ not in _FIELDS:
+        return value
+    if value.get("type") == "ExternalName":  # a Service without addresses
+        return value
+    view = _viewing(kind)()
     dict.update(view, value)
     return view
 
 
-def _fields(value: Any) -> frozenset[str]:
-    """What the API server sets in a part of an object that is not there."""
-    if not isinstance(value, dict) or not type(value).__module__.startswith(_PACKAGE):
-        return frozenset()
-    if value.get("type") == "ExternalName":
-        return frozenset()  # a Service without addresses
-    return _FIELDS.get(type(value).__name__, frozenset())
-
-
 @functools.cache
-def _view(kind: type[Any]) -> Any:
+def _viewing(kind: type[Any]) -> Any:
     """A type whose values refuse to say what the API server sets."""
     fields = _FIELDS[kind.__name__]
 

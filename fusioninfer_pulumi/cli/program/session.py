@@ -1,10 +1,27 @@
-"""One run of a program: its own event loop, its own settings of the SDK, its own recorder."""
+"""One run of a program: its own event loop, its own settings of the SDK, its own recorder.
+
+What this package takes from the SDK beyond its documented functions, all of it held by
+`tests/cli/test_program_sdk.py`:
+
+- `SETTINGS`, read to put it back: `configure` sets it, and nothing unsets it.
+- `SETTINGS.callbacks`, an object with the methods `register_transform`, `register_stack_transform`,
+  `register_invoke_transform`, `register_resource_hook` and `register_error_hook`. Without one the
+  SDK opens a gRPC server, for an engine that would call the program's functions back.
+- The module of the functions that the SDK sends to the loop's executor, to tell its calls to the
+  monitor from threads of the program.
+- `MockMonitor` and the names of a monitor's methods (`RegisterResource`, `Invoke`); `set_mocks`
+  offers only `Mocks`, which see neither parents nor whether a component is remote, and answer an
+  unknown value with a known one. Messages are those of `pulumi.runtime.proto`.
+- `Output.apply`, `runtime.invoke_output` and `runtime.invoke_output_single` are public, but
+  replaced while a program runs: see `server_set` and `Recorder.invoke_output`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import runpy
 import threading
 from collections.abc import Callable, Iterator
@@ -12,24 +29,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pulumi.runtime
-from pulumi.runtime import settings
-from pulumi.runtime.config import set_all_config
+from pulumi.runtime.settings import SETTINGS
 
-from fusioninfer_pulumi.cli.program.config import StackConfig
-from fusioninfer_pulumi.cli.program.engine import Engine, Notes
-from fusioninfer_pulumi.cli.program.failure import exit_error, program_error
-from fusioninfer_pulumi.cli.program.isolate import isolated
-from fusioninfer_pulumi.cli.program.masks import Secrets
-from fusioninfer_pulumi.cli.program.monitor import Recorder
-from fusioninfer_pulumi.cli.program.project import Project
-from fusioninfer_pulumi.cli.program.records import Recording
-from fusioninfer_pulumi.cli.program.server_set import server_set_unknown
+from fusioninfer_pulumi.cli.program.project import Project, StackConfig
+from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
+from fusioninfer_pulumi.cli.program.recording import Recording, Secrets, failing_exits
+from fusioninfer_pulumi.cli.program.server_set import watched
 from fusioninfer_pulumi.component.recorder import collect_plans
 
 T = TypeVar("T")
 
 #: A process has one working directory and one set of modules.
-_ONE_AT_A_TIME = threading.RLock()
+ONE_AT_A_TIME = threading.RLock()
 #: Seconds that tasks which nobody awaits (such as log messages) have after the program's end.
 _GRACE = 0.5
 #: Attempts at ending the tasks of a program that calls `sys.exit` in several of them.
@@ -48,71 +59,45 @@ _SETTINGS = (
 
 
 def record(project: Project, config: StackConfig, secrets: Secrets) -> Recording:
-    """Runs a project's program and returns what it registered.
-
-    Raises:
-        ProgramError: The program failed.
-    """
-    notes = Notes()
-    for warning in config.warnings:
-        notes.add(warning)
-    recorder = Recorder(notes, secrets)
+    """Runs a project's program and returns what it registered; raises what the program raises."""
+    recorder = Recorder(secrets)
     plans: list[Any] = []
 
     def session() -> None:
-        with (
-            _configured(project, config, recorder, Engine(notes)),
-            _collected(plans),
-            server_set_unknown(),
-        ):
-            _run(project, recorder)
+        collect_plans.set(plans)  # InferenceService components hand over their plans
+        with _configured(project, config, recorder), _replaced(recorder):
+            _run(str(project.program), recorder)
 
-    # The SDK keeps its settings in context variables: what the copy sees stays in the copy.
-    context = contextvars.copy_context()
-    with _ONE_AT_A_TIME, isolated(project.root, project.program):
-        try:
-            _outside_of_loops(lambda: context.run(session))
-        except Exception as problem:
-            raise program_error(problem, project.root) from problem
-    return Recording(recorder.recorded(), tuple(plans), notes.texts(), config.encrypted)
+    # The SDK keeps its settings in context variables: what a new context sees stays in it.
+    contextvars.Context().run(session)
+    findings = (*config.findings, *recorder.told())
+    return Recording(recorder.recorded(), tuple(plans), findings, config.encrypted)
 
 
-def _run(project: Project, recorder: Recorder) -> None:
-    executor = _InlineExecutor(max_workers=4)
+def _run(program: str, recorder: Recorder) -> None:
+    executor = _Executor(max_workers=4)
     loop = asyncio.new_event_loop()
     loop.set_default_executor(executor)
     # Futures of a failed program may be collected long after; nobody wants to hear of them.
     loop.set_exception_handler(lambda _loop, _context: None)
 
-    def program() -> None:
+    def body() -> None:
         pulumi.runtime.register_stack_transformation(recorder.constructed)
-        try:
-            runpy.run_path(str(project.program), run_name="__main__")
-        except SystemExit as problem:
-            failure = exit_error(problem)
-            if failure is not None:
-                raise failure from problem
+        with contextlib.suppress(SystemExit), failing_exits():
+            runpy.run_path(program, run_name="__main__")
 
     try:
-        loop.run_until_complete(pulumi.runtime.run_in_stack(program))
-        loop.run_until_complete(_settle(_GRACE))
-    except SystemExit as problem:  # in a callback, where nothing above sees it
-        failure = exit_error(problem)
-        if failure is not None:
-            raise failure from problem
+        with contextlib.suppress(SystemExit), failing_exits():
+            loop.run_until_complete(pulumi.runtime.run_in_stack(body))
+            loop.run_until_complete(_settle(_GRACE))
     finally:
-        _end_tasks(loop)
+        for _ in range(_ROUNDS):
+            with contextlib.suppress(SystemExit):  # a task that was about to exit the process
+                loop.run_until_complete(_settle(0))
+                break
         loop.run_until_complete(loop.shutdown_asyncgens())
         executor.shutdown(wait=False, cancel_futures=True)
         loop.close()
-
-
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Ends what still runs; a task that was about to exit the process takes another round."""
-    for _ in range(_ROUNDS):
-        with contextlib.suppress(SystemExit):
-            loop.run_until_complete(_settle(0))
-            return
 
 
 async def _settle(grace: float) -> None:
@@ -127,56 +112,54 @@ async def _settle(grace: float) -> None:
 
 
 @contextlib.contextmanager
-def _configured(
-    project: Project, config: StackConfig, recorder: Recorder, engine: Engine
-) -> Iterator[None]:
-    before = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
-    settings.configure(
-        settings.Settings(
+def _configured(project: Project, config: StackConfig, recorder: Recorder) -> Iterator[None]:
+    before = {name: getattr(SETTINGS, name) for name in _SETTINGS}
+    pulumi.runtime.configure(
+        pulumi.runtime.Settings(
             project=project.name,
             stack=config.stack,
             monitor=recorder,
-            engine=engine,
+            engine=Engine(recorder),
             dry_run=True,
             organization=_ORGANIZATION,
             root_directory=str(project.root),
         )
     )
-    settings.SETTINGS.callbacks = recorder.callbacks
-    settings.ROOT.set(None)
-    set_all_config(config.values, list(config.secret_keys))
+    SETTINGS.callbacks = recorder
+    pulumi.runtime.set_all_config(config.values, list(config.encrypted))
     try:
         yield
     finally:
         # A setting's first value in a context also becomes the default of every other context;
         # setting it from None does that again.
         for name, value in before.items():
-            setattr(settings.SETTINGS, name, None)
-            setattr(settings.SETTINGS, name, value)
+            setattr(SETTINGS, name, None)
+            setattr(SETTINGS, name, value)
 
 
 @contextlib.contextmanager
-def _collected(plans: list[Any]) -> Iterator[None]:
-    """Lets InferenceService components hand over their plans."""
-    token = collect_plans.set(plans)
+def _replaced(recorder: Recorder) -> Iterator[None]:
+    """Replaces functions of the SDK while the body runs."""
+    replacements: tuple[tuple[Any, str, Any], ...] = (
+        (pulumi.Output, "apply", watched(pulumi.Output.apply)),
+        (pulumi.runtime, "invoke_output", recorder.invoke_output),
+        (pulumi.runtime, "invoke_output_single", recorder.invoke_output),
+    )
+    before = [getattr(holder, name) for holder, name, _ in replacements]
+    for holder, name, replacement in replacements:
+        setattr(holder, name, replacement)
     try:
         yield
     finally:
-        collect_plans.reset(token)
+        for (holder, name, _), original in zip(replacements, before, strict=True):
+            setattr(holder, name, original)
 
 
-def _outside_of_loops(run: Callable[[], T]) -> T:
-    """Calls a function that runs an event loop, in a thread if this one is already running one."""
-    if asyncio._get_running_loop() is None:  # noqa: SLF001  # the public one raises, which would
-        return run()  # stand in the context of whatever the program raises
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(run).result()
-
-
-class _InlineExecutor(ThreadPoolExecutor):
+class _Executor(ThreadPoolExecutor):
     """Makes the SDK's calls to the monitor at once, so that their order is always the same.
 
-    What a program itself sends to threads still runs in threads.
+    A call that has to wait for a transform goes on in the event loop. What a program itself sends
+    to threads runs in threads.
     """
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -184,7 +167,11 @@ class _InlineExecutor(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         future: Future[T] = Future()
         try:
-            future.set_result(fn(*args, **kwargs))
+            result = fn(*args, **kwargs)
         except Exception as problem:  # noqa: BLE001  # belongs to whoever awaits the future
             future.set_exception(problem)
+            return future
+        if inspect.iscoroutine(result):
+            return asyncio.run_coroutine_threadsafe(result, asyncio.get_running_loop())
+        future.set_result(result)
         return future

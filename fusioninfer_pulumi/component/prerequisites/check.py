@@ -84,7 +84,7 @@ def _apis(plan: ServicePlan) -> Iterator[Served]:
             yield table.CLAIM_TEMPLATES if claim.made else table.CLAIMS
         if any(spec.get("resourceClaims") for spec in _pods(role)):
             yield table.CLAIMS
-    for scaled in plan.day_two.autoscalers:
+    for scaled in plan.operations.autoscalers:
         if scaled.args.engine is AutoscalingEngine.HPA:
             for metric in scaled.args.metrics:
                 external = metric.source is MetricSource.EXTERNAL
@@ -92,7 +92,7 @@ def _apis(plan: ServicePlan) -> Iterator[Served]:
 
 
 def _features(plan: ServicePlan) -> Iterator[Feature]:
-    for scaled in plan.day_two.autoscalers:
+    for scaled in plan.operations.autoscalers:
         paces = (scaled.args.behavior or {}).values()
         if any(isinstance(pace, Mapping) and "tolerance" in pace for pace in paces):
             yield table.TOLERANCES
@@ -295,7 +295,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     if plan.gang is not None:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
     yield from _monitors(plan)
-    if any(each.args.engine is AutoscalingEngine.KEDA for each in plan.day_two.autoscalers):
+    if any(each.args.engine is AutoscalingEngine.KEDA for each in plan.operations.autoscalers):
         yield table.SCALED_OBJECT
     router = plan.router
     if router is None:
@@ -318,7 +318,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
 
 
 def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
-    monitoring = plan.day_two.monitoring
+    monitoring = plan.operations.monitoring
     if monitoring is None:
         return
     for monitor in monitoring.engines:

@@ -1,0 +1,92 @@
+"""Services that were read from other systems' manifests, on the real API server and scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from e2e.live import task_of
+from e2e.test_manifests import assert_accepted, room
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+from tests.importers.documents import DOCUMENTS
+from tests.importers.kserve_documents import acceptable, edited
+
+__all__ = ["room"]
+
+ACCELERATORS = 8
+PAGE = {**acceptable(), "edited presets and a route of its own": edited()}
+"""What the page about KServe's LLMInferenceService shows, and what else users write."""
+
+
+def objects_of(name: str) -> list[Object]:
+    (args,) = load(DOCUMENTS[name], allow_lossy=True)
+    return list(render(plan_service(args)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    "each input manifest of the Kthena and Modelplane documents, completed where it is a fragment, "
+    "is accepted and kept whole"
+)
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_inputs_are_accepted(cluster: Cluster, room: str, name: str) -> None:
+    assert_accepted(cluster, objects_of(name), room)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    "every pod of each input manifest of the Kthena and Modelplane documents is made and scheduled"
+)
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_inputs_are_scheduled(cluster: Cluster, namespace: str, name: str) -> None:
+    (args,) = load(DOCUMENTS[name], allow_lossy=True)
+    plan = plan_service(args)
+    cluster.add_nodes(plan.total_pods // ACCELERATORS + 1, ACCELERATORS)
+    objects = [each for each in objects_of(name) if each["kind"] != "Deployment"]
+    cluster.apply(inputs.with_namespace(objects, namespace))
+
+    def bound() -> list[str]:
+        return [task_of(pod) for pod in cluster.bound(namespace)]
+
+    cluster.wait(lambda: len(bound()) == plan.total_pods, 120, bound)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    "each block of KServe's page that does not contradict itself, completed by a model, is "
+    "accepted, kept whole, and its pods are scheduled; so is a service that edits the presets' "
+    "volumes and probes and has a route of its own to KServe's pool"
+)
+@pytest.mark.parametrize("name", PAGE)
+def test_kserves_page_is_accepted_and_scheduled(
+    cluster: Cluster, namespace: str, room: str, name: str
+) -> None:
+    (args,) = load(PAGE[name])
+    plan = plan_service(args)
+    objects = list(render(plan))
+    assert_accepted(cluster, objects, room)
+    cluster.add_nodes(1, ACCELERATORS)
+    pods = [each for each in objects if each["kind"] != "Deployment"]
+    cluster.apply(inputs.with_namespace(pods, namespace))
+    cluster.wait(lambda: len(cluster.bound(namespace)) == plan.total_pods, 60)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    "the sample of Kthena's article runs two prefill and two decode replicas where there is room "
+    "for four pods, and nothing where there is room for three"
+)
+@pytest.mark.parametrize(("free", "running"), [(4, 4), (3, 0)])
+def test_the_articles_gang_starts_with_its_minimum(
+    cluster: Cluster, namespace: str, free: int, running: int
+) -> None:
+    cluster.add_nodes(free, 1)
+    objects = objects_of("kthena-model-serving-sample")
+    cluster.apply(inputs.with_namespace(objects, namespace))
+    cluster.wait(lambda: len(cluster.pods(namespace)) == 8, 120)
+    cluster.wait(lambda: len(cluster.bound(namespace)) == running, 60)
+    cluster.settle(5)
+    assert len(cluster.bound(namespace)) == running

@@ -1,0 +1,230 @@
+"""A difference as markdown for a pull request, and as JSON for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusioninfer_pulumi.cli.diff.records import Action, Difference, RoleEffect
+from fusioninfer_pulumi.cli.diff.text import (
+    Group,
+    before_after,
+    counts,
+    effect_rows,
+    grouped,
+    lines,
+    printable,
+    service_name,
+    summary,
+)
+
+# GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
+# words, such as the mark by which a job finds its comment again.
+LIMIT = 65_000
+_LONGEST_LINE = 240
+_LONGEST_NOTE = 1_000
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+_SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
+
+
+def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
+    """Writes a difference as markdown for GitHub and GitLab.
+
+    Args:
+        difference: What `compare` found.
+        limit: Most characters; what does not fit is counted.
+
+    Returns:
+        A summary in one line, what the change does, and the changed fields folded away.
+    """
+    first = f"**{summary(difference)}**"
+    if not difference:
+        return f"{first}\n"
+    head = [first, "", *_notes(difference), *_effects(difference), *_totals(difference)]
+    kept, more = _fitting(head, limit // 2)
+    if more:
+        kept.append(f"… {more} more lines")
+    above = "\n".join(kept).rstrip("\n") + "\n\n"
+    if not difference.objects:
+        return above.rstrip("\n") + "\n"
+    return above + _details(difference, limit - len(above))
+
+
+def _notes(difference: Difference) -> Iterator[str]:
+    for note in difference.notes:
+        yield f"- {_escaped(note)}"
+    yield ""
+
+
+def _effects(difference: Difference) -> Iterator[str]:
+    if difference.effects:
+        head, rows = effect_rows(difference)
+        yield from _table([name.capitalize() for name in head], rows)
+
+
+def _totals(difference: Difference) -> Iterator[str]:
+    if difference.totals:
+        rows = [
+            [
+                service_name(each.namespace, each.service),
+                before_after(each.pods_before, each.pods_after),
+                before_after(each.accelerators_before, each.accelerators_after),
+            ]
+            for each in difference.totals
+        ]
+        yield from _table(["Service", "Pods", "Accelerators"], rows)
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_escaped, row))} |"
+    yield ""
+
+
+def _details(difference: Difference, limit: int) -> str:
+    blocks: list[_Block] = []
+    apart = False
+    for group in grouped(difference.objects):
+        first, *fields = _blocks(group)
+        # An added object right below the fields of another one would look like their value.
+        gap = "\n" if apart or (fields and blocks) else ""
+        blocks += [replace(first, text=gap + first.text), *fields]
+        apart = bool(fields)
+    frame = f"<details>\n<summary>{counts(difference.objects)}</summary>\n\n"
+    # Room for the fences and for the sentence on what is left out.
+    texts, _ = _fitting([block.text for block in blocks], limit - len(frame) - 500)
+    untold = blocks[len(texts) :]
+    body = "\n".join(texts)
+    # Longer than any fence of the values, so that none of them ends the block.
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
+    more = ""
+    if untold:
+        objects = sum(block.objects for block in untold)
+        changes = sum(block.fields for block in untold)
+        more = (
+            f"\nLeft out here, where it does not fit: {objects} more objects and {changes} more "
+            "changes of fields. `fusioninfer-pulumi diff` prints them all.\n"
+        )
+    return f"{frame}{fence}diff\n{body}\n{fence}\n{more}\n</details>\n"
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Lines that stay together, and how much they tell."""
+
+    text: str
+    objects: int = 0
+    fields: int = 0
+
+
+def _blocks(group: Group) -> Iterator[_Block]:
+    action = group.objects[0].action
+    title = _cut(printable(group.title), _LONGEST_NOTE)
+    line = f"{_SIGNS[action]} {title}"
+    if action == "changed":
+        line += " @@"
+    elif action == "replaced":
+        line += ", deleted and created again"
+    yield _Block(line, objects=len(group.objects))
+    for change in group.fields:
+        path = _cut(printable(change.path), _LONGEST_LINE)
+        values = "\n".join(lines(change, _LONGEST_LINE))
+        yield _Block(f"  {path}:\n{values}", fields=len(group.objects))
+
+
+def _fitting(texts: Iterable[str], limit: int) -> tuple[list[str], int]:
+    """Takes texts while they fit, and counts the others."""
+    taken: list[str] = []
+    left = 0
+    for text in texts:
+        limit -= len(text) + 1
+        if limit < 0 or left:
+            left += 1
+        else:
+            taken.append(text)
+    return taken, left
+
+
+def _escaped(text: str) -> str:
+    """Writes text so that markdown and HTML show it as it is."""
+    arrows = _cut(printable(text), _LONGEST_NOTE).replace(" -> ", " → ")
+    html = arrows.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", html)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def to_json(difference: Difference) -> dict[str, Any]:
+    """Builds the JSON form; its keys are a contract.
+
+    Args:
+        difference: What `compare` found.
+
+    Returns:
+        `different` (whether anything is), `objects`, `effects`, `notes` and `totals`, with the
+        fields of the records in camelCase; pairs are objects with `before` and `after`.
+    """
+    return {
+        "different": bool(difference),
+        "objects": [
+            {
+                "apiVersion": change.api_version,
+                "kind": change.kind,
+                "namespace": change.namespace,
+                "name": change.name,
+                "action": change.action,
+                # Both values always stand there; `kind` tells an absent one from null.
+                "fields": [
+                    {"path": each.path, "kind": each.kind, "old": each.old, "new": each.new}
+                    for each in change.fields
+                ],
+            }
+            for change in difference.objects
+        ],
+        "effects": [_effect(effect) for effect in difference.effects],
+        "notes": list(difference.notes),
+        "totals": [
+            {
+                "service": totals.service,
+                "namespace": totals.namespace,
+                "pods": {"before": totals.pods_before, "after": totals.pods_after},
+                "accelerators": {
+                    "before": totals.accelerators_before,
+                    "after": totals.accelerators_after,
+                },
+            }
+            for totals in difference.totals
+        ],
+    }
+
+
+def _effect(effect: RoleEffect) -> dict[str, Any]:
+    return {
+        "service": effect.service,
+        "namespace": effect.namespace,
+        "role": effect.role,
+        "kind": effect.kind,
+        "replicas": {"before": effect.replicas_before, "after": effect.replicas_after},
+        "restarts": list(effect.restarts),
+        "added": list(effect.added),
+        "removed": list(effect.removed),
+        "kept": list(effect.kept),
+        "reason": effect.reason,
+        "order": [
+            {
+                "replicas": list(stage.replicas),
+                "atATime": stage.at_a_time,
+                "groups": stage.groups,
+                "atMost": stage.at_most,
+            }
+            for stage in effect.order
+        ],
+        "after": list(effect.after),
+        "held": list(effect.held),
+    }

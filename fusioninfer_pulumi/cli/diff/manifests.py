@@ -1,0 +1,249 @@
+"""Kubernetes manifests of any origin: read without trust, told apart, and what restarts their pods.
+
+What an update does to a LeaderWorkerSet is that of release 0.10 (revision_utils.go,
+leaderworkerset_webhook.go): its revision is `networkConfig` and `leaderWorkerTemplate`, nothing
+else restarts a replica.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.topology import sub_group_policy
+
+Manifest = Mapping[str, Any]
+
+LWS_TEMPLATE = "spec.leaderWorkerTemplate"
+LWS_NETWORK = "spec.networkConfig"
+_POD_TEMPLATE = "spec.template"
+#: Where a LeaderWorkerSet says how it updates its groups.
+ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
+_APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
+# What LeaderWorkerSet's own defaulting writes: making it explicit is no new revision.
+_TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
+_NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
+
+_ABSENT = object()
+# The exact type first: asking for the abstract one costs more than the comparison.
+_MAPPING = (dict, Mapping)
+
+
+def same(old: Any, new: Any) -> bool:
+    """Tells whether two values are the same to Kubernetes.
+
+    The order of keys is irrelevant, the order of lists is not. Python takes True and 1 for equal,
+    JSON does not; 1 and 1.0 are one number in both.
+    """
+    if old is new:
+        return True
+    if isinstance(old, str):
+        return bool(old == new)
+    if isinstance(old, _MAPPING):
+        if not isinstance(new, _MAPPING) or len(old) != len(new):
+            return False
+        for key, value in old.items():
+            other = new.get(key, _ABSENT)
+            if value is not other and not same(value, other):
+                return False
+        return True
+    if isinstance(old, (list, tuple)):
+        if not isinstance(new, (list, tuple)) or len(old) != len(new):
+            return False
+        return all(map(same, old, new))
+    return isinstance(old, bool) is isinstance(new, bool) and bool(old == new)
+
+
+def plain(value: Any) -> Any:
+    """Copies a value as JSON knows it: text keys, lists, and text for what JSON cannot hold."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, _MAPPING):
+        return {
+            key if type(key) is str else _key(key): item if type(item) is str else plain(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    return str(value)
+
+
+def _key(key: Any) -> str:
+    return json.dumps(key) if key is None or isinstance(key, (bool, int)) else str(key)
+
+
+def canonical(value: Any) -> str:
+    """Writes a plain value so that equal values have equal texts."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def at(value: Any, *keys: str) -> Any:
+    """Reads a nested value, None where the way there does not exist."""
+    for key in keys:
+        if not isinstance(value, _MAPPING):
+            return None
+        value = value.get(key)
+    return value
+
+
+def text_at(value: Any, *keys: str) -> str:
+    """Reads a nested text, empty where there is none."""
+    found = at(value, *keys)
+    return "" if found is None else str(found)
+
+
+def count_at(value: Any, *keys: str) -> int:
+    """Reads a nested count, 1 (Kubernetes' default everywhere we count) where there is none."""
+    found = at(value, *keys)
+    is_count = isinstance(found, int) and not isinstance(found, bool) and found >= 0
+    return found if is_count else 1
+
+
+class Identity(NamedTuple):
+    """What makes two manifests the same object.
+
+    The version of the API is no part of it: `v1beta1` and `v1` are views of one object. The
+    ordinal keeps apart what one list holds twice, so that nothing is dropped.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    ordinal: int = 0
+
+    @property
+    def is_lws(self) -> bool:
+        """Whether it is a LeaderWorkerSet."""
+        return (self.group, self.kind) == ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+
+    @property
+    def is_pod_group(self) -> bool:
+        """Whether it is a Volcano PodGroup."""
+        return (self.group, self.kind) == ("scheduling.volcano.sh", "PodGroup")
+
+    @property
+    def is_apps_workload(self) -> bool:
+        """Whether it is a workload of Kubernetes' own that keeps pods running."""
+        return self.group == "apps" and self.kind in _APPS_KINDS
+
+    @property
+    def template_paths(self) -> tuple[str, ...]:
+        """Paths below which a change restarts pods; none where the object runs no pods."""
+        if self.is_lws:
+            return LWS_TEMPLATE, LWS_NETWORK
+        return (_POD_TEMPLATE,) if self.is_apps_workload else ()
+
+
+Objects = Mapping[Identity, Manifest]
+
+
+def by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
+    """Indexes manifests, in their order; the items of a `kind: List` count as given one by one."""
+    found: dict[Identity, Manifest] = {}
+    for manifest in _flat(manifests):
+        key = _identity(manifest)
+        while key in found:
+            key = key._replace(ordinal=key.ordinal + 1)
+        found[key] = manifest
+    return found
+
+
+def _flat(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+    for manifest in manifests:
+        items = at(manifest, "items")
+        if isinstance(items, (list, tuple)) and at(manifest, "kind") == "List":
+            yield from _flat(items)
+        elif isinstance(manifest, Mapping):
+            yield manifest
+
+
+def _identity(manifest: Manifest) -> Identity:
+    group, slash, _ = text_at(manifest, "apiVersion").partition("/")
+    return Identity(
+        group=group if slash else "",
+        kind=text_at(manifest, "kind"),
+        namespace=text_at(manifest, "metadata", "namespace") or "default",
+        name=text_at(manifest, "metadata", "name") or text_at(manifest, "metadata", "generateName"),
+    )
+
+
+def label(manifest: Manifest | None, name: str) -> str:
+    """A label of an object, empty without one."""
+    return text_at(manifest, "metadata", "labels", name)
+
+
+def service_of(key: Identity, manifest: Manifest) -> str:
+    """Service that an object belongs to; a LeaderWorkerSet without labels is its own service."""
+    return label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
+
+
+def role_of(key: Identity, manifest: Manifest | None) -> str:
+    """Role that a workload runs, its own name without labels."""
+    return label(manifest, labels.ROLE_NAME) or key.name
+
+
+def gang_of(manifest: Manifest | None) -> str:
+    """Name of the PodGroup that a LeaderWorkerSet's pods belong to, empty without a gang."""
+    template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
+    return text_at(template, "metadata", "annotations", labels.GROUP_NAME)
+
+
+def partition_of(manifest: Manifest) -> int:
+    """Ordinal below which an update of a LeaderWorkerSet leaves its groups as they are."""
+    stated = at(manifest, *ROLLING, "partition") is not None
+    return count_at(manifest, *ROLLING, "partition") if stated else 0
+
+
+def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
+    """Tells whether an update of an object makes its pods anew."""
+    if key.is_lws:
+        return not same(_lws_revision(old), _lws_revision(new))
+    return key.is_apps_workload and not same(
+        at(old, "spec", "template"), at(new, "spec", "template")
+    )
+
+
+def _lws_revision(manifest: Manifest) -> list[Any]:
+    template = at(manifest, "spec", "leaderWorkerTemplate")
+    if isinstance(template, Mapping):
+        policy = at(template, sub_group_policy.FIELD)
+        if isinstance(policy, Mapping):
+            template = {**template, sub_group_policy.FIELD: sub_group_policy.completed(policy)}
+        template = {**_TEMPLATE_DEFAULTS, **template}
+    network = at(manifest, "spec", "networkConfig")
+    return [template, _NETWORK_DEFAULT if network is None else network]
+
+
+def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
+    """The first field that no update changes, so that the object is replaced; None without one."""
+    if key.is_apps_workload:
+        changed = not same(at(old, "spec", "selector"), at(new, "spec", "selector"))
+        return "selector" if changed else None
+    if not key.is_lws:
+        return None
+    olds, news = (at(each, "spec", "leaderWorkerTemplate") for each in (old, new))
+    policies = [at(each, sub_group_policy.FIELD) for each in (olds, news)]
+    if not sub_group_policy.same_policy(*policies):
+        if None in policies:
+            return sub_group_policy.FIELD
+        sizes = (at(each, sub_group_policy.SIZE) for each in policies)
+        differing = sub_group_policy.TYPE if same(*sizes) else sub_group_policy.SIZE
+        return f"{sub_group_policy.FIELD}.{differing}"
+    if not same(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
+        return "volumeClaimTemplates"
+    # Without any networkConfig the webhook fills in the default; with an empty one it refuses.
+    network = at(new, "spec", "networkConfig")
+    had_policy = at(old, "spec", "networkConfig", "subdomainPolicy") is not None
+    if had_policy and network is not None and at(network, "subdomainPolicy") is None:
+        return "networkConfig.subdomainPolicy"
+    return None

@@ -1,0 +1,544 @@
+"""What a change does to the replicas of each role: which restart, why, in which order.
+
+The order, and what `pulumi up` refuses, are asked of `plan`: the same functions that the update
+itself uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.cli.diff.manifests import (
+    LWS_NETWORK,
+    LWS_TEMPLATE,
+    ROLLING,
+    Identity,
+    Manifest,
+    Objects,
+    at,
+    count_at,
+    gang_of,
+    label,
+    partition_of,
+    role_of,
+    service_of,
+)
+from fusioninfer_pulumi.cli.diff.records import FieldChange, ObjectChange, RestartStage, RoleEffect
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rollout.gang_update import RunningSet
+from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
+from fusioninfer_pulumi.rollout.layout_switch import layout_findings, layout_of
+from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
+from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD
+
+#: Namespace and name of a service.
+Service = tuple[str, str]
+
+# More groups of one LeaderWorkerSet than anybody runs are written as one range, not listed.
+_LISTED = 10_000
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of one object.
+
+    Attributes:
+        key: Identity of the object.
+        old: Manifest before, None where the object is added.
+        new: Manifest after, None where it is removed.
+        change: What is told about it.
+        restarts: Whether its pods are made anew.
+        refused: Field for which it must be replaced, if any.
+    """
+
+    key: Identity
+    old: Manifest | None
+    new: Manifest | None
+    change: ObjectChange
+    restarts: bool = False
+    refused: str | None = None
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """Services that the object belongs to: two where its label changed, else one or none."""
+        found = {
+            (self.key.namespace, service_of(self.key, manifest)): None
+            for manifest in (self.old, self.new)
+            if manifest is not None
+        }
+        return tuple(service for service in found if service[1])
+
+    @property
+    def reason(self) -> str:
+        """Why the pods of a Deployment or the like restart."""
+        changes = [each for each in self.change.fields if below(each.path, self.key.template_paths)]
+        refused = f"{self.refused} changed" if self.refused else ""
+        return ", ".join(filter(None, (refused, restart_reason(changes))))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When a LeaderWorkerSet of a planned service changes.
+
+    Attributes:
+        position: Its place in the rollout.
+        step: What the update does with it.
+        at_a_time: Replicas of the role that change side by side, None for all.
+        after: Roles that change before its own.
+        groups: Whole serving groups that change side by side, None where groups do not count.
+    """
+
+    position: int
+    step: SetStep
+    at_a_time: int | None
+    after: tuple[str, ...]
+    groups: int | None
+
+    @property
+    def recreated(self) -> bool:
+        """Whether a change of its pods deletes it and creates it again."""
+        return self.step.rollout.strategy is RolloutStrategy.RECREATE
+
+
+class Turns(dict[tuple[str, str], Turn]):
+    """Turns by namespace, empty where only the engine knows it, and name of the set."""
+
+    def of(self, key: Identity) -> Turn | None:
+        """When a set changes, None where no plan tells."""
+        return self.get((key.namespace, key.name)) or self.get(("", key.name))
+
+
+def turns(plans: Iterable[ServicePlan]) -> Turns:
+    """Reads when each set changes from the plans of services."""
+    found = Turns()
+    for plan in plans:
+        namespace = plan.namespace if isinstance(plan.namespace, str) else ""
+        grouped = by_group(plan)
+        groups = group_rollout(plan).side_by_side if grouped else None
+        sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL and not grouped
+        roles: list[str] = []
+        for position, step in enumerate(rollout_plan(plan).steps):
+            if not roles or roles[-1] != step.role:
+                roles.append(step.role)
+            at_a_time = step.rollout.side_by_side
+            if not (step.required or step.whole):
+                at_a_time = None  # an optional set is waited for by nothing
+            elif at_a_time is not None and groups is not None:
+                at_a_time *= groups
+            after = tuple(roles[:-1]) if sequential else ()
+            found[namespace, step.name] = Turn(position, step, at_a_time, after, groups)
+    return found
+
+
+def released(
+    sets: tuple[Objects, Objects], turns: tuple[Turns, Turns], edits: Iterable[Edit]
+) -> list[Identity]:
+    """Finds sets whose template looks the same before and after, but may not be the one they have.
+
+    Those that were below the partition and are not any more, or of which fewer replicas are.
+    """
+    restarting = {edit.key for edit in edits if edit.restarts}
+    found = []
+    for key in sets[0].keys() & sets[1].keys() - restarting:
+        before, after = (each.of(key) for each in turns)
+        freed = before and after and before.step.frozen and not after.step.frozen
+        if freed or partition_of(sets[0][key]) > partition_of(sets[1][key]):
+            found.append(key)
+    return found
+
+
+@dataclass(frozen=True)
+class _Move:
+    """Replicas of one set that restart, in their order.
+
+    Attributes:
+        turn: When, None where no plan tells.
+        names: The replicas.
+        at_a_time: How many of them side by side, None for all.
+        at_most: Whether the cluster may take fewer of them at a time.
+    """
+
+    turn: Turn | None
+    names: tuple[str, ...]
+    at_a_time: int | None
+    at_most: bool
+
+    @property
+    def optional(self) -> bool:
+        """Whether they restart after those that the service needs."""
+        step = self.turn.step if self.turn else None
+        return step is not None and not step.required and not step.whole
+
+
+@dataclass
+class _Role:
+    """What is gathered about one role."""
+
+    before: int = 0
+    after: int = 0
+    existed: bool = False
+    exists: bool = False
+    restarts: list[str] = field(default_factory=list)
+    moves: list[_Move] = field(default_factory=list)
+    ordered: bool = True
+    behind: tuple[str, ...] = ()
+    held: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    changes: list[FieldChange] = field(default_factory=list)
+    gangs: set[str] = field(default_factory=set)
+
+
+def role_effects(
+    old: Objects, new: Objects, edits: Sequence[Edit], turns: Turns
+) -> Iterator[RoleEffect]:
+    """Yields what happens to the replicas of the services that have a changed object.
+
+    One effect per role that LeaderWorkerSets run, and one per Deployment (or the like) whose pods
+    restart.
+    """
+    edited = {edit.key: edit for edit in edits}
+    found: dict[Service, dict[str, _Role]] = {
+        service: {} for edit in edits for service in edit.services
+    }
+    for key in {**old, **new}:
+        sides = [objects.get(key) for objects in (old, new)]
+        owners = [None if each is None else _owner(key, each) for each in sides]
+        # Twice where the labels changed: one role loses the replica, another one gains it.
+        for owner in dict.fromkeys(owners):
+            if owner is not None and owner[0] in found:
+                own = [m if o == owner else None for m, o in zip(sides, owners, strict=True)]
+                role = found[owner[0]].setdefault(owner[1], _Role())
+                _gather(role, key, own[0], own[1], edited.get(key), turns.of(key))
+    for service, roles in found.items():
+        restarting = [name for name, role in roles.items() if role.restarts]
+        for name, role in roles.items():
+            role.behind = tuple(each for each in role.behind if each in restarting)
+            yield _effect(service, name, role)
+        for edit in edits:
+            if edit.restarts and edit.key.is_apps_workload and service in edit.services:
+                yield _apps_effect(service, edit)
+
+
+def _owner(key: Identity, manifest: Manifest) -> tuple[Service, str]:
+    return (key.namespace, service_of(key, manifest)), role_of(key, manifest)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Names of the replicas of a set: `decode-0`, `1-decode-0` in a serving group."""
+
+    prefix: str
+    only: str
+
+    def between(self, start: int, stop: int) -> list[str]:
+        if self.only:
+            return [self.only] * (stop - start)
+        if stop - start > _LISTED:
+            return [f"{self.prefix}-{start}..{self.prefix}-{stop - 1}"]
+        return [f"{self.prefix}-{number}" for number in range(start, stop)]
+
+
+def _gather(
+    role: _Role,
+    key: Identity,
+    old: Manifest | None,
+    new: Manifest | None,
+    edit: Edit | None,
+    turn: Turn | None,
+) -> None:
+    before = 0 if old is None else count_at(old, "spec", "replicas")
+    after = 0 if new is None else count_at(new, "spec", "replicas")
+    some = old if new is None else new
+    group, index = label(some, labels.GROUP_INDEX), label(some, labels.REPLICA_INDEX)
+    prefix = f"{group}-{role_of(key, some)}" if group else role_of(key, some)
+    one = index and max(before, after) <= 1
+    names = _Names(prefix, f"{prefix}-{index}" if one else "")
+    role.existed |= old is not None
+    role.exists |= new is not None
+    role.before += before
+    role.after += after
+    common = min(before, after)
+    role.added += names.between(common, after)
+    role.removed += names.between(common, before)
+    if edit is None or edit.new is None or not edit.restarts or not common:
+        role.kept += names.between(0, common)
+        return
+    _restart(role, edit, edit.new, turn, names, common)
+    role.changes += (
+        change for change in edit.change.fields if below(change.path, key.template_paths)
+    )
+    had, has = bool(gang_of(old)), bool(gang_of(new))
+    if had != has:
+        role.gangs.add(f"gang scheduling switched {'on' if has else 'off'}")
+
+
+def _restart(
+    role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: _Names, common: int
+) -> None:
+    """Notes which replicas of a set restart, and when; a partition holds some back."""
+    # Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state below
+    # that of sets of one replica. A set that is made anew has none.
+    held = common if turn is not None and turn.step.frozen else min(partition_of(new), common)
+    held = 0 if edit.refused else held
+    role.held += names.between(0, held)
+    role.kept += names.between(0, held)
+    restarting = names.between(held, common)
+    role.restarts += restarting
+    if not restarting:
+        return
+    several = not label(new, labels.REPLICA_INDEX)
+    if edit.key.ordinal or (turn is None and not several):
+        # The same service in two clusters: each of them goes its own way.
+        role.ordered = False
+        return
+    anew = bool(edit.refused) or (turn is not None and turn.recreated)
+    # LeaderWorkerSet paces what is in one set, as far as the cluster lets it.
+    paced = several and not anew
+    at_a_time = None
+    if not anew:
+        at_a_time = _own_pace(new, common) if turn is None or paced else turn.at_a_time
+    role.moves.append(_Move(turn, tuple(reversed(restarting)), at_a_time, paced))
+    role.behind = turn.after if turn else ()
+
+
+def _own_pace(manifest: Manifest, replicas: int) -> int:
+    """How many replicas of a set LeaderWorkerSet itself changes side by side."""
+    limits = [at(manifest, *ROLLING, name) for name in ("maxUnavailable", "maxSurge")]
+    down, more = (each if isinstance(each, int | str) else None for each in limits)
+    try:
+        found = replicas_of(1 if down is None else down, replicas) + surge_of(more or 0, replicas)
+    except ValueError:
+        return 1  # the API server refuses it
+    return max(1, found)
+
+
+def _stages(moves: Sequence[_Move]) -> Iterator[RestartStage]:
+    """Puts the restarts of a role in order: what the service needs first, the rest together."""
+    for optional in (False, True):
+        part = sorted(
+            (move for move in moves if move.optional is optional),
+            key=lambda move: move.turn.position if move.turn else 0,
+        )
+        names = tuple(name for move in part for name in move.names)
+        if names:
+            count = replica_count(names)
+            limits = [count if move.at_a_time is None else move.at_a_time for move in part]
+            at_a_time = min(max(limits), count)
+            first = part[0].turn
+            groups = first.groups if first and at_a_time < count else None
+            at_most = at_a_time > 1 and any(move.at_most for move in part)
+            yield RestartStage(names, at_a_time, groups, at_most)
+
+
+def replica_count(names: Iterable[str]) -> int:
+    """Counts names, of which some may be ranges already."""
+    return sum(_range_size(name) for name in names)
+
+
+def _range_size(name: str) -> int:
+    first, dots, last = name.partition("..")
+    numbers = [part.rpartition("-")[2] for part in (first, last)]
+    if not dots or not all(number.isdecimal() for number in numbers):
+        return 1
+    return int(numbers[1]) - int(numbers[0]) + 1
+
+
+def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
+    return RoleEffect(
+        service=service[1],
+        namespace=service[0],
+        role=name,
+        kind="LeaderWorkerSet",
+        replicas_before=role.before,
+        replicas_after=role.after,
+        restarts=tuple(role.restarts),
+        added=tuple(role.added),
+        removed=tuple(role.removed),
+        kept=tuple(role.kept),
+        restart_reason=restart_reason(role.changes, role.gangs) if role.restarts else "",
+        existed=role.existed,
+        exists=role.exists,
+        order=tuple(_stages(role.moves)) if role.ordered else (),
+        after=role.behind,
+        held=tuple(role.held),
+    )
+
+
+def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
+    return RoleEffect(
+        service=service[1],
+        namespace=service[0],
+        role=role_of(edit.key, edit.new),
+        kind=edit.key.kind,
+        replicas_before=count_at(edit.old, "spec", "replicas"),
+        replicas_after=count_at(edit.new, "spec", "replicas"),
+        restarts=(edit.key.name,),
+        added=(),
+        removed=(),
+        kept=(),
+        restart_reason=edit.reason,
+    )
+
+
+_REVISION = f"[{labels.REVISION}]"
+_GANG_KEYS = labels.GANG_ANNOTATIONS | {labels.QUEUE_NAME}
+_GANG_FIELDS = (*(f".annotations[{key}]" for key in sorted(_GANG_KEYS)), ".schedulerName")
+
+_LIST = r"\.(containers|initContainers)"
+_CONTAINER = rf"{_LIST}\[[^\]]*\]"
+# The first pattern that a path matches names what changed.
+_WORDS = tuple(
+    (re.compile(pattern), word)
+    for pattern, word in (
+        (re.escape(_REVISION) + "$", "revision"),
+        (r"\.volumeClaimTemplates\b", "volume claim templates"),
+        (r"\.subGroupPolicy\b", "subgroup policy"),
+        (r"\.restartPolicy$", "restart policy"),
+        (rf"^{re.escape(LWS_NETWORK)}\b", "network configuration"),
+        (rf"{_CONTAINER}\.image$", "image"),
+        (rf"{_CONTAINER}\.(args|command)\b", "arguments"),
+        (rf"{_CONTAINER}\.env(From)?\b", "environment"),
+        (rf"{_CONTAINER}\.resources\b", "resources"),
+        (rf"{_CONTAINER}\.(\w+Probe|lifecycle)\b", "probes"),
+        (rf"{_CONTAINER}\.ports\b", "ports"),
+        (r"\.volume(s|Mounts|Devices)\b", "volumes"),
+        (rf"{_LIST}(\[[^\]]*\](\.name)?)?$", "containers"),
+        (r"\.metadata\.labels\b", "pod labels"),
+        (r"\.metadata\.annotations\b", "pod annotations"),
+        (r"\.spec\.(nodeSelector|tolerations|affinity|topologySpreadC\w+)\b", "scheduling"),
+        (r"\.spec\.(schedulerName|priorityClassName)$", "scheduling"),
+        (r"", "pod template"),
+    )
+)
+
+
+def without_revision(
+    fields: Sequence[FieldChange], templates: Sequence[str]
+) -> tuple[FieldChange, ...]:
+    """Leaves out the revision where another field of a template changed, which is why it did."""
+    others = [change for change in fields if not change.path.endswith(_REVISION)]
+    told = any(below(change.path, templates) for change in others)
+    return tuple(others if told else fields)
+
+
+def below(path: str, roots: Iterable[str]) -> bool:
+    """Tells whether a path is one of the roots, below one, or holds one."""
+    return any(
+        path == root or path.startswith((f"{root}.", f"{root}[")) or root.startswith(f"{path}.")
+        for root in roots
+    )
+
+
+def restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
+    """Says why pods restart: `image, arguments changed`.
+
+    What happened to their gangs comes first; the fields of a gang say nothing more then.
+    """
+    parts = dict.fromkeys(sorted(gangs))
+    words: dict[str, None] = {}
+    for change in changes:
+        if change.path == f"{LWS_TEMPLATE}.size":
+            parts[f"nodes per replica {change.old or 1} -> {change.new or 1}"] = None
+        elif not (gangs and _is_gang(change)):
+            word = next(word for pattern, word in _WORDS if pattern.search(change.path))
+            words[word] = None
+    if len(words) > 1:
+        words.pop("pod template", None)
+    return ", ".join([*parts, *([f"{', '.join(words)} changed"] if words else [])])
+
+
+def _is_gang(change: FieldChange) -> bool:
+    if change.path.endswith(_GANG_FIELDS):
+        return True
+    whole = change.new if change.kind == "added" else change.old
+    return (
+        change.path.endswith(".metadata.annotations")
+        and isinstance(whole, Mapping)
+        and _GANG_KEYS.issuperset(whole)
+    )
+
+
+def refusals(
+    plans: Sequence[ServicePlan], sets: tuple[Objects, Objects], edits: Iterable[Edit]
+) -> dict[Service, list[Finding]]:
+    """What `pulumi up` refuses, by service, where the old sets are those that run.
+
+    What needs a plan leaves out a service that stands several times in either source: each of its
+    clusters may go its own way.
+    """
+    edited = {edit.key: edit for edit in edits}
+    keys: dict[str, list[Identity]] = {}
+    for key in sets[0]:
+        keys.setdefault(key.name, []).append(key)
+    times = Counter((str(plan.namespace), plan.service) for plan in plans)
+    found = _layout_refusals(*sets)
+    for plan in plans:
+        own = _own(plan, keys)
+        if not own or times[str(plan.namespace), plan.service] > 1:
+            continue
+        differing = {
+            name
+            for name, key in own.items()
+            if key in edited and (edited[key].refused or "").startswith(FIELD)
+        }
+        running = {name: _running(sets[0][key], edited.get(key)) for name, key in own.items()}
+        service = next(iter(own.values())).namespace, plan.service
+        found.setdefault(service, []).extend(
+            [*policy_findings(plan, differing), *gang_findings(plan, running)]
+        )
+    return found
+
+
+def _layout_refusals(old: Objects, new: Objects) -> dict[Service, list[Finding]]:
+    """Services whose sets run one replica each and are to run all of a role, or the other way."""
+    olds, news = _by_layout(old), _by_layout(new)
+    return {
+        service: layout_findings(layout, others)
+        for service, layouts in news.items()
+        for layout in layouts
+        for other, others in olds.get(service, {}).items()
+        if len(layouts) == 1 and other is not layout
+    }
+
+
+def _by_layout(sets: Objects) -> dict[Service, dict[Layout, list[str]]]:
+    found: dict[Service, dict[Layout, list[str]]] = {}
+    for key, manifest in sets.items():
+        own = at(manifest, "metadata", "labels")
+        layout = layout_of(own) if isinstance(own, Mapping) else None
+        if layout is not None:
+            layouts = found.setdefault((key.namespace, service_of(key, manifest)), {})
+            layouts.setdefault(layout, []).append(key.name)
+    return found
+
+
+def _own(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str, Identity]:
+    """The old sets of a service by name."""
+    found = {}
+    for planned in (each.name for role in plan.roles for each in role.sets):
+        known = isinstance(plan.namespace, str)
+        same = [k for k in keys.get(planned, ()) if not known or k.namespace == plan.namespace]
+        if len(same) > 1:
+            return {}
+        if same:
+            found[planned] = same[0]
+    return found
+
+
+def _running(old: Manifest, edit: Edit | None) -> RunningSet | None:
+    if edit is not None and edit.refused:
+        return None
+    nodes = count_at(old, "spec", "leaderWorkerTemplate", "size")
+    changes = edit is not None and edit.restarts
+    return RunningSet(gang_of(old), nodes, count_at(old, "spec", "replicas"), changes)

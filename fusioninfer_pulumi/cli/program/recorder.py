@@ -1,0 +1,372 @@
+"""Stands in for the Pulumi engine: answers as a first preview would, and records."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+# Ignored with its stubs, too: they are a package of their own, which users do not have.
+from google.protobuf.struct_pb2 import (  # type: ignore[import-untyped,unused-ignore]
+    ListValue,
+    Struct,
+)
+from pulumi import Output, ResourceOptions, ResourceTransformArgs
+from pulumi.errors import RunError
+from pulumi.output import UNKNOWN as UNKNOWN_OUTPUT
+from pulumi.resource import ResourceTransformationArgs
+from pulumi.runtime import rpc
+from pulumi.runtime.mocks import MockMonitor, Mocks
+from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
+from pulumi.runtime.settings import get_project, get_stack
+
+from fusioninfer_pulumi.cli.program.recording import SECRET, Recorded, Secrets
+from fusioninfer_pulumi.findings import Finding, warning
+from fusioninfer_pulumi.kube.outputs import UNKNOWN
+from fusioninfer_pulumi.loading.yaml import documents
+
+_STACK = "pulumi:pulumi:Stack"
+_STACK_REFERENCE = "pulumi:pulumi:StackReference"
+_PROVIDER = "pulumi:providers:kubernetes"
+#: Custom resources that stand for many objects.
+_EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
+#: Kinds without a namespace that programs commonly register.
+_CLUSTER_WIDE = frozenset(
+    {
+        "APIService",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "GatewayClass",
+        "IngressClass",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PriorityClass",
+        "Queue",
+        "RuntimeClass",
+        "StorageClass",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    }
+)
+#: The key by which the SDK tells secrets, assets and references from mappings.
+_SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
+#: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
+_EXACT = 2**53
+
+Inputs = dict[str, Any]
+
+
+class Recorder(MockMonitor):
+    """Records Kubernetes objects; a subclass so that calls of later SDKs have an answer too.
+
+    It is the resource monitor, and keeps the functions that the engine would call back.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
+        self._findings: list[tuple[int, Finding]] = []
+        self._secrets = secrets
+        self._recorded: list[tuple[int, Recorded]] = []
+        self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
+        self._constructions = 0
+        self._states: dict[str, Struct] = {}
+        self._parents: dict[str, str] = {}
+        self._namespaces: dict[str, str] = {}  # by provider
+        self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
+        self._transforms: dict[str, list[str]] = {}  # by resource
+        self._of_stack: list[str] = []
+
+    def recorded(self) -> tuple[Recorded, ...]:
+        """The objects in the order of their constructors, whatever the order of the calls was."""
+        return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
+
+    def told(self) -> tuple[Finding, ...]:
+        """The warnings in the program's order, each text once."""
+        found: dict[str, Finding] = {}
+        for _, finding in sorted(self._findings, key=lambda pair: pair[0]):
+            found.setdefault(finding.message, finding)
+        return tuple(found.values())
+
+    def warn(self, rule: str, text: str, position: int | None = None) -> None:
+        """Keeps a warning, in one line; about a resource at the position of its constructor."""
+        found = warning(rule, (), " ".join(text.split()))
+        self._findings.append((self._constructions if position is None else position, found))
+
+    def constructed(self, args: ResourceTransformationArgs) -> None:
+        """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
+        self._constructed[args.type_, args.name].append(self._constructions)
+        self._constructions += 1
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """The resource's unique name, with the types of all its ancestors but the stack."""
+        ancestry = parent.split("::")[2] if parent else _STACK
+        qualified = type_ if ancestry == _STACK else f"{ancestry}${type_}"
+        return f"urn:pulumi:{get_stack()}::{get_project()}::{qualified}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:
+        """Registers a resource: its outputs are its inputs, the rest is unknown."""
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type == _STACK:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        if urn in self._parents:
+            raise RunError(
+                f"Duplicate resource URN '{urn}'; try giving it a unique name{_place(request)}"
+            )
+        self._parents[urn] = request.parent
+        self._transforms[urn] = [callback.token for callback in request.transforms]
+        # The engine's order: own transforms, then each ancestor's, then the stack's.
+        tokens: list[str] = []
+        holder = urn
+        while holder:
+            tokens += self._transforms.get(holder, [])
+            holder = self._parents.get(holder, "")
+        tokens += self._of_stack
+        if tokens:
+            return self._transformed(urn, request, tokens)
+        return self._register(urn, request, request.object)
+
+    def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
+        """Reads something that exists: nothing of it is known here."""
+        urn = self.make_urn(request.parent, request.type, request.name)
+        position = self._position(request)
+        if request.type == _STACK_REFERENCE:
+            text = f'stack reference "{request.id}": its outputs are unknown here'
+            self.warn("stack-reference-unknown", text, position)
+        else:
+            text = f'{request.type} "{request.name}" is read from the cluster: it is unknown here'
+            self.warn("read-resource-unknown", text, position)
+        self._states[urn] = Struct()
+        return resource_pb2.ReadResourceResponse(urn=urn)
+
+    def ExistsResource(self, request: Any) -> Any:
+        """Asks whether something exists: nobody knows here."""
+        text = f'{request.type} "{request.id}": whether it exists is unknown here'
+        self.warn("resource-existence-unknown", text)
+        return SimpleNamespace(exists=False, unknown=True)
+
+    def Invoke(self, request: Any) -> Any:
+        """Calls a provider's function: an empty answer, except where no provider is needed.
+
+        Only calls that return at once come here, and they cannot return an unknown value:
+        generated code would fail on None, while an empty answer lets the program go on.
+        """
+        if request.tok == "pulumi:pulumi:getResource":
+            urn = request.args["urn"]
+            return _answer({"urn": urn, "id": "", "state": self._states[urn]})
+        if request.tok == "kubernetes:yaml:decode":
+            return _answer({"result": list(documents(request.args["text"]))})
+        self._not_called(f"function {request.tok}")
+        return _answer({})
+
+    def invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
+        """An unknown Output, in place of the SDK's function that calls a provider's."""
+        self._not_called(f"function {tok}")
+        return Output.from_input(dict(props or {})).apply(lambda _props: UNKNOWN_OUTPUT)
+
+    def Call(self, request: Any) -> Any:
+        """Calls a method of a remote component: unknown."""
+        self._not_called(f"method {request.tok}")
+        return _answer({"result": rpc.UNKNOWN})
+
+    def _not_called(self, what: str) -> None:
+        self.warn("provider-function-unanswered", f"{what}: only its provider can answer")
+
+    def register_transform(
+        self, transform: Callable[[ResourceTransformArgs], Any]
+    ) -> callback_pb2.Callback:
+        """Keeps a transform of a resource's options."""
+        self._functions.append(transform)
+        return callback_pb2.Callback(token=str(len(self._functions) - 1))
+
+    def register_stack_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> None:
+        """Keeps a transform of every later resource."""
+        self._of_stack.append(self.register_transform(transform).token)
+
+    def register_invoke_transform(self, _transform: object) -> None:
+        """Takes a transform of provider functions, none of which is called here."""
+
+    def register_resource_hook(self, _hook: object) -> None:
+        """Takes a hook; hooks belong to deployments."""
+
+    def register_error_hook(self, _hook: object) -> None:
+        """Takes an error hook; hooks belong to deployments."""
+
+    async def _transformed(
+        self, urn: str, request: Any, tokens: Sequence[str]
+    ) -> resource_pb2.RegisterResourceResponse:
+        """Registers a resource after its transforms.
+
+        Options that a transform returns are ignored: none of them changes an object.
+        """
+        properties = request.object
+        for token in tokens:
+            result = self._functions[int(token)](
+                ResourceTransformArgs(
+                    custom=request.custom,
+                    type_=request.type,
+                    name=request.name,
+                    props=rpc.deserialize_properties(properties),
+                    opts=ResourceOptions(),
+                )
+            )
+            if inspect.isawaitable(result):
+                result = await result
+            if result is not None:
+                properties = await rpc.serialize_properties(result.props, {})
+        return self._register(urn, request, properties)
+
+    def _register(
+        self, urn: str, request: Any, properties: Struct
+    ) -> resource_pb2.RegisterResourceResponse:
+        """Records the resource if it is an object; answers with its outputs."""
+        outputs = self._states[urn] = self._outputs(urn, request, properties)
+        return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
+
+    def _outputs(self, urn: str, request: Any, properties: Struct) -> Struct:
+        position = self._position(request)
+        token, name = request.type, request.name
+        if request.remote or token in _EXPANDED_BY_ENGINE:
+            text = "only the Pulumi engine can expand it; its objects are missing here"
+            self.warn("component-not-expanded", f'{token} "{name}": {text}', position)
+            return Struct() if request.remote else properties
+        if token.startswith("pulumi-python:dynamic"):
+            text = f'{token} "{name}": a dynamic provider runs only in a deployment'
+            self.warn("dynamic-provider-not-run", text, position)
+        inputs = _plain(properties)
+        if token == _PROVIDER and "namespace" in inputs:
+            self._namespaces[urn] = _masked(inputs["namespace"], Secrets.MASKED)
+        if not (request.custom and _is_object(token, inputs)):
+            return properties
+        manifest = _manifest(token, name, inputs, self._secrets)
+        self._recorded.append((position, Recorded(name, token, manifest)))
+        self._point_out_namespace(request.provider.rpartition("::")[0], manifest, position)
+        metadata = inputs.get("metadata", {})
+        if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
+            # The provider will make one up.
+            properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
+        return properties
+
+    def _point_out_namespace(
+        self, provider: str, manifest: Mapping[str, Any], position: int
+    ) -> None:
+        """Warns of an object that its provider moves to a namespace."""
+        namespace = self._namespaces.get(provider)
+        named = "namespace" in manifest["metadata"]
+        if namespace is None or named or manifest["kind"] in _CLUSTER_WIDE:
+            return
+        self.warn(
+            "provider-namespace-not-written",
+            f'provider "{provider.rpartition("::")[2]}" puts objects without metadata.namespace '
+            f"in namespace {namespace}; it is not written into them here",
+            position,
+        )
+
+    def _position(self, request: Any) -> int:
+        waiting = self._constructed[request.type, request.name]
+        return waiting.popleft() if waiting else self._constructions
+
+
+class Engine:
+    """The few calls that the SDK makes to the engine itself."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def Log(self, request: Any) -> None:
+        """Takes a message of `pulumi.log`."""
+        if request.severity == engine_pb2.WARNING:
+            self._recorder.warn("program-warning", request.message)
+        elif request.severity == engine_pb2.ERROR:
+            self._recorder.warn("program-error-message", f"error: {request.message}")
+        elif request.severity == engine_pb2.INFO:
+            print(request.message, file=sys.stderr)
+
+    def RequirePulumiVersion(self, _request: object) -> None:
+        """Accepts any demand on the CLI's version: there is no CLI."""
+
+
+def _place(request: Any) -> str:
+    """Where the program constructs a resource, as an addition to a message."""
+    position = request.sourcePosition
+    file = Path(unquote(urlsplit(position.uri).path))
+    return f" ({file.name}:{position.line})" if position.line else ""
+
+
+def _answer(result: Inputs) -> Any:
+    """A provider's answer; not the protobuf message, which older SDKs call otherwise."""
+    struct = Struct()
+    struct.update(result)
+    return SimpleNamespace(failures=[], unknown=False, returnDependencies={}, **{"return": struct})
+
+
+def _is_object(token: str, inputs: Inputs) -> bool:
+    """Tells whether a custom resource is a Kubernetes object of the program's own."""
+    if not token.startswith("kubernetes:") or token.count(":") < 2:
+        return False
+    name = token.rpartition(":")[2]
+    # A patch's token ends in Patch while its kind is the patched object's; a user's own kind
+    # may end in Patch too.
+    return not name.endswith("Patch") or inputs.get("kind") == name
+
+
+def _manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
+    """The object that a registration describes, with keys in the order that `Recorded` documents.
+
+    The provider names an object without `metadata.name` after the resource, with a suffix that
+    only the deployment knows.
+    """
+    _, api_version, kind = token.split(":", 2)
+    # The core group has no name in Kubernetes and is called "core" in tokens.
+    api_version = _known(inputs.get("apiVersion")) or api_version.removeprefix("core/")
+    kind = _known(inputs.get("kind")) or kind
+    metadata = _masked(inputs.get("metadata", {}), secrets)
+    if not isinstance(metadata, dict):  # who reads an object must find its name and namespace
+        metadata = {"name": metadata}
+    if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
+        metadata["name"] = f"{name}-{UNKNOWN}"
+    first = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+    rest = {key: _masked(value, secrets) for key, value in inputs.items() if key not in first}
+    return {**first, **rest}
+
+
+def _known(value: Any) -> str | None:
+    return value if isinstance(value, str) and value != rpc.UNKNOWN else None
+
+
+def _plain(value: Any) -> Any:
+    """A protobuf value as plain Python; secrets and unknown values are as the SDK marks them."""
+    if isinstance(value, Struct):
+        return {key: _plain(value[key]) for key in sorted(value)}
+    if isinstance(value, ListValue):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    return value
+
+
+def _masked(value: Any, secrets: Secrets, *, secret: bool = False) -> Any:
+    """A plain value with secrets and unknown values masked.
+
+    Every leaf of a secret mapping or list is masked, its keys are not: the SDK makes all the data
+    of a Secret secret, and the object must keep its shape.
+    """
+    if isinstance(value, list):
+        return [_masked(item, secrets, secret=secret) for item in value]
+    if isinstance(value, dict):
+        if rpc.is_rpc_secret(value):
+            return _masked(value["value"], secrets, secret=secrets is not Secrets.SHOWN)
+        if _SIGNATURE in value:
+            return UNKNOWN  # assets and references have no place in a Kubernetes object
+        return {key: _masked(item, secrets, secret=secret) for key, item in value.items()}
+    if value == rpc.UNKNOWN:
+        return SECRET if secret else UNKNOWN
+    return secrets.mask(value) if secret else value

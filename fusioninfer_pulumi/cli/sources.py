@@ -1,0 +1,530 @@
+"""What a command reads: manifests, standard input, rendered objects or a Pulumi project."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusioninfer_pulumi.checked import checked
+from fusioninfer_pulumi.findings import (
+    Finding,
+    InvalidServiceError,
+    Severity,
+    error,
+    errors,
+    warning,
+)
+from fusioninfer_pulumi.loading.documents import Reading, is_read
+from fusioninfer_pulumi.loading.file_set import (
+    NO_MANIFESTS,
+    NO_SERVICE,
+    Parsed,
+    Text,
+    manifest_files,
+    parse,
+    read_set,
+)
+from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
+from fusioninfer_pulumi.planning import with_collisions
+from fusioninfer_pulumi.routing.between_services import Shares
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.api.service import InferenceServiceArgs
+    from fusioninfer_pulumi.placement.result import Placement
+
+STDIN = "<stdin>"
+_PROJECT = ("Pulumi.yaml", "Pulumi.yml")
+
+
+@dataclass
+class Source:
+    """One input of a command, read as far as it could be.
+
+    Attributes:
+        label: Name of the input in messages.
+        plans: Services with a plan, in the order of the input.
+        labels: Name of each plan's document.
+        findings: Document and finding, in the order of the input.
+        objects: Objects that were registered or given, None to build them from the plans.
+        manifests: The services as manifests of ours, None where no manifest was read.
+        readings: The documents that were read, None where there are none.
+        project: Whether it is a Pulumi project.
+        encrypted: Of each encrypted value of its stack's config what is written there.
+        planned: Those of the plans, in the same order; none where a program made the plans.
+    """
+
+    label: str
+    plans: list[ServicePlan] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    findings: list[tuple[str, Finding]] = field(default_factory=list)
+    objects: list[dict[str, Any]] | None = None
+    manifests: list[Mapping[str, Any]] | None = None
+    readings: list[Reading] | None = None
+    project: bool = False
+    encrypted: Mapping[str, str] = field(default_factory=dict)
+    planned: list[Reading] = field(default_factory=list)
+
+    def add(self, label: str, *findings: Finding) -> None:
+        """Notes findings of one document."""
+        self.findings += [(label, finding) for finding in findings]
+
+    def has(self, severity: Severity) -> bool:
+        """Tells whether anything of that severity was found."""
+        return any(finding.severity is severity for _, finding in self.findings)
+
+    def named(self, read: str, label: str) -> Source:
+        """The same input under the name that the user gave, in place of the path that was read."""
+        self.label = self.label.replace(read, label)
+        self.labels = [item.replace(read, label) for item in self.labels]
+        self.findings = [(item.replace(read, label), found) for item, found in self.findings]
+        return self
+
+    def rendered(self) -> list[dict[str, Any]]:
+        """All objects in apply order, without those of plans that hold errors."""
+        if self.objects is None:
+            from fusioninfer_pulumi.objects import render
+
+            good = [plan for plan in self.plans if not errors(plan.findings)]
+            self.objects = [each for plan in good for each in render(plan)]
+        return self.objects
+
+
+@dataclass
+class _Given:
+    """One path of a command line; `-` is standard input.
+
+    Attributes:
+        name: The path.
+        label: Its name in messages.
+        texts: Its text; those of its files, where it is a folder.
+        problems: Label of what cannot be read, and why.
+        project: Whether it is the folder of a Pulumi project, of which nothing is read here.
+    """
+
+    name: str
+    label: str
+    texts: list[Text] = field(default_factory=list)
+    problems: list[tuple[str, Finding]] = field(default_factory=list)
+    project: bool = False
+
+
+def read_sources(
+    names: Sequence[str], options: argparse.Namespace, *, compared: bool = False
+) -> Source:
+    """Reads one input, or several manifests as if they were one.
+
+    Args:
+        names: Paths of files and of folders of manifests; a Pulumi project stands alone. `-` is
+            standard input.
+        options: The command line: `stack`, `show_secrets` and `allow_lossy`.
+        compared: Whether the input is a side of a comparison: it may hold Kubernetes objects in
+            place of services, and the masks of a program's secrets are marked (see `Secrets`).
+
+    Returns:
+        The input; whatever is wrong with it is among its findings.
+    """
+    given = [_read(name) for name in names]
+    if len(given) == 1 and given[0].project:
+        return _project(names[0], options, marked=compared)
+    source = Source(", ".join(each.label for each in given))
+    _add_problems(source, given)
+    parsed = [parse(text) for each in given for text in each.texts]
+    if compared and not source.findings:
+        source.objects = _objects(parsed)
+        if source.objects is not None:
+            return source
+    if parsed:
+        plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
+    return source
+
+
+def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source]:
+    """Reads several inputs whose services may be of several stacks, one source for each name.
+
+    Their documents may refer to each other, unless two of them are of one kind and name: then each
+    input is read by itself. Services are held only against those of the same source.
+    """
+    given = [_read(name) for name in names]
+    parsed = [[parse(text) for text in each.texts] for each in given]
+    identities = [one for its in parsed for each in its for one in each.identities]
+    together: list[Reading] | None = None
+    if len(identities) == len(set(identities)) and len(set(names)) == len(names):
+        everything = [each for its in parsed for each in its]
+        together = read_set(everything, allow_lossy=options.allow_lossy)
+    sources = []
+    for each, its in zip(given, parsed, strict=True):
+        if each.project:
+            sources.append(_project(each.name, options))
+            continue
+        source = Source(each.label)
+        _add_problems(source, [each])
+        if together is not None:
+            own = {each.label, *(label for one in its for label in one.labels)}
+            _plan(source, [one for one in together if one.label in own])
+        elif its:
+            plan_all(source, read_set(its, allow_lossy=options.allow_lossy))
+        sources.append(source)
+    if together is not None:
+        _add_shares(sources)
+    return sources
+
+
+def _read(name: str) -> _Given:
+    given = _Given(name, STDIN if name == "-" else name)
+    with _unreadable(given, given.label):
+        if name != "-" and name and "\0" not in name and Path(name).is_dir():
+            _read_folder(given, Path(name))
+        else:
+            _read_text(given, given.label, name, None)
+    return given
+
+
+@contextlib.contextmanager
+def _unreadable(given: _Given, label: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        given.problems.append((label, _cannot_be_read(problem)))
+
+
+def _cannot_be_read(problem: OSError) -> Finding:
+    return error("unreadable-file", (), f"cannot be read: {problem.strerror or problem}")
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _PROJECT)
+
+
+def _read_folder(given: _Given, folder: Path) -> None:
+    if _is_project(folder):
+        given.project = True
+        return
+    files = manifest_files(folder)
+    if not files:
+        told = f"no Pulumi.yaml and {NO_MANIFESTS}"
+        given.problems.append((given.label, error("no-manifest-in-folder", (), told)))
+    for file in files:
+        _read_text(given, str(file), str(file), given.label)
+
+
+def _read_text(given: _Given, label: str, name: str, folder: str | None) -> None:
+    with _unreadable(given, label):
+        data = _bytes(name)
+        if len(data) > MAX_BYTES:
+            given.problems.append((label, error("file-too-large", (), TOO_LARGE)))
+            return
+        try:
+            given.texts.append(Text(label, data.decode("utf-8-sig"), folder))
+        except UnicodeDecodeError:
+            given.problems.append((label, error("not-utf-8", (), "not YAML: not UTF-8 text")))
+
+
+def _bytes(name: str) -> bytes:
+    """At most one byte more than a manifest may have: the input may be a device without an end."""
+    if name == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        data: bytes = sys.stdin.buffer.read(MAX_BYTES + 1)
+        return data
+    if not name or "\0" in name:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with Path(name).open("rb") as stream:
+        return stream.read(MAX_BYTES + 1)
+
+
+def _add_problems(source: Source, given: Sequence[_Given]) -> None:
+    for each in given:
+        if each.project:
+            told = "is a Pulumi project: give it alone"
+            source.add(each.label, error("project-not-alone", (), told))
+        source.findings += each.problems
+
+
+def plan_all(source: Source, read: Sequence[Reading]) -> None:
+    """Plans what was read, and notes everything that there is to say about it."""
+    _plan(source, read)
+    _add_shares([source])
+
+
+def _plan(source: Source, read: Sequence[Reading]) -> None:
+    planned: list[Reading] = []
+    source.manifests, source.readings = [], list(read)
+    for each in read:
+        source.findings += each.remarks
+        plan, found = (None, ()) if each.document is None else checked(each.document)
+        if plan is None:
+            source.findings += map(each.locate, found)
+            continue
+        planned.append(each)
+        source.plans.append(plan)
+        source.labels.append(each.label)
+        source.manifests.append(each.manifest or {})
+    source.plans = [
+        _located(source, each, plan)
+        for each, plan in zip(planned, with_collisions(source.plans), strict=True)
+    ]
+    source.planned = planned
+
+
+def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:
+    """The plan with what reading had to say, and with paths of the document that was read."""
+    located = [read.locate(finding) for finding in plan.findings]
+    source.findings += located
+    told = [finding for _, finding in (*read.remarks, *located)]
+    return replace(plan, findings=tuple(told))
+
+
+def _add_shares(sources: Sequence[Source]) -> None:
+    """Notes what is wrong with requests that services of these sources give to each other."""
+    shares = Shares(plan for source in sources for plan in source.plans)
+    # A name that is none of theirs may be that of a service that could not be read.
+    complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
+    for source in sources:
+        for index, read in enumerate(source.planned):
+            plan = source.plans[index]
+            located = [read.locate(each) for each in shares.findings(plan, complete=complete)]
+            source.findings += located
+            told = (finding for _, finding in located)
+            source.plans[index] = replace(plan, findings=(*told, *plan.findings))
+
+
+def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
+    """Kubernetes objects of texts, None when they hold anything else."""
+    found: list[dict[str, Any]] = []
+    for text in texts:
+        if text.documents is None:
+            return None
+        for item in text.documents:
+            listed = isinstance(item, Mapping) and item.get("kind") == "List"
+            items = item.get("items") if listed else [item]
+            if not isinstance(items, list):
+                return None
+            found += items
+        if not text.documents and text.text.folder is None:
+            return None
+    complete = all(
+        isinstance(item, Mapping)
+        and isinstance(item.get("apiVersion"), str)
+        and isinstance(item.get("kind"), str)
+        and isinstance(item.get("metadata"), Mapping)
+        and not is_read(item)
+        for item in found
+    )
+    return found if complete and found else None
+
+
+def _project(label: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
+    # Only a project needs Pulumi, which costs more to import than a manifest to read.
+    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program
+
+    source = Source(label, project=True)
+    hidden = Secrets.MARKED if marked else Secrets.MASKED
+    try:
+        recording = run_program(
+            Path(label), options.stack, Secrets.SHOWN if options.show_secrets else hidden
+        )
+    except ProgramError as problem:
+        source.add(label, *problem.findings)
+        return source
+    source.encrypted = recording.encrypted
+    source.objects = [recorded.manifest for recorded in recording.resources]
+    for number, plan in enumerate(recording.plans, start=1):
+        source.plans.append(plan)
+        source.labels.append(label if number == 1 else f"{label}#{number}")
+        source.add(source.labels[-1], *plan.findings)
+    source.add(label, *recording.findings)
+    return source
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The two sides of `diff`.
+
+    Attributes:
+        old: The state before.
+        new: The state after.
+        judged: Those whose errors, and with `--strict` warnings, stop the command.
+        notes: What the comparison does not show, to be told with it.
+    """
+
+    old: Source
+    new: Source
+    judged: tuple[Source, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_compared(options: argparse.Namespace) -> Compared:
+    """Reads both sides of `diff`.
+
+    A git revision is there already, whatever this release thinks of it: what is wrong with it are
+    warnings, so that a change that repairs it can be compared. What only one side has is added or
+    removed.
+
+    Raises:
+        RevisionError: The revision cannot be read.
+    """
+    if options.base is None:
+        old, new = (
+            read_sources([each], options, compared=True) for each in (options.old, options.new)
+        )
+        return Compared(old, new, judged=(old, new), notes=_encrypted(old, new))
+    from fusioninfer_pulumi.cli.revision import at_revision
+
+    name = options.old
+    label = f"{options.base}:{name.rstrip('/') or name}"
+    with at_revision(name, options.base) as found:
+        old = nothing = Source(label, objects=[])
+        if found.path is not None and not _holds_nothing(found.path):
+            old = read_sources([found.path], options, compared=True).named(found.path, label)
+            old.rendered()
+        if _holds_no_service(old):
+            old = nothing
+    for link in found.outside:
+        told = "is a link out of the repository: left out, what it leads to has no revision"
+        old.add(f"{options.base}:{link}", warning("link-out-of-repository", (), told))
+    new = read_sources([name], options, compared=True)
+    if old is not nothing and (_holds_nothing(name) or _holds_no_service(new)):
+        new = Source(name, objects=[])
+    notes = _forgive(old)
+    return Compared(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
+
+
+def _holds_nothing(name: str) -> bool:
+    """Tells whether there is nothing to read at a path: no file, project or manifest."""
+    path = Path(name)
+    if name in ("-", "") or "\0" in name or (os.path.lexists(path) and not path.is_dir()):
+        return False
+    try:
+        return not path.is_dir() or not (_is_project(path) or manifest_files(path))
+    except OSError:
+        return False  # reading it tells why
+
+
+def _holds_no_service(source: Source) -> bool:
+    """Tells whether nothing is wrong with a folder but that its manifests are of other things."""
+    wrong = errors(finding for _, finding in source.findings)
+    return bool(wrong) and all(each.rule == NO_SERVICE for each in wrong)
+
+
+def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
+    """What is encrypted anew: its old and its new value are one stand-in."""
+    changed = [key for key, text in new.encrypted.items() if old.encrypted.get(key, text) != text]
+    if not changed:
+        return ()
+    told = (
+        f"config {', '.join(changed)} was encrypted anew: only the key of the stack tells whether "
+        "the value is another one, and what would change with it"
+    )
+    return (told,)
+
+
+def _forgive(old: Source) -> tuple[str, ...]:
+    """Makes warnings of the errors of a base, and leaves out what has any."""
+    if not old.has(Severity.ERROR):
+        return ()
+    old.findings = [
+        (label, replace(found, severity=Severity.WARNING) if errors([found]) else found)
+        for label, found in old.findings
+    ]
+    old.plans = [plan for plan in old.plans if not errors(plan.findings)]
+    told = (
+        f"warning: {old.label} could not be read as a whole: what could not be read is left out, "
+        "and its new state is shown as added, though it may be running"
+    )
+    return (told,)
+
+
+def place(source: Source, inventory: str, previous: str | None) -> Placement | None:
+    """Places all services of an input, and plans them again with what was chosen.
+
+    Args:
+        source: The input; its plans become those of the placed services, and what there is to
+            say about their places is added to its findings.
+        inventory: Path of the inventory.
+        previous: Path of the JSON of an earlier plan, None for none.
+
+    Returns:
+        The placement, one record for each plan; None where nothing could be placed.
+    """
+    from fusioninfer_pulumi.planning import NOT_APPLIED
+
+    if source.readings is None:
+        if not source.has(Severity.ERROR):
+            told = "is a Pulumi project: its program places services itself, with place(...)"
+            source.add(source.label, error("project-places-itself", (), told))
+        return None
+    try:
+        return _placed(source, source.readings, inventory, previous)
+    finally:
+        source.findings = [
+            (label, found) for label, found in source.findings if found.rule != NOT_APPLIED
+        ]
+        source.plans = [
+            replace(plan, findings=tuple(e for e in plan.findings if e.rule != NOT_APPLIED))
+            for plan in source.plans
+        ]
+
+
+def _placed(
+    source: Source, read: list[Reading], inventory: str, previous: str | None
+) -> Placement | None:
+    from fusioninfer_pulumi.loading import load_inventory
+    from fusioninfer_pulumi.placement.placing import inventory_findings, place_services
+    from fusioninfer_pulumi.placement.result import read_previous
+
+    pools = before = None
+    with _refusals(source, inventory):
+        pools = load_inventory(inventory)
+        if refused := errors(inventory_findings(pools)):
+            raise InvalidServiceError(refused)
+    with _refusals(source, str(previous)):
+        before = read_previous(previous)
+    if pools is None or before is None or source.has(Severity.ERROR):
+        return None
+    services = list(_services(read))
+    given = [args for _, args in services]
+    found = place_services(given, pools, previous=before, plans=source.plans)
+    written = dict(zip((at for at, _ in services), found.services, strict=True))
+    readings = [
+        _with_args(each, written[at]) if at in written else each for at, each in enumerate(read)
+    ]
+    source.plans, source.labels, source.findings = [], [], []
+    plan_all(source, readings)
+    source.add(inventory, *found.findings.get(-1, ()))
+    for index, (at, _) in enumerate(services):
+        own = [readings[at].locate(each) for each in found.findings.get(index, ())]
+        source.findings += own
+        plan = source.plans[index]
+        more = tuple(finding for _, finding in own)
+        source.plans[index] = replace(plan, findings=(*plan.findings, *more))
+    return found
+
+
+@contextlib.contextmanager
+def _refusals(source: Source, label: str) -> Iterator[None]:
+    """Notes why a file beside the services cannot be used."""
+    try:
+        yield
+    except InvalidServiceError as problem:
+        source.add(label, *problem.findings)
+    except OSError as problem:
+        source.add(label, _cannot_be_read(problem))
+
+
+def _services(readings: list[Reading]) -> Iterator[tuple[int, InferenceServiceArgs]]:
+    for at, each in enumerate(readings):
+        if each.document is not None and each.document.args is not None:
+            yield at, each.document.args
+
+
+def _with_args(reading: Reading, args: InferenceServiceArgs) -> Reading:
+    assert reading.document is not None, "only a document has a service"
+    return replace(reading, document=replace(reading.document, args=args))

@@ -1,0 +1,136 @@
+"""Replicas of a workload: its `scaling` block as autoscaling, and the annotation that stops all."""
+
+from __future__ import annotations
+
+from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node
+from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
+
+#: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
+STOP = "serving.kserve.io/stop"
+_NEAREST = "state autoscaling with engine HPA or KEDA and its metrics"
+_TRIGGER = ("serverAddress", "query", "threshold")
+
+
+def stop_annotation(document: SourceDocument) -> SourceField | None:
+    """The annotation that stops a service, None when the service runs."""
+    value = (document.metadata.get("annotations") or {}).get(STOP)
+    stops = isinstance(value, str) and value.lower() == "true"
+    return document.at("metadata", "annotations", STOP) if stops else None
+
+
+def park_roles(builder: ServiceBuilder) -> None:
+    """Sets the replicas of every serving role to 0 when the service is stopped."""
+    stop = stop_annotation(builder.main)
+    if stop is None:
+        return
+    for index, role in enumerate(builder.roles):
+        if role["componentType"] != "router":
+            builder.derive(("spec", "roles", index, "replicas"), 0, stop)
+
+
+def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    """Converts the scaling of a workload; only KEDA's Prometheus triggers have metrics."""
+    scaling, report = workload.get("scaling"), builder.report
+    if scaling is None:
+        return
+    if workload.get("replicas") is not None:
+        report.error(
+            "replicas-and-scaling",
+            scaling.at,
+            "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
+            "or replicas for static deployments",
+        )
+        return
+    if stop_annotation(builder.main) is not None:
+        report.info(
+            "scaling-of-stopped-service",
+            scaling.at,
+            "left out while the service is stopped: a parked role has no scaler",
+        )
+        # So that the LeaderWorkerSets keep their names when the service starts again.
+        builder.default(("spec", "layout"), "PerRole", scaling.at)
+        return
+    _convert_triggers(builder, target, scaling)
+
+
+def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
+    report = builder.report
+    metrics, address = _metrics(report, scaling)
+    if not metrics or address is None:
+        report.unsupported(
+            "variant-autoscaler-unsupported",
+            scaling.at,
+            f"KServe's variant autoscaler is not here; {_NEAREST}",
+        )
+        return
+    wva = scaling.get("wva")
+    if wva is not None:
+        report.unsupported(
+            "variant-autoscaler-unsupported",
+            wva.at,
+            f"KServe's variant autoscaler is not here; {_NEAREST}",
+        )
+    ours = (*target, "autoscaling")
+    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
+    keda = scaling.get("keda")
+    assert keda is not None, "it has triggers"
+    builder.default((*ours, "engine"), "KEDA", keda.at)
+    builder.derive((*ours, "prometheus"), address.content, address.at)
+    lowest = scaling.get("minReplicas")
+    if lowest is not None:
+        # Replicas before the autoscaler acts.
+        builder.default((*target, "replicas"), lowest.content, lowest.at)
+    for index, trigger in enumerate(metrics):
+        for key, its in (("query", "query"), ("target", "threshold")):
+            node = trigger.get("metadata", its)
+            if node is not None:
+                copy_node(builder, (*ours, "metrics", index, key), node)
+    # LeaderWorkerSets of one replica cannot be scaled as a role.
+    builder.default(("spec", "layout"), "PerRole", scaling.at)
+    for key, field in keda.content.items():
+        if key != "triggers":
+            report.unsupported(
+                "keda-field-unsupported",
+                field.at,
+                "autoscaling with KEDA has bounds, queries and their targets",
+            )
+
+
+def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
+    """The supported triggers, and the address of their Prometheus."""
+    found: list[Node] = []
+    address: Node | None = None
+    triggers = scaling.get("keda", "triggers")
+    for trigger in triggers.items if triggers is not None else ():
+        where = trigger.get("metadata", "serverAddress")
+        if trigger.text("type") != "prometheus" or where is None:
+            report.unsupported(
+                "trigger-type-unsupported",
+                trigger.at,
+                "only triggers of type prometheus with a serverAddress are known",
+            )
+            continue
+        if address is not None and where.content != address.content:
+            report.unsupported(
+                "several-prometheus-servers",
+                trigger.at,
+                f"all queries go to one Prometheus, here {address.content}",
+            )
+            continue
+        address = where
+        found.append(trigger)
+        report.consume(where.at, trigger.at / "type")
+        _report_trigger_fields(report, trigger)
+    return found, address
+
+
+def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
+    metadata: dict[str, Node] = trigger.content["metadata"].content
+    unknown = [field for key, field in metadata.items() if key not in _TRIGGER]
+    unknown += [field for key, field in trigger.content.items() if key not in ("type", "metadata")]
+    for field in unknown:
+        report.unsupported(
+            "trigger-field-unsupported", field.at, "a metric has a query and a target"
+        )

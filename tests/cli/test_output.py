@@ -1,0 +1,38 @@
+"""What the command line writes: lines of findings, and YAML."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from fusioninfer_pulumi.cli.output import finding_line, to_yaml
+from fusioninfer_pulumi.findings import Finding, Severity
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e3", "1e-2", "0o7", "007", "y", "N", "yes", "on", "1.5", "1", "0x1f", "12:30", "~", ""],
+)
+def test_text_that_reads_like_something_else_is_quoted(text: str) -> None:
+    written = to_yaml([{"key": text}])
+
+    assert written in (f"key: '{text}'\n", f'key: "{text}"\n')
+    assert yaml.safe_load(written) == {"key": text}
+
+
+def test_numbers_truth_and_nothing_are_written_plainly() -> None:
+    assert to_yaml([{"a": 1, "b": 1.5, "c": True, "d": None, "e": "word"}]) == (
+        "a: 1\nb: 1.5\nc: true\nd: null\ne: word\n"
+    )
+
+
+def test_text_of_several_lines_is_a_block() -> None:
+    assert to_yaml([{"key": "one\ntwo\n"}]) == "key: |\n  one\n  two\n"
+
+
+def test_the_rule_stands_after_the_message_and_before_the_frames() -> None:
+    found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
+    line = "F: warning: roles[1].port: is odd"
+    assert finding_line("F", found) == f"{line} [a-rule]\n  __main__.py:1"
+    assert finding_line("F", found, color=True) == f"{line} \x1b[2m[a-rule]\x1b[0m\n  __main__.py:1"
+    assert finding_line("F", Finding("", found.severity, found.location, "is odd")) == line

@@ -1,0 +1,90 @@
+"""Whole programs: their objects, warnings and failures are committed beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.projects import PROJECT, Folder, frames, messages
+
+from fusioninfer_pulumi.cli.program import ProgramError
+
+Golden = Callable[[str, Sequence[dict[str, Any]]], None]
+
+PROGRAMS = Path(__file__).parent.parent / "fixtures" / "programs"
+STACKS = {
+    "dev": """
+        encryptionsalt: v1:abc
+        config:
+          app:token: hunter2
+          app:number: "7"
+          app:database: {host: db, password: {secure: v1:xyz}}
+          app:encrypted: {secure: v1:xyz}
+        """,
+    "prod": """
+        config:
+          app:token: other
+          app:number: "8"
+          app:database: {host: prod-db, password: open}
+          app:encrypted: readable
+        """,
+}
+
+
+def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
+    """The objects that a program registers, then everything else that it brought to light."""
+    try:
+        recording = folder.run(stack)
+    except ProgramError as problem:
+        return [{"problems": list(messages(problem)), "frames": list(frames(problem))}]
+    return [
+        *(each.manifest for each in recording.resources),
+        {
+            "names": [f"{each.type_token} {each.urn_name}" for each in recording.resources],
+            "plans": [plan.service for plan in recording.plans],
+            "warnings": list(messages(recording)),
+        },
+    ]
+
+
+RUNS = [(path.stem, "dev") for path in sorted(PROGRAMS.glob("*.py"))] + [
+    ("hidden", "prod"),
+    ("talking", "prod"),
+]
+
+
+@pytest.mark.parametrize(("program", "stack"), RUNS)
+def test_a_program_registers_what_is_committed(
+    folder: Folder, golden: Golden, program: str, stack: str
+) -> None:
+    (folder.root / "__main__.py").write_bytes((PROGRAMS / f"{program}.py").read_bytes())
+    folder.write("Pulumi.yaml", PROJECT)
+    for name, text in STACKS.items():
+        folder.write(f"Pulumi.{name}.yaml", text)
+    golden(f"programs/{program}-{stack}", outcome(folder, stack))
+
+
+def test_findings_have_rules(folder: Folder) -> None:
+    folder.write("Pulumi.dev.yaml", STACKS["dev"])
+    rules: dict[str, set[str]] = {}
+    for program in ("unknown", "talking", "options", "fails_below"):
+        (folder.root / "__main__.py").write_bytes((PROGRAMS / f"{program}.py").read_bytes())
+        try:
+            findings = folder.run().findings
+        except ProgramError as problem:
+            findings = problem.findings
+        rules[program] = {finding.rule for finding in findings} - {"config-encrypted"}
+    assert rules == {
+        "unknown": {
+            "component-not-expanded",
+            "dynamic-provider-not-run",
+            "provider-function-unanswered",
+            "read-resource-unknown",
+            "stack-reference-unknown",
+        },
+        "talking": {"program-error-message", "program-warning"},
+        "options": {"provider-namespace-not-written"},
+        "fails_below": {"program-failed"},
+    }

@@ -1,0 +1,140 @@
+"""What the runner of programs takes from the SDK beyond its documented functions is still there.
+
+The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/session.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pulumi
+import pytest
+from cli.projects import Folder
+from pulumi.runtime import rpc
+from pulumi.runtime.mocks import MockMonitor
+from pulumi.runtime.settings import SETTINGS
+
+from fusioninfer_pulumi.cli.program import Recording
+from fusioninfer_pulumi.cli.program import session as session_module
+from fusioninfer_pulumi.cli.program.recorder import _SIGNATURE, Recorder
+
+Run = Callable[..., Recording]
+SDK = Path(pulumi.__file__).parent
+
+REGISTERS = """
+    def same(args):
+        return pulumi.ResourceTransformResult(props=args.props, opts=args.opts)
+
+    pulumi.runtime.register_stack_transform(same)
+    pulumi.runtime.register_invoke_transform(lambda args: None)
+    hook = pulumi.ResourceHook("wait", lambda args: None)
+    k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, opts=pulumi.ResourceOptions(
+        transforms=[same], hooks=pulumi.ResourceHookBinding(before_create=[hook])))
+    """
+
+
+def sources() -> str:
+    """The SDK's runtime without its own keeper of functions, in whose place ours stands."""
+    paths = set((SDK / "runtime").glob("*.py")) - {SDK / "runtime" / "_callbacks.py"}
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(paths))
+
+
+def test_settings_that_are_put_back() -> None:
+    assert [name for name in session_module._SETTINGS if not hasattr(SETTINGS, name)] == []
+
+
+def test_what_a_program_registers_needs_no_server(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def served(*_: Any, **__: Any) -> None:
+        raise AssertionError("the SDK opens a server")
+
+    monkeypatch.setattr(grpc.aio, "server", served)
+    assert len(run(REGISTERS).resources) == 1
+
+
+def test_every_function_that_the_sdk_registers_has_a_keeper() -> None:
+    called = set(re.findall(r"callback(?:s|_server)\.(register_\w+)\(", sources()))
+    assert called >= {"register_transform", "register_stack_transform", "register_resource_hook"}
+    # The mocks do not announce state migrations, so the SDK refuses them itself.
+    assert {
+        name for name in called - {"register_state_migration"} if not hasattr(Recorder, name)
+    } == set()
+
+
+def test_every_call_to_the_monitor_has_an_answer() -> None:
+    called = set(re.findall(r"monitor\.([A-Z]\w+)\(", sources()))
+    assert called >= {"RegisterResource", "ReadResource", "Invoke", "Call"}
+    assert {name for name in called if not hasattr(Recorder, name)} == set()
+    assert issubclass(Recorder, MockMonitor)
+
+
+def test_calls_to_the_monitor_are_made_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+    original = Recorder.RegisterResource
+
+    def noting(self: Recorder, request: Any) -> Any:
+        threads.add(threading.get_ident())
+        return original(self, request)
+
+    monkeypatch.setattr(Recorder, "RegisterResource", noting)
+    run('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})')
+    assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("name", ["invoke_output", "invoke_output_single"])
+def test_functions_that_return_an_output_take_a_token_and_arguments(name: str) -> None:
+    parameters = list(inspect.signature(getattr(pulumi.runtime, name)).parameters)
+    assert parameters[:2] == ["tok", "props"]
+
+
+@pytest.mark.parametrize("value", [pulumi.StringAsset("x"), pulumi.AssetArchive({})])
+def test_one_key_marks_what_is_no_mapping(value: object) -> None:
+    assert _SIGNATURE in asyncio.run(rpc.serialize_property(value, [], None))
+    assert _SIGNATURE in rpc.wrap_rpc_secret(1)
+
+
+def test_rare_parts_of_the_sdk_work_when_they_are_used(folder: Folder) -> None:
+    folder.write(
+        "__main__.py",
+        """
+        import sys
+        import pulumi
+        import pulumi_kubernetes as k8s
+        from pulumi.dynamic import Resource, ResourceProvider
+
+        class Made(Resource):
+            token: pulumi.Output[str]
+
+            def __init__(self):
+                super().__init__(ResourceProvider(), "made", {"size": 1, "token": None})
+
+        class Settings(pulumi.automation.StackSettings):
+            pass
+
+        loaded = str("pulumi.automation._stack" in sys.modules)
+        k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data={
+            "token": Made().token, "base": Settings.__mro__[1].__name__, "loaded": loaded})
+        """,
+    )
+    # In a process that has not imported the SDK yet.
+    script = (
+        "import sys, pathlib\n"
+        "from fusioninfer_pulumi.cli.program import run_program\n"
+        f"found = run_program(pathlib.Path({str(folder.root)!r}))\n"
+        "print(found.resources[0].manifest['data'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    wanted = {"base": "StackSettings", "loaded": "True", "token": "<unknown>"}
+    assert done.stdout == f"{wanted}\n"

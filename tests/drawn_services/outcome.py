@@ -1,0 +1,80 @@
+"""What the package makes of documents, as its command line says it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drawn_services.pods import Manifest
+from fusioninfer_pulumi.cli.main import main
+
+#: The rule id that newer versions write after a message.
+_RULE_ID = re.compile(r" \[[a-z0-9]+(-[a-z0-9]+)*\]$")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `render` and `plan` say.
+
+    Attributes:
+        status: Exit status of `render`.
+        objects: Its output.
+        findings: Errors and warnings of `render` and, where nothing was refused, all findings of
+            `plan`; without rule ids.
+        plans: What else `plan` says, none where the input was refused.
+    """
+
+    status: int
+    objects: str
+    findings: list[str]
+    plans: list[Any]
+
+
+def outcome(documents: Sequence[Manifest]) -> Outcome:
+    """Renders documents as YAML, and plans them."""
+    status, objects, said = rendered(documents, "yaml")
+    findings = {_RULE_ID.sub("", line) for line in said.splitlines()}
+    plans: list[Any] = []
+    if status == 0:
+        arguments = ["plan", "--output", "json", "--gpus", "64,12", "-"]
+        plans = json.loads(_run(arguments, documents)[1])
+        for number, plan in enumerate(plans, start=1):
+            label = "<stdin>" if number == 1 else f"<stdin>#{number}"
+            for each in plan.pop("findings"):
+                place = f"{each['path']}: " if each["path"] else ""
+                findings.add(f"{label}: {each['severity']}: {place}{each['message']}")
+    return Outcome(status, objects, sorted(findings), plans)
+
+
+def rendered(documents: Sequence[Manifest], output: str) -> tuple[int, str, str]:
+    """Renders documents, with `yaml` or `json` as output.
+
+    Returns:
+        Exit status, standard output and standard error.
+    """
+    return _run(["render", "--output", output, "-"], documents)
+
+
+class _Input:
+    """Standard input that holds documents."""
+
+    def __init__(self, documents: Sequence[Manifest]) -> None:
+        texts = (json.dumps(each, ensure_ascii=False) for each in documents)
+        self.buffer = io.BytesIO("".join(f"---\n{text}\n" for text in texts).encode())
+
+
+def _run(arguments: list[str], documents: Sequence[Manifest]) -> tuple[int, str, str]:
+    out, err, standard = io.StringIO(), io.StringIO(), sys.stdin
+    sys.stdin = _Input(documents)  # all of it that commands read
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main(arguments)
+    finally:
+        sys.stdin = standard
+    return status, out.getvalue(), err.getvalue()

@@ -1,0 +1,90 @@
+"""Drawn services of every feature become the objects that they became before.
+
+The golden file has, for each seed, a hash of the drawn documents, the exit status of `render`, and
+a hash of the objects. What differs is shown by `tools/compare_versions.py`, beside a checkout of
+the version that wrote the file. `pytest --regenerate` writes it, and adds seeds where no service
+uses a feature yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawn_services import draw_service
+from drawn_services.coverage import schema_features, used_features
+from drawn_services.outcome import rendered
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"
+SCHEMA = json.loads((ROOT / "docs" / "inference-service.schema.json").read_text(encoding="utf-8"))
+
+#: Seeds that are always in the golden file, and those among which the other ones are found.
+FIRST, MOST = range(200), range(4000)
+
+#: Hash of the documents, exit status, hash of the objects.
+Row = tuple[str, int, str]
+
+
+def short_hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def row(seed: int) -> Row:
+    documents = draw_service(seed).documents
+    status, objects, _ = rendered(documents, "json")
+    return short_hash(documents), status, short_hash(json.loads(objects)) if status == 0 else ""
+
+
+def features(seed: int) -> set[str]:
+    """Features of the schema that a service uses, if it can be rendered."""
+    if row(seed)[1] != 0:
+        return set()
+    return set().union(*(used_features(SCHEMA, each) for each in draw_service(seed).documents))
+
+
+def golden() -> dict[int, Row]:
+    if not GOLDEN.exists():
+        return {}
+    found = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return {int(seed): tuple(each) for seed, each in found.items()}
+
+
+def with_every_feature(seeds: set[int]) -> list[int]:
+    """Adds the first seeds by which two rendered services use each feature."""
+    seeds = set(seeds)
+    used = Counter(feature for seed in seeds for feature in features(seed))
+    missing = {feature for feature in schema_features(SCHEMA) if used[feature] < 2}
+    for seed in MOST:
+        if not missing:
+            break
+        if seed not in seeds and missing & features(seed):
+            seeds.add(seed)
+            used.update(features(seed))
+            missing -= {feature for feature in missing if used[feature] > 1}
+    return sorted(seeds)
+
+
+def test_drawn_services_become_their_golden_objects(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--regenerate"):
+        seeds = with_every_feature({*FIRST, *golden()})
+        rows = [f'"{seed}": {json.dumps(row(seed))}' for seed in seeds]
+        GOLDEN.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    wanted = golden()
+    found = {seed: row(seed) for seed in wanted}
+    drawn = [seed for seed in wanted if found[seed][0] != wanted[seed][0]]
+    assert not drawn, "tests/drawn_services draws something else from these seeds"
+    changed = [seed for seed in wanted if found[seed] != wanted[seed]]
+    assert not changed, "see them: tools/compare_versions.py CHECKOUT --seed SEED --count 1"
+
+
+def test_the_golden_services_use_every_feature_of_the_schema() -> None:
+    used = {feature for seed in golden() for feature in features(seed)}
+    assert schema_features(SCHEMA) - used == set()

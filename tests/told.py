@@ -1,0 +1,12 @@
+"""What the command line prints about findings, for tests that are about their messages."""
+
+from __future__ import annotations
+
+import re
+
+_RULE = re.compile(r" \[[a-z0-9-]+\]$", re.MULTILINE)
+
+
+def without_rules(text: str) -> str:
+    """Lines of findings without the rule ids at their ends."""
+    return _RULE.sub("", text)

@@ -1,0 +1,176 @@
+"""Holds the package of this checkout against that of another one, on drawn services.
+
+Both render and plan the same services (`tests/drawn_services`). Objects, exit statuses and plans
+have to be equal. Findings may be worded anew on purpose, so that they are only counted and shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from drawn_services import draw_service  # noqa: E402  # found by the line above
+from drawn_services.coverage import schema_features, used_features  # noqa: E402  # likewise
+
+SCHEMA = json.loads((ROOT / "docs" / "inference-service.schema.json").read_text(encoding="utf-8"))
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass
+class Comparison:
+    """What was found so far.
+
+    Attributes:
+        drawn: Services.
+        rendered: Those that both versions render.
+        differing: Differences of objects, statuses and plans, by seed.
+        rewritten: Seeds of equal objects in another order of keys, or other YAML.
+        findings: Differences of findings, by seed.
+        features: Rendered services that use each feature.
+    """
+
+    drawn: int = 0
+    rendered: int = 0
+    differing: dict[int, list[str]] = field(default_factory=dict)
+    rewritten: list[int] = field(default_factory=list)
+    findings: dict[int, list[str]] = field(default_factory=dict)
+    features: Counter[str] = field(default_factory=Counter)
+
+    def add(self, seed: int, old: dict[str, Any], new: dict[str, Any]) -> None:
+        """Compares the outcomes of one seed."""
+        self.drawn += 1
+        found = list(differences("status", old["status"], new["status"]))
+        if old["objects"] != new["objects"]:
+            both = [list(yaml.load_all(each["objects"], Loader=_LOADER)) for each in (old, new)]
+            unequal = list(differences("objects", *both))
+            found += unequal
+            self.rewritten += [] if unequal else [seed]
+        found += differences("plan", old["plans"], new["plans"])
+        if found:
+            self.differing[seed] = found
+        before, now = set(old["findings"]), set(new["findings"])
+        if before != now:
+            lines = [f"- {line}" for line in sorted(before - now)]
+            self.findings[seed] = lines + [f"+ {line}" for line in sorted(now - before)]
+        if old["status"] == new["status"] == 0:
+            self.rendered += 1
+            self.features.update(self._used(seed, new["objects"]))
+
+    def _used(self, seed: int, objects: str) -> set[str]:
+        drawn = draw_service(seed)
+        kinds = {line for line in objects.splitlines() if line.startswith("kind: ")}
+        fields = (used_features(SCHEMA, each) for each in drawn.documents)
+        return set().union(kinds, drawn.features, *fields)
+
+
+def differences(at: str, old: Any, new: Any) -> Iterator[str]:
+    """Says where two values differ, a line for each place."""
+    if type(old) is not type(new):
+        yield f"{at}: {_short(old)} -> {_short(new)}"
+    elif isinstance(old, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from differences(f"{at}.{key}", old.get(key), new.get(key))
+    elif isinstance(old, list):
+        for index, (one, other) in enumerate(zip_longest(old, new)):
+            yield from differences(f"{at}[{index}]", one, other)
+    elif old != new:
+        yield f"{at}: {_short(old)} -> {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
+    """Yields the outcome of each seed with the package of a checkout, as it is known."""
+    paths = (str(checkout), str(ROOT / "tests"))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "drawn_services", str(first), str(count)],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None, "it is a pipe"
+    with child:
+        package = json.loads(child.stdout.readline() or "null")
+        if package is None or checkout not in Path(package).resolve().parents:
+            raise SystemExit(f"{checkout}: its package could not be used, got {package}")
+        yield from map(json.loads, child.stdout)
+    if child.returncode:
+        raise SystemExit(f"{checkout}: ended with status {child.returncode}")
+
+
+def report(found: Comparison, show: int) -> None:
+    """Prints what was found."""
+    share = 100 * found.rendered // max(found.drawn, 1)
+    print(f"drawn      {found.drawn}\nrendered   {found.rendered} ({share} %)")
+    print(f"equal      {found.drawn - len(found.differing)}")
+    print(f"differing  {len(found.differing)}")
+    _examples(found.differing, show)
+    if found.rewritten:
+        print(f"equal objects, other text  {len(found.rewritten)}: {_listed(found.rewritten)}")
+    print(f"findings   {found.drawn - len(found.findings)} equal, {len(found.findings)} different")
+    _examples(found.findings, show)
+    known = schema_features(SCHEMA)
+    others = sorted(set(found.features) - known)
+    print(f"\nfields and values of the schema ({len(known)}), by the rendered services of each")
+    _counts(found.features, known)
+    print("kinds and other features, by the rendered services of each")
+    _counts(found.features, others)
+    missing = sorted(known - set(found.features))
+    print(f"not covered: {', '.join(missing) or 'none of the schema'}")
+
+
+def _examples(differing: dict[int, list[str]], show: int) -> None:
+    if differing:
+        print(f"  seeds {_listed(differing)}")
+    for seed in list(differing)[:show]:
+        lines = differing[seed]
+        more = [f"... {len(lines) - 8} more"] if len(lines) > 8 else []
+        print(f"  seed {seed}", *lines[:8], *more, sep="\n    ")
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    every = list(map(str, seeds))
+    return " ".join(every[:40]) + (" ..." if len(every) > 40 else "")
+
+
+def _counts(features: Counter[str], names: Iterable[str]) -> None:
+    for name in sorted(names, key=lambda name: (features[name], name)):
+        print(f"  {features[name]:5}  {name}")
+
+
+def main() -> int:
+    """Compares the versions; the exit status is 1 where anything but findings differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("old", metavar="OLD_CHECKOUT", type=Path)
+    parser.add_argument("--count", type=int, default=2500, help="services; default: 2500")
+    parser.add_argument("--seed", type=int, default=0, help="the first one's seed; default: 0")
+    parser.add_argument("--show", type=int, default=5, help="differing seeds shown; default: 5")
+    given = parser.parse_args()
+    found = Comparison()
+    both = [outcomes(path, given.seed, given.count) for path in (given.old.resolve(), ROOT)]
+    for seed, (old, new) in enumerate(zip(*both, strict=True), start=given.seed):
+        found.add(seed, old, new)
+    report(found, given.show)
+    return 1 if found.differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
