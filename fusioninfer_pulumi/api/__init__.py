@@ -56,12 +56,10 @@ from fusioninfer_pulumi.api.rollout import (
     WaitArgs,
     WaitLevel,
 )
+from fusioninfer_pulumi.api.route import GatewayArgs, GatewayRefArgs, HttpRouteArgs
 from fusioninfer_pulumi.api.router import (
     EndpointPickerArgs,
     FailureMode,
-    GatewayArgs,
-    GatewayRefArgs,
-    HttpRouteArgs,
     MetricsMode,
     NetworkPolicyArgs,
     PickerTlsArgs,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import Port, PositiveCount, SpecModel
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.types import Port, PositiveCount
+from fusioninfer_pulumi.findings import Finding, Location, error
 
 
 class ParallelismArgs(SpecModel):
@@ -60,9 +60,9 @@ class ParallelismArgs(SpecModel):
         return self.pipeline or 1
 
 
-def parallelism_problems(
+def parallelism_findings(
     at: Location, given: ParallelismArgs, node_count: int | None
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Checks that the sizes fit together, and the stated number of nodes.
 
     Args:
@@ -73,50 +73,57 @@ def parallelism_problems(
     Yields:
         Every problem.
     """
-    yield from size_problems(at, given, node_count)
+    yield from size_findings(at, given, node_count)
     if given.data_rpc_port is not None and (given.data or 1) == 1:
-        yield Problem((*at, "dataRPCPort"), "has no effect without data; remove it")
+        yield error(
+            "field-without-effect", (*at, "dataRPCPort"), "has no effect without data; remove it"
+        )
 
 
-def size_problems(
+def size_findings(
     at: Location, given: ParallelismArgs, node_count: int | None
-) -> Iterator[Problem]:
-    """As `parallelism_problems`, of the sizes alone."""
+) -> Iterator[Finding]:
+    """As `parallelism_findings`, of the sizes alone."""
     data, local, pipeline = given.data, given.data_local, given.pipeline
     if local is not None and data is None:
-        yield Problem((*at, "dataLocal"), "needs data: the copies over all pods of a replica")
+        yield error(
+            "data-local-without-data",
+            (*at, "dataLocal"),
+            "needs data: the copies over all pods of a replica",
+        )
         return
     if data is not None and local is not None and data % local:
-        yield Problem(
+        yield error(
+            "data-local-not-a-divisor",
             (*at, "dataLocal"),
             f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
-            local,
         )
         return
     if (pipeline or 1) > 1 and (data or 1) > 1 and node_count is None:
-        yield Problem(
+        yield error(
+            "pods-per-replica-unknown",
             (*at, "pipeline"),
             f"together with data ({data}) does not say how many pods a replica has; state "
             "multinode.nodeCount",
-            pipeline,
         )
         return
     if node_count is not None:
         yield from _node_count(at, given, node_count)
 
 
-def _node_count(at: Location, given: ParallelismArgs, nodes: int) -> Iterator[Problem]:
+def _node_count(at: Location, given: ParallelismArgs, nodes: int) -> Iterator[Finding]:
     if given.data_local is not None and given.pods != nodes:
-        yield Problem(
+        yield error(
+            "data-local-contradicts-node-count",
             (*at, "dataLocal"),
             f"makes replicas of data {given.data} / dataLocal {given.data_local} = {given.pods} "
             f"pods, multinode.nodeCount says {nodes}; remove one",
-            given.data_local,
         )
     elif given.sized and given.ranks % nodes:
         sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
         stated = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
-        yield Problem(
+        yield error(
+            "parallelism-not-divisible",
             at,
             f"{stated} = {given.ranks} accelerators cannot be divided among multinode.nodeCount "
             f"{nodes}: {given.ranks % nodes} would be left",

@@ -6,10 +6,10 @@ import enum
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.api.base import Count, SpecModel
-from fusioninfer_pulumi.api.types import CountOrPercentage
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.types import Count, CountOrPercentage
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -63,11 +63,12 @@ class WaitLevel(str, enum.Enum):
 
 def _duration(value: Any) -> Any:
     if is_output(value):
-        raise PydanticCustomError("duration", LIFT)
+        raise rule_error("output-not-allowed", LIFT)
     length = durations.seconds(value) if isinstance(value, str) else None
     if not length:
-        raise PydanticCustomError(
-            "duration", f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
+        raise rule_error(
+            "invalid-duration",
+            f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}",
         )
     return value
 

@@ -10,15 +10,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
-from fusioninfer_pulumi.api.messages import findings_of, path
+from fusioninfer_pulumi.api.messages import findings_of
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
     KIND,
     InferenceServiceArgs,
     InferenceServiceManifest,
     ServiceMetadata,
+    excessive_roles,
+    service_findings,
 )
-from fusioninfer_pulumi.api.service_rules import excessive_roles, service_problems
 from fusioninfer_pulumi.findings import Finding, error, errors, parse_path, shown
 
 _ROUNDS = 4
@@ -124,10 +125,7 @@ def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
 
 
 def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
-    problems = service_problems(
-        args.roles, args.scheduling_strategy, args.labels, args.groups, args.model
-    )
-    return [error(path(rule.location), rule.message) for rule in problems]
+    return list(service_findings(args))
 
 
 def _salvage(

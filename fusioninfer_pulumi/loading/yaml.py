@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.api.plain import MAX_DEPTH, TOO_DEEP
+from fusioninfer_pulumi.api.types import MAX_DEPTH, TOO_DEEP
 
 _LINE = re.compile(r"line (\d+), column (\d+)")
 #: Lines around the one that a parser gives up on: it notices a template's line late.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_problems
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_findings
 from fusioninfer_pulumi.api.role import Launcher, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.engines.added_arguments import with_arguments
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
@@ -101,7 +101,7 @@ def sizes_refused(role: RoleArgs) -> bool:
     """Whether the sizes of a role do not fit together: what they need is then not to be said."""
     given = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
-    return given is not None and any(size_problems((), given, count))
+    return given is not None and any(size_findings((), given, count))
 
 
 def _shortage(

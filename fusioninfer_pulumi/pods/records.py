@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import offloading_problems
+from fusioninfer_pulumi.api.kv_offloading import offloading_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.kv_connectors import KvSetup
 from fusioninfer_pulumi.engines.kv_offloading import Offloading
@@ -99,7 +99,7 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
         None where nothing is offloaded, or where the tiers were refused already.
     """
     given = role.kv_cache_offloading
-    if given is None or any(offloading_problems((), given)):
+    if given is None or any(offloading_findings((), given)):
         return None
     return Offloading(
         cpu=int(quantity.parse(given.cpu)),
