@@ -79,7 +79,7 @@ def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
 def _holds_no_service(source: Source) -> bool:
     """Tells whether nothing is wrong with a folder but that its manifests are of other things."""
     wrong = errors(finding for _, finding in source.findings)
-    return bool(wrong) and all(each.message == NO_SERVICE for each in wrong)
+    return bool(wrong) and all(each.rule == NO_SERVICE for each in wrong)
 
 
 def _forgive(old: Source) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.service import KIND
 from fusioninfer_pulumi.dialects import DIALECTS, Dialect, dialect_of, platform_of
 from fusioninfer_pulumi.dialects.given import Given
-from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.loading.validate import Document, examine
 
 #: A finding and the label of the document that it is about.
@@ -78,21 +78,31 @@ def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], D
 
 def _problems(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != _API_VERSION:
-        yield error("apiVersion", f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}")
+        yield error(
+            "wrong-api-version",
+            ("apiVersion",),
+            f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
+        )
     for key in raw:
         if key not in _KEYS:
-            yield error(join(str(key)), f"unknown key of a List; allowed: {', '.join(_KEYS)}")
+            yield error(
+                "unknown-key", (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
+            )
     metadata = raw.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        yield error("metadata", f"must be a mapping, got {shown(metadata)}")
+        yield error("wrong-type", ("metadata",), f"must be a mapping, got {shown(metadata)}")
     for key in metadata if isinstance(metadata, Mapping) else ():
         if key not in _METADATA:
-            yield error(join("metadata", str(key)), "belongs to the items of a List, not to it")
+            yield error(
+                "field-of-list-items",
+                ("metadata", str(key)),
+                "belongs to the items of a List, not to it",
+            )
     held = raw.get("items")
     if not isinstance(held, list):
-        yield error("items", f"must be a list, got {shown(held)}")
+        yield error("wrong-type", ("items",), f"must be a list, got {shown(held)}")
     elif not held:
-        yield error("items", "is empty: no manifest in it")
+        yield error("empty", ("items",), "is empty: no manifest in it")
 
 
 def read_all(
@@ -179,10 +189,11 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
     hint = _near(raw)
     platform = platform_of(raw)
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
-        why = "is no service: left out; apply it beside the others"
+        rule, why = "no-service", "is no service: left out; apply it beside the others"
         if platform is not None:
+            rule = "platform-object"
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
-        told = warning("kind", f"{raw['kind']} {why}")
+        told = warning(rule, ("kind",), f"{raw['kind']} {why}")
         return Reading(label, remarks=((label, told),))
     if hint is not None:
         return Reading(label, Document(label, None, (hint,)))
@@ -211,13 +222,17 @@ def _near(raw: Any) -> Finding | None:
         if isinstance(kind, str) and kind in dialect.kinds:
             wanted = " or ".join(dialect.kinds[kind])
             if version is None:
-                return error("apiVersion", f"is required, must be {wanted}")
-            return error("apiVersion", f"must be {wanted}, got {shown(version)}")
+                return error("required", ("apiVersion",), f"is required, must be {wanted}")
+            return error(
+                "wrong-api-version", ("apiVersion",), f"must be {wanted}, got {shown(version)}"
+            )
         if isinstance(version, str) and any(version in each for each in dialect.kinds.values()):
             known = ", ".join(sorted(each for each, its in dialect.kinds.items() if version in its))
             if kind is None:
-                return error("kind", f"is required, must be one of {known}")
+                return error("required", ("kind",), f"is required, must be one of {known}")
             return error(
-                "kind", f"must be one of {known} for {dialect.name}'s {version}, got {shown(kind)}"
+                "wrong-kind",
+                ("kind",),
+                f"must be one of {known} for {dialect.name}'s {version}, got {shown(kind)}",
             )
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
-from fusioninfer_pulumi.findings import Severity, error, info
+from fusioninfer_pulumi.findings import Location, Severity, error, info
 from fusioninfer_pulumi.loading.documents import Reading, labelled, read_all
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
@@ -18,8 +18,8 @@ SUFFIXES = (".yaml", ".yml", ".json")
 #: What is wrong with a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
-#: What is wrong with a folder whose manifests are of other things.
-NO_SERVICE = "holds no manifest of a service"
+#: The rule that a folder violates whose manifests are of other things.
+NO_SERVICE = "no-service-in-directory"
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,22 @@ def parse(text: Text) -> Parsed:
             if wrong is not None:
                 told.append(Reading(wrong.label, wrong))
     except UnreadableError as problem:
-        told.append(refused(text.label, str(problem)))
+        told.append(refused(text.label, problem.rule, str(problem)))
     everything = None if told else tuple(raw for _, raw in given)
     if not given and not told and text.folder is None:
-        told.append(refused(text.label, "is empty: no InferenceService in it"))
+        told.append(refused(text.label, "empty-input", "is empty: no InferenceService in it"))
     if text.folder is not None and not told and not any(_is_manifest(raw) for _, raw in given):
         # Settings of a tool, values of a chart: a folder holds other files as well.
-        told += [_remark(label, "", "holds no manifest: left out") for label, _ in given[:1]]
+        told += [
+            _remark(label, "no-manifest", (), "holds no manifest: left out")
+            for label, _ in given[:1]
+        ]
         given = []
     inventories = [label for label, raw in given if text.folder is not None and _is_inventory(raw)]
     told += [
-        _remark(label, "kind", "is an inventory: left out; give it with --inventory")
+        _remark(
+            label, "inventory", ("kind",), "is an inventory: left out; give it with --inventory"
+        )
         for label in inventories
     ]
     kept = [each for each in given if each[0] not in inventories]
@@ -129,19 +134,19 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
             its = {label for each in texts if each.text.folder == folder for label in each.labels}
             found = (*read, *(one for each in texts for one in each.told))
             if not any(each.label in its and _counts(each) for each in found):
-                told.append(refused(folder, NO_SERVICE))
+                told.append(refused(folder, NO_SERVICE, "holds no manifest of a service"))
     return [*read, *(one for each in texts for one in each.told), *told]
 
 
-def refused(label: str, why: str) -> Reading:
+def refused(label: str, rule: str, why: str) -> Reading:
     """An input that nothing could be read of."""
-    return Reading(label, Document(label, None, (error("", why),)))
+    return Reading(label, Document(label, None, (error(rule, (), why),)))
 
 
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
     texts: dict[str, Parsed] = {}
     again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
-    told = [refused(each.text.label, "is given twice") for each in again]
+    told = [refused(each.text.label, "input-given-twice", "is given twice") for each in again]
     return list(texts.values()), told
 
 
@@ -152,8 +157,8 @@ def _counts(read: Reading) -> bool:
     )
 
 
-def _remark(label: str, path: str, message: str) -> Reading:
-    return Reading(label, remarks=((label, info(path, message)),))
+def _remark(label: str, rule: str, location: Location, message: str) -> Reading:
+    return Reading(label, remarks=((label, info(rule, location, message)),))
 
 
 def _is_inventory(raw: Any) -> bool:

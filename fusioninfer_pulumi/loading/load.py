@@ -90,7 +90,7 @@ def _texts(path: Path) -> list[Text]:
         return [Text(str(path), file_text(path))]
     files = manifest_files(path)
     if not files:
-        raise InvalidServiceError([error("", NO_MANIFESTS)], str(path))
+        raise InvalidServiceError([error("no-manifest-in-directory", (), NO_MANIFESTS)], str(path))
     return [Text(str(file), file_text(file), str(path)) for file in files]
 
 
@@ -113,11 +113,13 @@ def file_text(file: Path) -> str:
         # Never more than that: the path may be a device that does not end.
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InvalidServiceError([error("", TOO_LARGE)], str(file))
+        raise InvalidServiceError([error("input-too-large", (), TOO_LARGE)], str(file))
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidServiceError([error("", "not YAML: not UTF-8 text")], str(file)) from None
+        raise InvalidServiceError(
+            [error("not-utf-8", (), "not YAML: not UTF-8 text")], str(file)
+        ) from None
 
 
 def _accepted(read: list[Reading]) -> list[InferenceServiceArgs]:
@@ -174,8 +176,10 @@ def _only_document(text: str, title: str) -> Any:
     try:
         read = list(documents(text))
     except UnreadableError as problem:
-        raise InvalidServiceError([error("", str(problem))], title) from None
+        raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(read) != 1:
         found = f"holds {len(read)} documents" if read else "is empty"
-        raise InvalidServiceError([error("", f"{found}, wanted one {INVENTORY_KIND}")], title)
+        raise InvalidServiceError(
+            [error("one-inventory-document", (), f"{found}, wanted one {INVENTORY_KIND}")], title
+        )
     return read[0]
