@@ -325,7 +325,7 @@ def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
         stated = role.multinode.node_count if role.multinode else None
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, stated)
     nodes = role.nodes
-    if role.sub_group_policy:
+    if role.sub_group_policy and role.counted:
         size = role.sub_group_policy.sub_group_size
         where = (*at, "subGroupPolicy", "subGroupSize")
         if size > nodes:
