@@ -270,7 +270,8 @@ class RoleArgs(SpecModel):
         return self.parallelism.pods if self.parallelism is not None else 1
 
 
-_ROUTER_ONLY = (
+#: Fields of routers.
+ROUTER_FIELDS = (
     "strategy",
     "scorers",
     "httproute",
@@ -281,7 +282,8 @@ _ROUTER_ONLY = (
     "network_policy",
     "reference_grants",
 )
-_SERVING_ONLY = (
+#: Fields of roles that serve a model.
+_SERVING_FIELDS = (
     "replicas",
     "template",
     "leader_template",
@@ -311,10 +313,10 @@ _SERVING_ONLY = (
 def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
     """Checks one role, each field of which is valid."""
     if role.component_type is ComponentType.ROUTER:
-        yield from _foreign(at, role, _SERVING_ONLY, "a router runs no model; remove it")
+        yield from _foreign(at, role, _SERVING_FIELDS, "a router runs no model; remove it")
         yield from _router(at, role)
         return
-    yield from _foreign(at, role, _ROUTER_ONLY, "belongs to a role of componentType router")
+    yield from _foreign(at, role, ROUTER_FIELDS, "belongs to a role of componentType router")
     yield from _templates(at, role)
     yield from _kv_transfer(at, role)
     if role.kv_cache_offloading is not None:

@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
 from fusioninfer_pulumi.api.messages import field_of, findings_of
+from fusioninfer_pulumi.api.role import ROUTER_FIELDS, ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
     KIND,
@@ -38,7 +39,7 @@ _OBJECTS = {
 }
 #: Short: no other name gets too long by it.
 _NAME = "x"
-#: Fields of a role that do not go into its containers.
+#: Fields of a role that do not go into its containers; nor do those of routers.
 _OUTSIDE_CONTAINERS = {
     (field,)
     for field in (
@@ -57,6 +58,7 @@ _OUTSIDE_CONTAINERS = {
         "topologySpread",
     )
 }
+_ROUTER_FIELDS = {(to_camel(field),) for field in ROUTER_FIELDS}
 #: Fields of a role that say how many pods a replica has.
 _SIZES = {("multinode",), ("parallelism",)}
 
@@ -87,14 +89,24 @@ class Document:
             return set()
         # By default all engines trace.
         traced = any(each[:1] == ("tracing",) for each in self.refused)
-        changed = {each[:2] for each in self.refused if each[2:3] not in _OUTSIDE_CONTAINERS}
-        roles = range(len(self.rest.roles))
-        return {index for index in roles if traced or ("roles", index) in changed}
+        changed = {
+            index
+            for index, role in enumerate(self.rest.roles)
+            for each in self.refused
+            if each[:2] == ("roles", index) and not _outside_containers(role, each[2:3])
+        }
+        return set(range(len(self.rest.roles))) if traced else changed
 
     def holds(self, finding: Finding) -> bool:
         """Tells whether no refused field can be the cause of an error in the rest."""
         at = _camel(finding.location)
         return not any(_may_cause(each, at) for each in self.refused)
+
+
+def _outside_containers(role: RoleArgs, field: Location) -> bool:
+    if field in _ROUTER_FIELDS:
+        return role.component_type is not ComponentType.ROUTER
+    return field in _OUTSIDE_CONTAINERS
 
 
 def _may_cause(refused: Location, at: Location) -> bool:
