@@ -92,17 +92,9 @@ class KvCacheOffloadingArgs(SpecModel):
     default nothing."""
 
 
-def offloading_findings(at: Location, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    """Checks the tiers of a role.
-
-    Args:
-        at: Where they stand.
-        given: The tiers, well-formed field by field.
-
-    Yields:
-        Every problem.
-    """
-    for index, tier in enumerate(given.secondary):
+def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    """Checks the tiers of a role, each field of which is valid."""
+    for index, tier in enumerate(offloading.secondary):
         here = (*at, "secondary", index, "fileSystem")
         system = tier.file_system
         if (system.empty_dir is None) == (system.pvc is None):

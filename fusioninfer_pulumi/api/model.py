@@ -245,8 +245,8 @@ class ModelArgs(SpecModel):
     """A volume that keeps the files."""
 
 
-#: The forms, for messages.
-FORMS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
+#: The formats of a `uri`, for messages.
+URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
 
 _REPO = re.compile(r"([\w.-]+/[\w.-]+?)(?:[@:]([\w./-]+))?", re.ASCII)
 _CLAIM = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
@@ -256,7 +256,7 @@ _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A source that was read.
+    """A model's `uri`, parsed.
 
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
@@ -272,13 +272,13 @@ class ModelSource:
 
     @property
     def fetched(self) -> str:
-        """The source in the words of KServe's storage-initializer."""
+        """The source as KServe's storage-initializer takes it."""
         revision = f":{self.revision}" if self.revision else ""
         return f"{self.scheme}://{self.place}{revision}"
 
 
 def read_source(uri: str) -> ModelSource | None:
-    """Reads a source; None when it has none of the forms.
+    """The source that a `uri` names; None when it has none of the formats.
 
     A revision of a repository stands behind `@`, or `:` as in KServe's documents.
     """
@@ -303,23 +303,17 @@ def read_source(uri: str) -> ModelSource | None:
     return None
 
 
-#: Fields of a cache that are about what a warm-up wrote, by their names in YAML.
+#: Fields of a cache that need `warmUp`, by their names in YAML.
 _WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
 
 
 def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
-    """Checks a model whose fields are well-formed by themselves.
-
-    Args:
-        at: Where it stands.
-        model: The model.
-
-    Yields:
-        Every problem.
-    """
+    """Checks a model, each field of which is valid."""
     source = read_source(model.uri)
     if source is None:
-        yield error("invalid-model-uri", (*at, "uri"), f"must be {FORMS}, got {shown(model.uri)}")
+        yield error(
+            "invalid-model-uri", (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
+        )
     else:
         yield from _foreign(at, model, source)
     yield from _lora(at, model)
@@ -377,7 +371,9 @@ def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
         taken.setdefault(adapter.name, f"adapters[{index}]")
         if read_source(adapter.uri) is None:
             yield error(
-                "invalid-model-uri", (*here, "uri"), f"must be {FORMS}, got {shown(adapter.uri)}"
+                "invalid-model-uri",
+                (*here, "uri"),
+                f"must be {URI_FORMATS}, got {shown(adapter.uri)}",
             )
 
 

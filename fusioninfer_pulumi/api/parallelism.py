@@ -61,30 +61,21 @@ class ParallelismArgs(SpecModel):
 
 
 def parallelism_findings(
-    at: Location, given: ParallelismArgs, node_count: int | None
+    at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
-    """Checks that the sizes fit together, and the stated number of nodes.
-
-    Args:
-        at: Where they stand.
-        given: The sizes.
-        node_count: The role's `multinode.nodeCount`, None when it states none.
-
-    Yields:
-        Every problem.
-    """
-    yield from size_findings(at, given, node_count)
-    if given.data_rpc_port is not None and (given.data or 1) == 1:
+    """Checks that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
+    yield from size_findings(at, sizes, node_count)
+    if sizes.data_rpc_port is not None and (sizes.data or 1) == 1:
         yield error(
             "field-without-effect", (*at, "dataRPCPort"), "has no effect without data; remove it"
         )
 
 
 def size_findings(
-    at: Location, given: ParallelismArgs, node_count: int | None
+    at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
-    """As `parallelism_findings`, of the sizes alone."""
-    data, local, pipeline = given.data, given.data_local, given.pipeline
+    """As `parallelism_findings`, without the port."""
+    data, local, pipeline = sizes.data, sizes.data_local, sizes.pipeline
     if local is not None and data is None:
         yield error(
             "data-local-without-data",
@@ -108,23 +99,23 @@ def size_findings(
         )
         return
     if node_count is not None:
-        yield from _node_count(at, given, node_count)
+        yield from _node_count(at, sizes, node_count)
 
 
-def _node_count(at: Location, given: ParallelismArgs, nodes: int) -> Iterator[Finding]:
-    if given.data_local is not None and given.pods != nodes:
+def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]:
+    if sizes.data_local is not None and sizes.pods != nodes:
         yield error(
             "data-local-contradicts-node-count",
             (*at, "dataLocal"),
-            f"makes replicas of data {given.data} / dataLocal {given.data_local} = {given.pods} "
+            f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
             f"pods, multinode.nodeCount says {nodes}; remove one",
         )
-    elif given.sized and given.ranks % nodes:
-        sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
-        stated = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    elif sizes.sized and sizes.ranks % nodes:
+        named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
+        stated = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
         yield error(
             "parallelism-not-divisible",
             at,
-            f"{stated} = {given.ranks} accelerators cannot be divided among multinode.nodeCount "
-            f"{nodes}: {given.ranks % nodes} would be left",
+            f"{stated} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
+            f"{nodes}: {sizes.ranks % nodes} would be left",
         )

@@ -1,7 +1,7 @@
-"""Shapes that parts of a pod have to have, and what is wrong where they have not.
+"""Structure checks of pod templates: the fields of Kubernetes' that would be refused.
 
-A shape looks at one value and yields every problem in it. Nothing is wrong with null, which the
-API server reads as a field that is not given, but where a field is required.
+A check takes one value and yields every error in it. Null is valid unless the field is required:
+the API server reads it as a field that is not set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.outputs import contains_output, is_output
 
-Shape = Callable[[Location, Any], Iterator[Finding]]
+Check = Callable[[Location, Any], Iterator[Finding]]
 
 _MAX_INT32 = 2**31 - 1
 
@@ -27,22 +27,22 @@ def text(
     longest: int | None = None,
     *,
     plain: bool = False,
-) -> Shape:
-    """A string that matches a pattern; not `plain`, it may be an Output that is one later."""
-    form = re.compile(pattern)
+) -> Check:
+    """A string that matches a pattern; unless `plain`, it may be an Output."""
+    compiled = re.compile(pattern)
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (is_output(value) and not plain):
             return
-        right = isinstance(value, str) and form.fullmatch(value) is not None
+        right = isinstance(value, str) and compiled.fullmatch(value) is not None
         if not right or (longest is not None and len(value) > longest):
             yield mismatch(at, value, kind, "invalid-format" if isinstance(value, str) else None)
 
     return check
 
 
-def choice(*allowed: str, plain: bool = False) -> Shape:
-    """One of a few words; the empty one is the API server's default."""
+def choice(*allowed: str, plain: bool = False) -> Check:
+    """One of a few values; the empty string is the API server's default."""
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (is_output(value) and not plain) or value == "":
@@ -53,7 +53,7 @@ def choice(*allowed: str, plain: bool = False) -> Shape:
     return check
 
 
-def whole(least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32) -> Shape:
+def whole(least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32) -> Check:
     """A whole number within bounds."""
     kind = "an integer" if least < 0 else f"an integer of at least {least}"
     if most < _MAX_INT32:
@@ -90,8 +90,8 @@ def port(at: Location, value: Any) -> Iterator[Finding]:
         yield mismatch(at, value, "an integer from 1 to 65535 or the name of a port")
 
 
-def items(of: Shape, *, open_to_outputs: bool = False) -> Shape:
-    """A list; only one that nothing is added to may be an Output as a whole."""
+def items(of: Check, *, open_to_outputs: bool = False) -> Check:
+    """A list; one that the library adds nothing to may be an Output as a whole."""
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (open_to_outputs and is_output(value)):
@@ -108,7 +108,7 @@ def items(of: Shape, *, open_to_outputs: bool = False) -> Shape:
     return check
 
 
-def mapping(fields: Mapping[str, Shape], *required: str, open_to_outputs: bool = False) -> Shape:
+def mapping(fields: Mapping[str, Check], *required: str, open_to_outputs: bool = False) -> Check:
     """A mapping; keys that it does not name are passed on."""
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
@@ -120,9 +120,9 @@ def mapping(fields: Mapping[str, Shape], *required: str, open_to_outputs: bool =
         for key in required:
             if value.get(key) is None or value[key] == "":
                 yield error("incomplete-item", (*at, key), "is required")
-        for key, shape in fields.items():
+        for key, check_field in fields.items():
             if value.get(key) is not None and not (key in required and value[key] == ""):
-                yield from shape((*at, key), value[key])
+                yield from check_field((*at, key), value[key])
 
     return check
 
@@ -164,15 +164,7 @@ _DNS_1123_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def container_findings(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    """Checks one container.
-
-    Args:
-        at: Where it stands.
-        container: The container as in a pod template.
-
-    Yields:
-        Every problem.
-    """
+    """Checks one container of a pod template."""
     name = container.get("name")
     if not isinstance(name, str) or _DNS_1123_LABEL.fullmatch(name) is None:
         yield mismatch((*at, "name"), name, "a DNS label (a-z 0-9 -, at most 63)", "invalid-name")
@@ -288,7 +280,7 @@ def resource_findings(at: Location, resources: Any) -> Iterator[Finding]:
 
 def _same_amount(one: Any, other: Any) -> bool:
     if is_output(one):
-        return True  # was reported by itself, like what is no quantity
+        return True  # reported by itself, like what is no quantity
     try:
         return quantity.parse(one) == quantity.parse(other)
     except ValueError:
@@ -503,17 +495,14 @@ def pod_template_findings(
         at: Where it stands.
         template: The template.
         serving: Name of the container that must exist in it, None for any.
-
-    Yields:
-        Every problem.
     """
-    found = list(_shape_findings(at, template, serving))
+    found = list(_structure_findings(at, template, serving))
     known = {problem.location for problem in found}
     yield from found
     yield from (each for each in json_findings(at, template) if each.location not in known)
 
 
-def _shape_findings(
+def _structure_findings(
     at: Location, template: Mapping[str, Any], serving: str | None
 ) -> Iterator[Finding]:
     for key in template:

@@ -166,15 +166,7 @@ _HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 
 def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    """Checks the spec of an HTTPRoute.
-
-    Args:
-        at: Where it stands.
-        route: The spec.
-
-    Yields:
-        Every problem.
-    """
+    """Checks the spec of an HTTPRoute, each field of which is valid."""
     for index, parent in enumerate(route.parent_refs or ()):
         here = (*at, "parentRefs", index)
         yield from known_json_findings(here, parent, ("namespace",))
@@ -235,15 +227,7 @@ def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]:
 
 
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
-    """Checks the spec of a managed Gateway, or the references to existing ones.
-
-    Args:
-        at: Where it stands.
-        gateway: The spec.
-
-    Yields:
-        Every problem.
-    """
+    """Checks the spec of a Gateway, or the references to existing ones."""
     if gateway.refs is not None:
         for field in _OWN:
             if field in gateway.model_fields_set and getattr(gateway, field):

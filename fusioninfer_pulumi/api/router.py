@@ -133,12 +133,12 @@ _ELSEWHERE = {
 def picker_findings(
     at: Location, picker: EndpointPickerArgs, *, disaggregated: bool
 ) -> Iterator[Finding]:
-    """Checks an endpoint picker.
+    """Checks an endpoint picker, each field of which is valid.
 
     Args:
         at: Where it stands.
-        picker: The endpoint picker, each field of which is valid.
-        disaggregated: Whether the strategy may be `pd-disaggregation`.
+        picker: The endpoint picker.
+        disaggregated: Whether the strategy is, or may become, `pd-disaggregation`.
     """
     if picker.image is not None:
         yield from image_findings((*at, "image"), picker.image)

@@ -1,4 +1,4 @@
-"""Questions about the shape of a service, worded as in the design documents' tables."""
+"""What follows from a service's roles: which serve, which clients may reach, and the gang."""
 
 from __future__ import annotations
 
