@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.types import Count, CountOrPercentage
 from fusioninfer_pulumi.findings import LIFT, shown
-from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
@@ -23,6 +23,11 @@ class Layout(str, enum.Enum):
 
     PER_REPLICA = "PerReplica"  #: one for each replica; the engine paces updates
     PER_ROLE = "PerRole"  #: one for all of them; LeaderWorkerSet paces updates
+
+    @property
+    def replica_label(self) -> str:
+        """Label of pods that tells a role's replicas apart; with `PerRole` LeaderWorkerSet's."""
+        return labels.LWS_GROUP_INDEX if self is Layout.PER_ROLE else labels.REPLICA_INDEX
 
 
 class RolloutStrategy(str, enum.Enum):

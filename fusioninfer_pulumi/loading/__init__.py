@@ -1,6 +1,6 @@
-"""Reads manifests, ours and those of other systems: the one reader of library and command line.
+"""Loads manifests, ours and those of other systems, for the library and the command line.
 
-The only room that knows that there are dialects.
+The only package that knows the importers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The documents of an input, each given to the loader of its kind."""
+"""The documents of an input: validated here, or converted by the importer of their kind."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Reading:
 
     Attributes:
         label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
-        document: What our spec says about it, in paths of ours; None where it is no service.
+        document: The validated service, with our locations; None where it is no service.
         manifest: The service as a manifest of ours, None where it is none.
-        remarks: What the conversion from another system's manifest has to say.
+        remarks: Findings of the conversion from another system's manifest.
         translate: Moves a finding of ours to the document that the user wrote.
     """
 
@@ -40,19 +40,19 @@ class Reading:
 
     @property
     def findings(self) -> tuple[Located, ...]:
-        """All findings of reading, without those of a plan."""
+        """All findings of loading, without those of a plan."""
         own = self.document.findings if self.document is not None else ()
         return (*self.remarks, *map(self.locate, own))
 
 
 _API_VERSION, _KIND = "v1", "List"
 _KEYS = ("apiVersion", "kind", "metadata", "items")
-#: ListMeta: what the API server says of a list.
+#: ListMeta: fields that the API server sets on a list.
 _METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
 
 
 def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
-    """Names a document of a text in messages, or the items of a list, which stand for it.
+    """The label of a document of a text, or of the items of a `List`, which replace it.
 
     Args:
         name: Name of the text.
@@ -61,7 +61,7 @@ def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], D
 
     Returns:
         Each document with its label: `FILE`, `FILE#2`; of lists `FILE#items[1]`,
-        `FILE#2.items[1]`. And what is wrong with a list itself, None when nothing is.
+        `FILE#2.items[1]`. And the list itself where something is wrong with it, else None.
     """
     label = name if number == 1 else f"{name}#{number}"
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
@@ -72,11 +72,11 @@ def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], D
         (f"{start}items[{index}]", item)
         for index, item in enumerate(held if isinstance(held, list) else ())
     ]
-    found = tuple(_problems(raw))
+    found = tuple(_list_findings(raw))
     return items, Document(label, None, found) if found else None
 
 
-def _problems(raw: Mapping[str, Any]) -> Iterator[Finding]:
+def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != _API_VERSION:
         yield error(
             "wrong-api-version",
@@ -111,16 +111,16 @@ def read_all(
     allow_lossy: bool = False,
     beside: Collection[str] = frozenset(),
 ) -> list[Reading]:
-    """Reads the documents of one input, which may refer to each other.
+    """Loads the documents of one input, which may refer to each other.
 
     Args:
         given: Label and parsed content of each document.
-        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
-        beside: Labels of documents that nobody named one by one: other objects among them are
-            left out, with a warning.
+        allow_lossy: Whether a field that cannot be carried over is a warning in place of an error.
+        beside: Labels of documents that were found in a folder: other objects among them are left
+            out, with a warning.
 
     Returns:
-        The services in the order of their documents, and what no service was made of.
+        The services in the order of their documents, and the documents that became none.
     """
     dialects = _with_named(given, [dialect_of(raw) for _, raw in given])
     order = {label: position for position, (label, _) in enumerate(given)}
@@ -158,7 +158,7 @@ def _key(label: str, raw: Any) -> tuple[Any, ...]:
 
 
 def is_read(raw: Any) -> bool:
-    """Tells whether a document is of a kind that this room reads, not any other object."""
+    """Whether a document is of a kind that is loaded, not any other object."""
     return _is_ours(raw) or dialect_of(raw) is not None
 
 
@@ -214,7 +214,7 @@ def _is_other_object(raw: Any) -> bool:
 
 
 def _near(raw: Any) -> Finding | None:
-    """Says what is wrong with the envelope of a document that is nearly one of a dialect."""
+    """The error of a document whose kind or apiVersion alone is one of an importer's."""
     if not isinstance(raw, Mapping) or _is_ours(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")

@@ -1,4 +1,4 @@
-"""The texts of one input, which are read together: a file, several, or those of a folder."""
+"""The texts of one input, which are loaded together: a file, several, or those of a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
 #: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
 SUFFIXES = (".yaml", ".yml", ".json")
-#: What is wrong with a folder without any.
+#: The error of a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 #: The rule that a folder violates whose manifests are of other things.
@@ -44,8 +44,8 @@ class Parsed:
     Attributes:
         text: The text.
         given: Label and content of each document that may be a manifest.
-        told: What there is to say about the text as a whole, and about other documents.
-        documents: All documents, also those that are none of ours; None where it is no YAML.
+        told: Findings about the text as a whole, and about documents that are no manifests.
+        documents: All documents, also those of other kinds; None where the text is no YAML.
     """
 
     text: Text
@@ -55,7 +55,7 @@ class Parsed:
 
     @property
     def labels(self) -> set[str]:
-        """Labels of everything that is said of the text and its documents."""
+        """Labels of all findings about the text and its documents."""
         told = (each.label for each in self.told)
         return {self.text.label, *told, *(label for label, _ in self.given)}
 
@@ -82,7 +82,7 @@ def manifest_files(folder: Path) -> list[Path]:
 
 
 def parse(text: Text) -> Parsed:
-    """Reads the documents of a text, without raising for what is wrong with it."""
+    """The documents of a text; what is wrong with it becomes findings."""
     given: list[tuple[str, Any]] = []
     told: list[Reading] = []
     try:
@@ -115,15 +115,15 @@ def parse(text: Text) -> Parsed:
 
 
 def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:
-    """Reads the documents of several texts as those of one input, which may refer to each other.
+    """Loads the documents of several texts as those of one input, which may refer to each other.
 
     Args:
         parsed: The texts' documents.
-        allow_lossy: Whether what cannot be carried over from another system's manifest is a
+        allow_lossy: Whether a field that cannot be carried over from another system's manifest is a
             warning in place of an error.
 
     Returns:
-        The services in the order of their documents, and what no service was made of.
+        The services in the order of their documents, and the documents that became none.
     """
     texts, told = _each_once(parsed)
     given = [document for each in texts for document in each.given]
@@ -139,7 +139,7 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
 
 
 def refused(label: str, rule: str, why: str) -> Reading:
-    """An input that nothing could be read of."""
+    """An input that is refused as a whole."""
     return Reading(label, Document(label, None, (error(rule, (), why),)))
 
 
@@ -151,7 +151,7 @@ def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
 
 
 def _counts(read: Reading) -> bool:
-    """Whether a reading is a service, or says what is wrong with one."""
+    """Whether a document is a service, or has an error of one."""
     return read.document is not None or any(
         finding.severity is Severity.ERROR for _, finding in read.remarks
     )

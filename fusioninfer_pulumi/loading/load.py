@@ -1,4 +1,4 @@
-"""Reads files, texts and mappings: the one reader of the library and of the command line."""
+"""Loads files, texts and mappings, for the library and the command line."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def load(
     """
     if isinstance(source, Mapping):
         named, wrong = labelled("", 1, source)
-        told = [] if wrong is None else [Reading(wrong.label, wrong)]
-        return _accepted([*read_all(named, allow_lossy=allow_lossy), *told])
+        refused = [] if wrong is None else [Reading(wrong.label, wrong)]
+        return _accepted([*read_all(named, allow_lossy=allow_lossy), *refused])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
     return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
@@ -95,13 +95,7 @@ def _texts(path: Path) -> list[Text]:
 
 
 def file_text(file: Path) -> str:
-    """Reads a file of bounded size.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Its text.
+    """The text of a file of bounded size.
 
     Raises:
         OSError: It cannot be read.

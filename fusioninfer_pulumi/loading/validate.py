@@ -266,24 +266,24 @@ def _placeholder(location: Location) -> Any:
     return None
 
 
-def examine_mapping(given: Mapping[str, Any], name: str) -> Document:
-    """Validates a mapping of the shape of `InferenceServiceArgs`, flat or like a manifest.
+def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
+    """Validates a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
     Args:
-        given: The mapping.
-        name: Name of the service where the mapping states none.
+        mapping: The mapping.
+        name: Name of the service where the mapping has none.
 
     Returns:
         The document; its findings name the fields as they stand in the mapping.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
-    flat = "spec" not in given
+    flat = "spec" not in mapping
     if flat:
-        own = {key: value for key, value in given.items() if key in ServiceMetadata.model_fields}
+        own = {key: value for key, value in mapping.items() if key in ServiceMetadata.model_fields}
         raw["metadata"] = {"name": name, **own}
-        raw["spec"] = {key: value for key, value in given.items() if key not in own}
+        raw["spec"] = {key: value for key, value in mapping.items() if key not in own}
     else:
-        raw.update(given)
+        raw.update(mapping)
         metadata = raw.get("metadata")
         if metadata is None or isinstance(metadata, Mapping):
             raw["metadata"] = {"name": name, **(metadata or {})}
@@ -298,13 +298,10 @@ def examine_mapping(given: Mapping[str, Any], name: str) -> Document:
 
 
 def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
-    """Validates an inventory.
+    """The inventory, None when it was refused, and why.
 
     Args:
         raw: A `NodePoolInventory`, its fields alone, or a list of pools alone.
-
-    Returns:
-        The inventory, None when it was refused, and why.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}

@@ -8,7 +8,6 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import replica_label
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
@@ -134,7 +133,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, role_labels(plan, role)), monitoring),
         "spec": {
             "selector": {"matchLabels": {**role_labels(plan, role), labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan.layout), *_of_groups(plan)],
+            "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_pace(monitoring)}
             ],

@@ -8,7 +8,6 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvRole, KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.api.topology import nodes_per_replica
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
 from fusioninfer_pulumi.engines.facts import RAY_PORT, spelled
 from fusioninfer_pulumi.engines.flags import has_flag, split_joined_flags
@@ -433,7 +432,7 @@ def _as_meant(args: RoleArgs, leader: Container, worker: Container, at: str) -> 
 
     The launchers of several nodes do so themselves; `launcher: none` asks for what was written.
     """
-    if nodes_per_replica(args) > 1:
+    if args.nodes > 1:
         return Wired(leader, worker)
     (edit, _), found = _edited(leader, worker, [], [], at)
     return Wired(with_words(leader, edit), worker, leader_edit=edit, findings=found)

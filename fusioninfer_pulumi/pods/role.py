@@ -7,7 +7,6 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy, RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.api.topology import nodes_per_replica
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.engines import launch, table
 from fusioninfer_pulumi.engines.command import EngineCommand, read_command
@@ -70,7 +69,7 @@ def role_plan(
     worker_template = args.template or args.worker_template or {}
     container = serving_container(leader_template, args.container)
     worker = serving_container(worker_template or leader_template, _worker_name(args, container))
-    nodes = nodes_per_replica(args)
+    nodes = args.nodes
     launcher = _launcher(args, read_command(container)) if nodes > 1 else None
     at = _container_path(position, leader_field, leader_template, container)
     worker_at = _container_path(position, worker_field, worker_template, worker)
