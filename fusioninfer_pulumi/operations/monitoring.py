@@ -9,7 +9,6 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.api.topology import replica_label
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
@@ -246,7 +245,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
         "spec": {
             "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan.layout), *_of_groups(plan)],
+            "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
             ],

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, GatewayArgs, GatewayRefArgs
+from fusioninfer_pulumi.api.route import GatewayArgs, GatewayRefArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.findings import Finding, error, info, join, shown, similar, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta

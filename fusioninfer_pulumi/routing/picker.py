@@ -8,8 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi import pickers
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
-from fusioninfer_pulumi.api.router_rules import PICKER_CONTAINER
+from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.findings import Finding, error, errors, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import labels, names

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.router import (
-    EndpointPickerArgs,
-    FailureMode,
-    HttpRouteRefArgs,
-    MetricsMode,
-)
+from fusioninfer_pulumi.api.route import HttpRouteRefArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, MetricsMode
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.routing.gateways import Implementation
 

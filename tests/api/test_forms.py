@@ -11,9 +11,9 @@ from pydantic import BaseModel, TypeAdapter
 from samples import Manifest, problems, role, service
 
 from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import format_description as words_of
 from fusioninfer_pulumi.api.monitoring import Interval
 from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.string_formats import words_of
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage, CountOrPercentage
 from fusioninfer_pulumi.importers import IMPORTERS
 from fusioninfer_pulumi.importers.model import ImportedModel
