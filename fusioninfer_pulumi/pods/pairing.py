@@ -13,7 +13,7 @@ from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.kv_connectors import KvSetup, kv_setup
 from fusioninfer_pulumi.engines.serving_container import serving_container, serving_port
 from fusioninfer_pulumi.findings import Finding, error, join, warning
-from fusioninfer_pulumi.pickers.role_intent import picker_image, picker_intent
+from fusioninfer_pulumi.pickers.intent import picker_image, picker_intent
 from fusioninfer_pulumi.pods.records import Disaggregation
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -41,7 +41,7 @@ def disaggregation_of(service: str, declared: Sequence[RoleArgs]) -> Disaggregat
     intent = picker_intent(routers[0], declared)
     if not intent.pairs:
         return None
-    _, family, _ = picker_image("", routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    _, family, _ = picker_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
         # The router's own plan refuses it; the rest is held against the picker by default.
         family = pickers.family_of(pickers.DEFAULT_PD_IMAGE)

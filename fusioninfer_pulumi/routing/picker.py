@@ -19,9 +19,9 @@ from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.pickers.role_intent import (
-    Intent,
-    group_pairing,
+from fusioninfer_pulumi.pickers.intent import (
+    PickerIntent,
+    group_affinity,
     group_pairing_findings,
     picker_image,
 )
@@ -44,7 +44,7 @@ def picker_plan(
     namespace: Any,
     position: int,
     args: RoleArgs,
-    intent: Intent,
+    intent: PickerIntent,
     served: Sequence[RolePlan],
     groups: int | None = None,
     tracing: TracingArgs | None = None,
@@ -66,13 +66,13 @@ def picker_plan(
     """
     at = join("roles", position)
     given = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = picker_image(f"{at}.endpointPicker", given, intent)
+    image, family, findings = picker_image(("roles", position, "endpointPicker"), given, intent)
     if family is None:
         return None, findings
-    pairing = group_pairing(service, given, intent, groups)
+    pairing = group_affinity(service, given, intent, groups)
     config, words, found = _config(at, args, given, intent, family, image, served, pairing)
     findings += found
-    findings += group_pairing_findings(at, args, intent, groups)
+    findings += group_pairing_findings(("roles", position), args, intent, groups)
     findings += [
         each.under(*parse_path(at), "endpointPicker", "args")
         for each in pickers.check_args(given.args or (), family)
@@ -114,11 +114,11 @@ def _config(
     at: str,
     args: RoleArgs,
     given: EndpointPickerArgs,
-    intent: Intent,
+    intent: PickerIntent,
     family: PickerFamily,
     image: Any,
     served: Sequence[RolePlan],
-    pairing: pickers.GroupPairing | None,
+    pairing: pickers.GroupAffinity | None,
 ) -> tuple[str, str, list[Finding]]:
     """Text of the configuration, what it means, and what speaks against it."""
     if intent.strategy is None:

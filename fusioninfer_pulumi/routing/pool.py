@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT
-from fusioninfer_pulumi.pickers.role_intent import Intent
+from fusioninfer_pulumi.pickers.intent import PickerIntent
 from fusioninfer_pulumi.routing.common import Manifest, router_metadata
 from fusioninfer_pulumi.routing.gateways import Implementation
 from fusioninfer_pulumi.routing.records import PoolPlan, RouterPlan
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.topology.role import RolePlan
 _LEADER = "0"
 
 
-def pooled_types(declared: Sequence[RoleArgs], intent: Intent) -> frozenset[ComponentType]:
+def pooled_types(declared: Sequence[RoleArgs], intent: PickerIntent) -> frozenset[ComponentType]:
     """Component types whose leaders the pool holds.
 
     Args:
@@ -42,7 +42,7 @@ def pooled_types(declared: Sequence[RoleArgs], intent: Intent) -> frozenset[Comp
 
 
 def pool_plan(
-    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: Intent, port: int
+    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: PickerIntent, port: int
 ) -> PoolPlan:
     """Plans the pool.
 
@@ -75,7 +75,7 @@ def pool_plan(
 def pool_findings(
     position: int,
     declared: Sequence[RoleArgs],
-    intent: Intent,
+    intent: PickerIntent,
     served: Sequence[RolePlan],
 ) -> Iterator[Finding]:
     """What follows for the pool from the roles of the service.

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.findings import Finding, error, join
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
-from fusioninfer_pulumi.pickers.role_intent import picker_intent
+from fusioninfer_pulumi.pickers.intent import picker_intent
 from fusioninfer_pulumi.routing.attachment import attachment_findings
 from fusioninfer_pulumi.routing.common import Manifest
 from fusioninfer_pulumi.routing.elsewhere import elsewhere_findings, elsewhere_grants
