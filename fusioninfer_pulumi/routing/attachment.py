@@ -31,6 +31,7 @@ def attachment_findings(
         if parent.listeners is None:
             if not same(parent.namespace, namespace) and not _unknown(parent, namespace):
                 yield info(
+                    "gateway-listeners-unknown",
                     parent.at,
                     f"Gateway {parent.name} is in namespace {parent.namespace}: its listeners must "
                     f"allow routes from namespace {namespace} (allowedRoutes.namespaces), which by "
@@ -39,14 +40,18 @@ def attachment_findings(
             continue
         meant = meant_listeners(parent)
         if not meant:
-            yield error(parent.at, _no_listener(parent))
+            yield error("listener-not-found", parent.at, _no_listener(parent))
             continue
         refusals = [_refusal(parent, listener, namespace, hostnames) for listener in meant]
         if all(refusals):
             told = "; ".join(
                 f"{listener['name']}: {why}" for listener, why in zip(meant, refusals, strict=True)
             )
-            yield error(parent.at, f"no listener of Gateway {parent.name} takes the route: {told}")
+            yield error(
+                "listeners-refuse-route",
+                parent.at,
+                f"no listener of Gateway {parent.name} takes the route: {told}",
+            )
 
 
 def meant_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.router import SplitArgs
 from fusioninfer_pulumi.engines.model_arguments import served_names
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.attachment import attachment_findings, hosts_meet
@@ -133,7 +133,10 @@ class Shares:
         for other in earlier:
             found += [
                 Finding(
-                    "", each.severity, (), f"{each.path} of service {other.service}: {each.message}"
+                    each.rule,
+                    each.severity,
+                    (),
+                    f"{each.path} of service {other.service}: {each.message}",
                 )
                 for each in self.findings(other, complete=False, to=plan.service)
             ]
@@ -156,26 +159,29 @@ class Shares:
         given = router.args.httproute if router is not None else None
         if router is None or given is None:
             return []
-        at = join("roles", router.position, "httproute")
+        at = ("roles", router.position, "httproute")
         found: list[Finding] = []
         for index, share in enumerate(given.split or ()):
             if _shares(plan) and share.service != plan.service and to in (None, share.service):
-                found += self._share(f"{at}.split[{index}].service", plan, share, complete=complete)
+                found += self._share(
+                    (*at, "split", index, "service"), plan, share, complete=complete
+                )
         by = given.routed_by
         if by is not None and by != plan.service and to in (None, by):
-            found += self._routed(f"{at}.routedBy", plan, by, complete=complete)
+            found += self._routed((*at, "routedBy"), plan, by, complete=complete)
         return found
 
     def _share(
-        self, at: str, plan: ServicePlan, share: SplitArgs, *, complete: bool
+        self, at: Location, plan: ServicePlan, share: SplitArgs, *, complete: bool
     ) -> Iterator[Finding]:
         other = self._near(plan, share.service)
         if other is None:
             if complete:
                 yield from self._missing(at, plan, share.service, "its share of requests fails")
         elif not other.routers:
-            say: Callable[[str, str], Finding] = error if share.weight else warning
+            say: Callable[[str, Location, str], Finding] = error if share.weight else warning
             yield say(
+                "split-to-missing-pool",
                 at,
                 f"{other.service} has no router, so there is no InferencePool "
                 f"{names.inference_pool(other.service)}: gateways answer its share with errors; "
@@ -186,13 +192,14 @@ class Shares:
             lacking = sorted((_models(plan) or set()) - (_models(other) or set()))
             if lacking and _models(other) is not None:
                 yield warning(
+                    "split-models-differ",
                     at,
                     f"{other.service} serves {_listed(_models(other))}, not {', '.join(lacking)}: "
                     "requests keep the name that they ask for, and those of its share fail; give "
                     "both the same names (model.name, or --served-model-name)",
                 )
 
-    def _own_route(self, at: str, plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
+    def _own_route(self, at: Location, plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
         assert other.router is not None, "asked of services with a router only"
         by, route = other.router.routed_by, other.router.route
         if by is not None:
@@ -200,24 +207,35 @@ class Shares:
                 each.service == by and _leads(each, other) for each in self._plans
             ):
                 yield warning(
-                    at, f"{other.service} says routedBy: {by}, and this is {plan.service}"
+                    "routed-by-differs",
+                    at,
+                    f"{other.service} says routedBy: {by}, and this is {plan.service}",
                 )
         elif other.router.routes_elsewhere:
             return  # by which it gets requests is not read
         elif route is None:
             yield warning(
-                at, f"{other.service} does not say whose route leads to it; write {_back(plan)}"
+                "routed-by-missing",
+                at,
+                f"{other.service} does not say whose route leads to it; write {_back(plan)}",
             )
         elif take_the_same(plan, other):
             yield warning(
+                "routes-conflict",
                 at,
                 f"{other.service} makes a route of its own for the same requests, {route.name}: "
                 f"of two such routes the older one gets all of them; write {_back(plan)} there",
             )
         else:
-            yield info(at, f"{other.service} gets requests by its own route, too: {route.name}")
+            yield info(
+                "split-target-has-route",
+                at,
+                f"{other.service} gets requests by its own route, too: {route.name}",
+            )
 
-    def _routed(self, at: str, plan: ServicePlan, by: str, *, complete: bool) -> Iterator[Finding]:
+    def _routed(
+        self, at: Location, plan: ServicePlan, by: str, *, complete: bool
+    ) -> Iterator[Finding]:
         if any(_leads(each, plan) and each.service == by for each in self._plans):
             return
         if any(_leads(each, plan) and _shares(each) for each in self._plans):
@@ -227,11 +245,18 @@ class Shares:
             if complete:
                 yield from self._missing(at, plan, by, "no request comes")
         elif not other.routers:
-            yield warning(at, f"{by} has no router, and so no route: no request comes")
+            yield warning(
+                "routed-by-without-route",
+                at,
+                f"{by} has no router, and so no route: no request comes",
+            )
         elif other.router is not None and other.router.route is None:
-            yield warning(at, f"{by} makes no route itself: no request comes")
+            yield warning(
+                "routed-by-without-route", at, f"{by} makes no route itself: no request comes"
+            )
         elif other.router is not None:
             yield warning(
+                "routed-by-without-split",
                 at,
                 f"the route of {by} does not lead here: no request comes; give it split: "
                 f"[{{service: {plan.service}, weight: 0}}], or more",
@@ -242,7 +267,9 @@ class Shares:
         found = (each for each in self._plans if each.service == name)
         return next((each for each in found if same(each.namespace, plan.namespace)), None)
 
-    def _missing(self, at: str, plan: ServicePlan, name: str, otherwise: str) -> Iterator[Finding]:
+    def _missing(
+        self, at: Location, plan: ServicePlan, name: str, otherwise: str
+    ) -> Iterator[Finding]:
         others = [each for each in self._plans if each is not plan]
         if not others:
             return  # a service that is looked at alone: the other one is elsewhere
@@ -251,6 +278,7 @@ class Shares:
         spaces = sorted({each.namespace for each in others if each.service == name})
         if spaces:
             yield warning(
+                "service-in-other-namespace",
                 at,
                 f"{name} is in namespace {', '.join(spaces)}, and the name means one of this "
                 f"service's namespace {plan.namespace}: {otherwise} unless there is one, too",
@@ -260,6 +288,7 @@ class Shares:
         close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
         hint = f"; did you mean {close[0]}?" if close else ""
         yield warning(
+            "service-not-found",
             at,
             f"{name} is none of the services given: {otherwise} unless it is in namespace "
             f"{plan.namespace} already{hint}",

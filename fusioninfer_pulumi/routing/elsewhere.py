@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join
+from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateway import same
@@ -27,21 +27,24 @@ def elsewhere_findings(service: str, position: int, args: RoleArgs) -> Iterator[
     given = args.httproute
     if given is None or given.elsewhere is None:
         return
-    at = f"{join('roles', position, 'httproute')}.{given.elsewhere}"
+    at = ("roles", position, "httproute", given.elsewhere)
     if given.routed_by == service:
         yield error(
+            "routed-by-itself",
             at,
             "is this service, and no route is made then; remove it, or name the one whose route "
             "leads here",
         )
     elif given.routed_by is not None:
         yield info(
+            "external-route",
             at,
             f"no route is made: requests come once {given.routed_by} names this service "
             "in its httproute.split, or in backendRefs",
         )
     else:
         yield info(
+            "external-route",
             at,
             "no route is made, and what these say is not read: requests come once their "
             f"backendRefs name {names.POOL_KIND} {names.inference_pool(service)} of group "
@@ -60,13 +63,13 @@ def elsewhere_grants(
         position: Index of the router in the spec.
         args: The router role.
     """
-    at = join("roles", position, "httproute", "refs")
+    at = ("roles", position, "httproute", "refs")
     for index, ref in enumerate((args.httproute and args.httproute.refs) or ()):
         if ref.namespace is None or is_output(ref.namespace) or same(ref.namespace, namespace):
             continue
         pool = names.inference_pool(service)
         yield GrantPlan(
-            at=f"{at}[{index}].namespace",
+            at=(*at, index, "namespace"),
             name=names.reference_grant(str(ref.namespace), pool),
             namespace=namespace,
             from_kind="HTTPRoute",

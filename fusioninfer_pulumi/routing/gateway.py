@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GatewayArgs, GatewayRefArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, shown, similar, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, similar, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -90,20 +90,21 @@ def parent_plans(
     Returns:
         Those that the route names, else those that follow from `gateway`.
     """
-    at = join("roles", position)
+    at = ("roles", position)
     own = tuple(gateway.spec["listeners"]) if gateway is not None else None
     stated = args.httproute.parent_refs if args.httproute is not None else None
     if stated:
         return tuple(
-            _stated(f"{at}.httproute.parentRefs[{index}]", parent, namespace, gateway)
+            _stated((*at, "httproute", "parentRefs", index), parent, namespace, gateway)
             for index, parent in enumerate(stated)
             if parent.get("kind", "Gateway") == "Gateway" and parent.get("group", GROUP) == GROUP
         )
     if gateway is not None:
-        return (ParentPlan(f"{at}.gateway", gateway.name, namespace, None, None, own),)
+        return (ParentPlan((*at, "gateway"), gateway.name, namespace, None, None, own),)
     refs = (args.gateway.refs if args.gateway is not None else None) or ()
     return tuple(
-        _referenced(f"{at}.gateway.refs[{index}]", ref, namespace) for index, ref in enumerate(refs)
+        _referenced((*at, "gateway", "refs", index), ref, namespace)
+        for index, ref in enumerate(refs)
     )
 
 
@@ -134,24 +135,27 @@ def gateway_findings(
     Yields:
         Findings, errors included.
     """
-    at = join("roles", position)
+    at = ("roles", position)
     named = args.gateway.implementation if args.gateway is not None else None
     known = implementation_of(args)
     if known is None and (args.gateway is not None or args.httproute is not None):
         say = warning if _is_misspelt(named) else info
-        yield say(f"{at}.gateway.implementation", _unknown(named))
+        rule = "gateway-unnamed" if named is None else "gateway-unknown"
+        yield say(rule, (*at, "gateway", "implementation"), _unknown(named))
     if (
         gateway is not None
         and known is None
         and not (args.gateway or GatewayArgs()).gateway_class_name
     ):
         yield info(
-            f"{at}.gateway.gatewayClassName",
+            "gateway-class-defaulted",
+            (*at, "gateway", "gatewayClassName"),
             f"is not given: {DEFAULT_CLASS}, a usual name for Envoy Gateway's, is taken",
         )
     if gateway is not None and all(parent.name != gateway.name for parent in parents):
         yield warning(
-            f"{at}.httproute.parentRefs",
+            "own-gateway-unattached",
+            (*at, "httproute", "parentRefs"),
             f"do not name the service's own Gateway {gateway.name}: nothing attaches to it; "
             "remove them, or name it",
         )
@@ -163,7 +167,8 @@ def gateway_findings(
     ):
         say = error if known.picker_tls is PickerTls.ALWAYS else warning
         yield say(
-            f"{at}.endpointPicker.tls.enabled",
+            "picker-tls-required",
+            (*at, "endpointPicker", "tls", "enabled"),
             f"{known.name} speaks TLS to the picker"
             + ("; remove it" if say is error else ", unless it is configured otherwise"),
         )
@@ -196,7 +201,7 @@ def _edits(one: str, other: str) -> int:
 
 
 def _stated(
-    at: str, parent: Mapping[str, Any], namespace: Any, gateway: GatewayPlan | None
+    at: Location, parent: Mapping[str, Any], namespace: Any, gateway: GatewayPlan | None
 ) -> ParentPlan:
     where = parent.get("namespace", namespace)
     own = gateway is not None and parent["name"] == gateway.name and same(where, namespace)
@@ -210,7 +215,7 @@ def _stated(
     )
 
 
-def _referenced(at: str, ref: GatewayRefArgs, namespace: Any) -> ParentPlan:
+def _referenced(at: Location, ref: GatewayRefArgs, namespace: Any) -> ParentPlan:
     return ParentPlan(
         at=at,
         name=ref.name,

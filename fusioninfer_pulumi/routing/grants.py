@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, error, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -25,16 +25,16 @@ def needed_grants(
         route: The route, None where there is none.
         gateway: The Gateway, None where there is none.
     """
-    at = join("roles", position)
+    at = ("roles", position)
     found: list[GrantPlan] = []
     for index, rule in enumerate(route.rules if route is not None else ()):
-        for path, ref in _backends(f"{at}.httproute.rules[{index}]", rule.given):
-            found += _grant(path, namespace, names_of(route), "HTTPRoute", ref, "Service")
+        for field, ref in _backends((*at, "httproute", "rules", index), rule.given):
+            found += _grant(field, namespace, names_of(route), "HTTPRoute", ref, "Service")
     for index, listener in enumerate(gateway.spec["listeners"] if gateway is not None else ()):
         certificates = (listener.get("tls") or {}).get("certificateRefs") or ()
         for number, ref in enumerate(certificates):
-            path = f"{at}.gateway.listeners[{index}].tls.certificateRefs[{number}]"
-            found += _grant(path, namespace, names_of(gateway), "Gateway", ref, "Secret")
+            field = (*at, "gateway", "listeners", index, "tls", "certificateRefs", number)
+            found += _grant(field, namespace, names_of(gateway), "Gateway", ref, "Secret")
     return found
 
 
@@ -55,6 +55,7 @@ def grant_findings(
         if grant.from_namespace is not namespace:
             if not created:
                 yield warning(
+                    "reference-grant-missing",
                     grant.at,
                     f"routes of namespace {grant.from_namespace} may not lead to {grant.to_kind} "
                     f"{grant.to_name} without a ReferenceGrant beside it; referenceGrants: true "
@@ -62,12 +63,14 @@ def grant_findings(
                 )
         elif created and is_output(namespace):
             yield error(
+                "namespace-output-in-name",
                 grant.at,
                 "the ReferenceGrant's name is made of the service's namespace, which must be a "
                 "plain value for that, got a pulumi Output",
             )
         elif not created:
             yield warning(
+                "reference-grant-missing",
                 grant.at,
                 f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}: that needs a "
                 f"ReferenceGrant there, from {grant.from_kind} in the service's namespace; "
@@ -80,17 +83,19 @@ def names_of(owner: RoutePlan | GatewayPlan | None) -> str:
     return owner.name if owner is not None else ""
 
 
-def _backends(at: str, rule: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _backends(
+    at: Location, rule: Mapping[str, Any]
+) -> Iterator[tuple[Location, Mapping[str, Any]]]:
     for number, ref in enumerate(rule.get("backendRefs") or ()):
-        yield f"{at}.backendRefs[{number}]", ref
+        yield (*at, "backendRefs", number), ref
     for number, item in enumerate(rule.get("filters") or ()):
         mirror = item.get("requestMirror")
         if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
-            yield f"{at}.filters[{number}].requestMirror.backendRef", mirror["backendRef"]
+            yield (*at, "filters", number, "requestMirror", "backendRef"), mirror["backendRef"]
 
 
 def _grant(
-    at: str, namespace: Any, owner: str, kind: str, ref: Mapping[str, Any], default: str
+    at: Location, namespace: Any, owner: str, kind: str, ref: Mapping[str, Any], default: str
 ) -> list[GrantPlan]:
     foreign = ref.get("namespace", namespace)
     if same(foreign, namespace) or is_output(foreign):

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.router_rules import PICKER_CONTAINER
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.findings import Finding, error, errors, info, join, parse_path, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, errors, info, path_text, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.merge import overlaid
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -64,24 +64,28 @@ def picker_plan(
     Returns:
         The plan, None when nothing is known of the image, and what is to be said.
     """
-    at = join("roles", position)
+    at = ("roles", position)
     given = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = picker_image(("roles", position, "endpointPicker"), given, intent)
+    image, family, findings = picker_image((*at, "endpointPicker"), given, intent)
     if family is None:
         return None, findings
     pairing = group_affinity(service, given, intent, groups)
     config, words, found = _config(at, args, given, intent, family, image, served, pairing)
     findings += found
-    findings += group_pairing_findings(("roles", position), args, intent, groups)
+    findings += group_pairing_findings(at, args, intent, groups)
     findings += [
-        each.under(*parse_path(at), "endpointPicker", "args")
+        each.under(*at, "endpointPicker", "args")
         for each in pickers.check_args(given.args or (), family)
     ]
     findings += _advice(at, args, given, family, namespace)
-    findings += credential_findings(f"{at}.endpointPicker.template", given.template or {})
+    findings += credential_findings(
+        path_text((*at, "endpointPicker", "template")), given.template or {}
+    )
     ours = [CONFIG_VOLUME, *([CERTIFICATE_VOLUME] if given.tls.secret_name else ())]
     findings += pod_volume_findings(
-        f"{at}.endpointPicker.template.spec", (given.template or {}).get("spec") or {}, ours
+        path_text((*at, "endpointPicker", "template", "spec")),
+        (given.template or {}).get("spec") or {},
+        ours,
     )
     flags = PickerFlags(
         pool=names.inference_pool(service),
@@ -111,7 +115,7 @@ def picker_plan(
 
 
 def _config(
-    at: str,
+    at: Location,
     args: RoleArgs,
     given: EndpointPickerArgs,
     intent: PickerIntent,
@@ -125,7 +129,7 @@ def _config(
         text = args.endpoint_picker_config or ""
         own = is_output(image) or pickers.family_of(image) is None
         found = [
-            each.under(*parse_path(at), "endpointPickerConfig")
+            each.under(*at, "endpointPickerConfig")
             for each in pickers.check_config(text, family, own_image=own)
         ]
         return text, "as its endpointPickerConfig says", found
@@ -137,11 +141,12 @@ def _config(
         groups=pairing,
     )
     # Which roles there are is checked with the pool.
-    found = [each.under(*parse_path(at)) for each in pickers.check_strategy(family, request)]
+    found = [each.under(*at) for each in pickers.check_strategy(family, request)]
     if given.threshold is not None and not intent.pairs:
         found.append(
             error(
-                f"{at}.endpointPicker.threshold",
+                "threshold-without-disaggregation",
+                (*at, "endpointPicker", "threshold"),
                 f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
                 f"{intent.strategy.value}; remove it",
             )
@@ -159,40 +164,48 @@ def _block_size(served: Sequence[RolePlan]) -> int | None:
 
 
 def _advice(
-    at: str, args: RoleArgs, given: EndpointPickerArgs, family: PickerFamily, namespace: Any
+    at: Location, args: RoleArgs, given: EndpointPickerArgs, family: PickerFamily, namespace: Any
 ) -> Iterator[Finding]:
-    metrics = f"{at}.endpointPicker.metrics"
+    metrics = (*at, "endpointPicker", "metrics")
     if given.metrics is MetricsMode.OFF:
         yield info(
+            "picker-metrics-off",
             metrics,
             "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
             "and binds the picker to the ClusterRole system:auth-delegator",
         )
     elif given.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
-            metrics, "everybody who reaches the picker reads its metrics; Authenticated asks first"
+            "picker-metrics-unauthenticated",
+            metrics,
+            "everybody who reaches the picker reads its metrics; Authenticated asks first",
         )
     elif is_output(namespace):
         yield error(
+            "namespace-output-in-name",
             metrics,
             "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
             "value, got a pulumi Output",
         )
     if family.needs_inference_objective_crd:
         yield info(
-            f"{at}.endpointPicker.image",
+            "inference-objective-required",
+            (*at, "endpointPicker", "image"),
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
     if given.replicas > 1:
         yield info(
-            f"{at}.endpointPicker.replicas",
+            "picker-standby-not-ready",
+            (*at, "endpointPicker", "replicas"),
             "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
             "the Deployment",
         )
     if args.strategy is None and args.endpoint_picker_config is None:
         yield info(
-            f"{at}.strategy", "is not given: chosen for the roles of the service, see the plan"
+            "strategy-defaulted",
+            (*at, "strategy"),
+            "is not given: chosen for the roles of the service, see the plan",
         )
 
 

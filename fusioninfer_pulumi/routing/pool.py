@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT
@@ -89,8 +89,8 @@ def pool_findings(
     Yields:
         Findings, errors included.
     """
-    at = join("roles", position)
-    field = f"{at}.strategy" if intent.strategy is not None else f"{at}.endpointPickerConfig"
+    at = ("roles", position)
+    field = (*at, "strategy") if intent.strategy is not None else (*at, "endpointPickerConfig")
     left = [role for role in serving(declared) if role.name not in {each.name for each in served}]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
         yield from _pairing(field, declared)
@@ -98,6 +98,7 @@ def pool_findings(
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in left)
         to = ", ".join(role.name for role in served)
         yield warning(
+            "role-without-requests",
             field,
             f"requests go to {to} only, {idle} gets none: "
             + (
@@ -110,6 +111,7 @@ def pool_findings(
     if len(ports) > 1:
         listed = ", ".join(f"{role.name} {role.serving.port}" for role in served)
         yield error(
+            "pool-ports-differ",
             at,
             f"the pods of a pool serve on one port, the roles on different ones ({listed}); give "
             "them one port",
@@ -117,7 +119,8 @@ def pool_findings(
     for role in served:
         if table.serves_https(role.serving.command):
             yield warning(
-                join("roles", role.position),
+                "pool-pods-serve-https",
+                ("roles", role.position),
                 "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "
                 "TLS at the Gateway",
             )
@@ -128,29 +131,35 @@ def failure_mode_findings(
 ) -> Iterator[Finding]:
     """Says where the gateway does not do what `failureMode` says."""
     picker = args.endpoint_picker or EndpointPickerArgs()
-    at = join("roles", position, "endpointPicker", "failureMode")
+    at = ("roles", position, "endpointPicker", "failureMode")
     mode = picker.failure_mode or FailureMode.FAIL_OPEN
     if implementation is None or implementation.honours_failure_mode:
         return
     if implementation.honours_failure_mode is None:
         if picker.failure_mode is not None:
-            yield info(at, f"whether {implementation.name} reads it is not known")
+            yield info(
+                "failure-mode-unverified",
+                at,
+                f"whether {implementation.name} reads it is not known",
+            )
     elif mode is not FailureMode.FAIL_CLOSE:
         say = warning if picker.failure_mode is not None else info
         yield say(
+            "failure-mode-ignored",
             at,
             f"{mode.value} is ignored by {implementation.name}, which always drops requests while "
             "the picker does not answer (FailClose)",
         )
 
 
-def _pairing(field: str, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
+def _pairing(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
     types = {role.component_type for role in serving(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
     ]
     if missing:
         yield error(
+            "disaggregation-role-missing",
             field,
             f"{Strategy.PD_DISAGGREGATION.value} needs a prefiller and a decoder; there is no "
             f"{' and no '.join(missing)}",
@@ -159,6 +168,7 @@ def _pairing(field: str, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
         idle = [role.name for role in declared if role.component_type is ComponentType.WORKER]
         if idle:
             yield warning(
+                "role-without-requests",
                 field,
                 f"requests go to prefillers and decoders only, {', '.join(idle)} (worker) gets "
                 "none",

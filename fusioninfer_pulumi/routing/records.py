@@ -13,6 +13,7 @@ from fusioninfer_pulumi.api.router import (
     HttpRouteRefArgs,
     MetricsMode,
 )
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.routing.gateways import Implementation
 
@@ -90,7 +91,7 @@ class ParentPlan:
         listeners: Its listeners, None where they are not known.
     """
 
-    at: str
+    at: Location
     name: str
     namespace: Any
     section: str | None
@@ -167,7 +168,7 @@ class GrantPlan:
         to_name: Its name.
     """
 
-    at: str
+    at: Location
     name: str
     namespace: Any
     from_kind: str

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import HttpRouteArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.routing.common import Manifest, router_metadata
@@ -76,11 +76,12 @@ def route_findings(
     Yields:
         Findings; repairs are `info`.
     """
-    at = join("roles", position, "httproute")
+    at = ("roles", position, "httproute")
     if route is None:
         if args.httproute is not None and args.httproute.elsewhere is not None:
             return
         yield warning(
+            "route-missing",
             at,
             "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
             "finds the pool; give httproute, gateway.refs or gateway: {}",
@@ -88,15 +89,17 @@ def route_findings(
         return
     if not route.parent_refs and not route.use_default_gateways:
         yield warning(
-            f"{at}.parentRefs",
+            "route-without-gateway",
+            (*at, "parentRefs"),
             "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
         )
     for index, rule in enumerate(route.rules):
-        here = f"{at}.rules[{index}]"
+        here = (*at, "rules", index)
         for backend in sorted(rule.repaired):
             told = rule.given["backendRefs"][backend]
             yield info(
-                f"{here}.backendRefs[{backend}]",
+                "backend-kind-corrected",
+                (*here, "backendRefs", backend),
                 f"there is no {told.get('kind', 'Service')} {told['name']}: the name is that of "
                 f"the service's {names.POOL_KIND}, to which it is corrected",
             )
@@ -104,7 +107,8 @@ def route_findings(
             continue
         if rule.given.get("timeouts") and not implementation.route_timeouts:
             yield warning(
-                f"{here}.timeouts",
+                "route-timeouts-unsupported",
+                (*here, "timeouts"),
                 f"{implementation.name} takes no timeouts in routes; remove them",
             )
 
@@ -187,43 +191,55 @@ def several_pools_findings(
         route: The route, None where there is none.
         implementation: What is known of the gateway.
     """
-    at = join("roles", position, "httproute")
+    at = ("roles", position, "httproute")
     if route is None:
         return
     if route.split:
-        yield from _split_findings(f"{at}.split", route)
+        yield from _split_findings((*at, "split"), route)
         if implementation is not None and implementation.several_pools is SeveralPools.NO:
             yield error(
-                f"{at}.split",
+                "one-pool-per-rule",
+                (*at, "split"),
                 f"{implementation.name} takes one InferencePool in a rule; give the other service "
                 "a route of its own, by a header or a host name",
             )
         elif any(rule.completed for rule in route.rules):
-            yield from _several(f"{at}.split", implementation)
+            yield from _several((*at, "split"), implementation)
     for index, rule in enumerate(route.rules):
         pools = [ref for ref in rule.given.get("backendRefs") or () if is_pool(ref)]
         if len(pools) + len(rule.repaired) > 1:
-            yield from _several(f"{at}.rules[{index}].backendRefs", implementation)
+            yield from _several((*at, "rules", index, "backendRefs"), implementation)
 
 
-def _split_findings(at: str, route: RoutePlan) -> Iterator[Finding]:
+def _split_findings(at: Location, route: RoutePlan) -> Iterator[Finding]:
     (own, _), *others = route.split
     for index, (pool, _) in enumerate(others):
         if pool == own:
-            yield error(f"{at}[{index}].service", "is this service, which gets the rest anyway")
+            yield error(
+                "split-to-itself",
+                (*at, index, "service"),
+                "is this service, which gets the rest anyway",
+            )
     if not any(rule.completed for rule in route.rules):
-        yield error(at, "has no effect: every rule has backendRefs of its own; write weights there")
+        yield error(
+            "split-without-effect",
+            at,
+            "has no effect: every rule has backendRefs of its own; write weights there",
+        )
 
 
-def _several(at: str, implementation: Implementation | None) -> Iterator[Finding]:
+def _several(at: Location, implementation: Implementation | None) -> Iterator[Finding]:
     if implementation is None:
-        yield warning(at, _NOT_NAMED)
+        yield warning("several-pools-gateway-unnamed", at, _NOT_NAMED)
     elif implementation.several_pools is SeveralPools.NO:
-        yield warning(at, f"{implementation.name} takes one InferencePool in a rule")
+        yield warning(
+            "one-pool-per-rule", at, f"{implementation.name} takes one InferencePool in a rule"
+        )
     elif implementation.several_pools is SeveralPools.ONE_PICKER:
-        yield warning(at, _ONE_PICKER.format(name=implementation.name))
+        yield warning("one-picker-per-rule", at, _ONE_PICKER.format(name=implementation.name))
     elif implementation.several_pools is SeveralPools.UNKNOWN:
         yield warning(
+            "several-pools-untested",
             at,
             "lead to several InferencePools: what becomes of that is not known of "
             f"{implementation.name}",

@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.findings import Finding, error, join
+from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.pickers.intent import picker_intent
@@ -136,7 +136,8 @@ def _name_findings(service: str, gateway: GatewayPlan | None) -> Iterator[Findin
     for what, name in derived:
         if len(name) > DNS_LABEL_LIMIT:
             yield error(
-                join("metadata", "name"),
+                "label-value-too-long",
+                ("metadata", "name"),
                 f'the name of the {what} "{name}" has {len(name)} characters, of at most '
                 f"{DNS_LABEL_LIMIT}; shorten the service's by {len(name) - DNS_LABEL_LIMIT}",
             )
