@@ -10,7 +10,7 @@ from fusioninfer_pulumi.operations.operations import day_two
 from fusioninfer_pulumi.pods.device_claims import device_claims
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
-from fusioninfer_pulumi.routing.router import routing
+from fusioninfer_pulumi.routing.router import router_objects
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
@@ -34,7 +34,7 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     if refused:
         raise InvalidServiceError(refused)
     if plan.router is not None:
-        return (*workloads(plan), *routing(plan, plan.router), *day_two(plan))
+        return (*workloads(plan), *router_objects(plan, plan.router), *day_two(plan))
     return (*workloads(plan), serving_service(plan), *day_two(plan))
 
 

@@ -21,7 +21,7 @@ PENDING = {
     "cli/arguments.py", "kube/containers.py", "kube/resources.py", "operations/autoscaling.py",
     "operations/operations.py", "pods/build.py", "pods/checks.py",
     "pods/device_claims.py", "pods/health.py", "pods/model_cache.py", "pods/pairing.py",
-    "pods/role.py", "pods/scheduling.py", "pods/sidecar.py", "routing/between_services.py",
+    "pods/role.py", "pods/scheduling.py", "pods/sidecar.py",
     "topology/layout_checks.py", "topology/leader_worker_set.py", "topology/name_checks.py",
 }  # fmt: skip
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.cli.plan_json import plain
+from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.routing.gateway import same
-from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
+from fusioninfer_pulumi.routing.route import ParentPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 
@@ -23,7 +24,7 @@ def router_url(plan: ServicePlan, router: RouterPlan) -> str:
     by = router.routed_by
     if by is not None:
         return f"not known: that of the route of service {by}"
-    if router.routes_elsewhere:
+    if router.external_routes:
         return f"not known: that of HTTPRoute {_routes(plan, router)}, which is made elsewhere"
     if found is None:
         return "not known: the Gateway is not ours, and the route has no host name"
@@ -41,7 +42,7 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         yield f"HTTPRoute {router.route.name}"
     elif router.routed_by is not None:
         yield f"the route of service {router.routed_by}"
-    elif router.routes_elsewhere:
+    elif router.external_routes:
         yield f"HTTPRoute {_routes(plan, router)} (made elsewhere)"
     else:
         yield "no route"
@@ -62,9 +63,9 @@ def _gateway(parent: ParentPlan, own: Any) -> str:
 
 def _routes(plan: ServicePlan, router: RouterPlan) -> str:
     own = plan.namespace
-    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.routes_elsewhere)
+    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.external_routes)
 
 
 def _near(namespace: Any, own: Any) -> str:
     """How a namespace is written before a name; not where it is the service's own."""
-    return "" if namespace is None or same(namespace, own) else f"{plain(namespace)}/"
+    return "" if namespace is None or surely_equal(namespace, own) else f"{plain(namespace)}/"

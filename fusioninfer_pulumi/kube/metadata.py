@@ -24,13 +24,13 @@ class ServiceMeta:
     annotations: Mapping[str, Any]
 
 
-def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str]) -> dict[str, Any]:
+def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Name, namespace, labels and annotations of one object.
 
     Args:
         plan: The service, whose own labels and annotations go on every object.
         name: Name of the object.
-        own: The object's labels, which win.
+        own: The object's own labels, which win.
 
     Returns:
         The metadata; the namespace is always written.
@@ -38,7 +38,7 @@ def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str]) -> dict[str, 
     built: dict[str, Any] = {
         "name": name,
         "namespace": plan.namespace,
-        "labels": {**plan.labels, **own},
+        "labels": {**plan.labels, **(own or {})},
     }
     if plan.annotations:
         built["annotations"] = dict(plan.annotations)

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.engines.serving_container import serving_container
 from fusioninfer_pulumi.findings import Finding, error, info, join, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.operations.records import EngineMonitor, MonitoringPlan
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 

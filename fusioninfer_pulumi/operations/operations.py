@@ -25,8 +25,7 @@ from fusioninfer_pulumi.pods.build import role_labels
 from fusioninfer_pulumi.pods.health import startup_findings
 from fusioninfer_pulumi.pods.scheduling import spread_findings
 from fusioninfer_pulumi.pods.tracing import picker_findings
-from fusioninfer_pulumi.routing.common import router_metadata
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -150,7 +149,7 @@ def _service_monitor(plan: ServicePlan, router: RouterPlan, monitoring: Monitori
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
     elif monitoring.picker_token:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = router_metadata(plan, router, names.picker_monitor(plan.service))
+    built = metadata(router_meta(plan, router.name), names.picker_monitor(plan.service))
     port = {"port": names.PICKER_METRICS_PORT, "path": "/metrics"}
     return {
         "apiVersion": MONITORING_API,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, info
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.gateway import GROUP, same
-from fusioninfer_pulumi.routing.records import ParentPlan
+from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
+from fusioninfer_pulumi.routing.gateway import GROUP
+from fusioninfer_pulumi.routing.route import ParentPlan
 
 _HTTP = ("HTTP", "HTTPS")
 
@@ -29,7 +29,7 @@ def attachment_findings(
     """
     for parent in parents:
         if parent.listeners is None:
-            if not same(parent.namespace, namespace) and not _unknown(parent, namespace):
+            if not surely_equal(parent.namespace, namespace) and not _unknown(parent, namespace):
                 yield info(
                     "gateway-listeners-unknown",
                     parent.at,
@@ -98,7 +98,7 @@ def _refusal(
         return "allowedRoutes.namespaces.from is None"
     if (
         source == "Same"
-        and not same(parent.namespace, namespace)
+        and not surely_equal(parent.namespace, namespace)
         and not _unknown(parent, namespace)
     ):
         return (

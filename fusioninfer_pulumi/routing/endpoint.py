@@ -8,7 +8,8 @@ from typing import Any
 
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.attachment import hosts_meet, meant_listeners, takes
-from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
+from fusioninfer_pulumi.routing.route import ParentPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
