@@ -13,7 +13,7 @@ from fusioninfer_pulumi.engines.model_arguments import served_names
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
-from fusioninfer_pulumi.routing.attachment import attachment_findings, hosts_meet
+from fusioninfer_pulumi.routing.attachment import attachment_findings, hosts_overlap
 from fusioninfer_pulumi.routing.route import RoutePlan, is_pool
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -331,7 +331,7 @@ def _share_gateway(one: RouterPlan, other: RouterPlan) -> bool:
 def _share_host(one: RoutePlan, other: RoutePlan) -> bool:
     if not one.hostnames or not other.hostnames:
         return True
-    return any(hosts_meet(a, b) for a in one.hostnames for b in other.hostnames)
+    return any(hosts_overlap(a, b) for a in one.hostnames for b in other.hostnames)
 
 
 def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
