@@ -61,12 +61,12 @@ def referenced_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
 def allows_route(
     parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
 ) -> bool:
-    """Tells whether a listener allows the route, as far as is known."""
+    """Whether a listener allows the route, as far as is known."""
     return _refusal(parent, listener, namespace, hostnames) is None
 
 
 def hosts_overlap(one: Any, other: Any) -> bool:
-    """Tells whether two host names, each possibly a wildcard, can match the same host."""
+    """Whether two host names, each possibly a wildcard, can match the same host."""
     if is_output(one) or is_output(other):
         return True
     if one.startswith("*."):

@@ -53,7 +53,7 @@ class Gateways:
         """Adds the Gateway of a service, if it has one."""
         if plan.router is not None and plan.router.gateway is not None:
             key = _key(plan.namespace, plan.router.gateway.name)
-            self._listeners[key] = tuple(plan.router.gateway.spec["listeners"])
+            self._listeners[key] = plan.router.gateway.listeners
 
     def findings(self, plan: RoutedService) -> list[Finding]:
         """One error for each of those Gateways that does not take the service's route."""

@@ -37,12 +37,17 @@ class GatewayPlan:
     Attributes:
         name: Its name.
         annotations: Its own annotations; values may be Outputs.
-        spec: Its class, listeners and whatever else the user wrote.
+        spec: Its spec: class, listeners and the user's other fields.
     """
 
     name: str
     annotations: Mapping[str, Any]
     spec: Mapping[str, Any]
+
+    @property
+    def listeners(self) -> tuple[Mapping[str, Any], ...]:
+        """Its listeners."""
+        return tuple(self.spec["listeners"])
 
 
 def implementation_of(args: RoleArgs) -> Implementation:
@@ -51,8 +56,8 @@ def implementation_of(args: RoleArgs) -> Implementation:
     return IMPLEMENTATIONS.get(named, UNKNOWN) if named is not None else UNKNOWN
 
 
-def is_managed(args: RoleArgs) -> bool:
-    """Tells whether the service gets a Gateway of its own.
+def _is_managed(args: RoleArgs) -> bool:
+    """Whether the service gets a Gateway of its own.
 
     `gateway: {implementation: ...}` beside `parentRefs` says what implements those; beside
     `routedBy` or `refs`, what implements the Gateways of the external route.
@@ -69,7 +74,7 @@ def is_managed(args: RoleArgs) -> bool:
 def gateway_plan(service: str, args: RoleArgs) -> GatewayPlan | None:
     """Plans the service's own Gateway; None where the route attaches to existing ones."""
     gateway = args.gateway
-    if gateway is None or not is_managed(args):
+    if gateway is None or not _is_managed(args):
         return None
     default = implementation_of(args).gateway_class
     spec: dict[str, Any] = {

@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 class PickerTls(str, enum.Enum):
     """How a gateway speaks to the endpoint picker. None of them verifies its certificate."""
 
-    ALWAYS = "always"  #: TLS, whatever is configured
+    ALWAYS = "always"  #: TLS, not configurable
     BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS
     BY_DEFAULT = "by-default"  #: TLS, unless the gateway itself is configured otherwise
     UNKNOWN = "unknown"
@@ -39,9 +39,9 @@ class SeveralPools(enum.Enum):
 
     #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
     SPLIT = "split"
-    #: Passes it too (1.30.1), but asks the picker of one pool for all requests of the rule: pods
-    #: of the others get requests in turn, and a pool without ready pods fails the whole rule
-    #: (istio#61594; fixed by istio#61601 of September 2026).
+    #: Passes it too (1.30.1), but asks the endpoint picker of one pool for all requests of the
+    #: rule: pods of the others get requests in turn, and a pool without ready pods fails the whole
+    #: rule (istio#61594; fixed by istio#61601 of September 2026).
     ONE_PICKER = "one picker"
     #: Takes one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes it).
     NO = "no"

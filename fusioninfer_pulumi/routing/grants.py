@@ -56,7 +56,7 @@ def needed_grants(
             for field, ref in _backends((*at, "httproute", "rules", index), rule.written):
                 yield from _grant(field, namespace, route.name, "HTTPRoute", ref, "Service")
     if gateway is not None:
-        for index, listener in enumerate(gateway.spec["listeners"]):
+        for index, listener in enumerate(gateway.listeners):
             certificates = (listener.get("tls") or {}).get("certificateRefs") or ()
             for number, ref in enumerate(certificates):
                 field = (*at, "gateway", "listeners", index, "tls", "certificateRefs", number)

@@ -26,7 +26,7 @@ def service_account(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
     }
 
 
-def role(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def picker_role(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
     """Builds the Role: read access to pools and pods; with several replicas, leader election."""
     objectives = ["inference.networking.x-k8s.io"]
     if LLM_D_API in picker.family.api_versions:

@@ -65,7 +65,7 @@ def pool_plan(
 ) -> PoolPlan:
     """Plans the pool of a router role, whose pods serve on `port`."""
     types = pooled_types(declared, intent)
-    # LeaderWorkerSet's own label tells the leaders, which serve, from the workers, which do not;
+    # LeaderWorkerSet's own label distinguishes the leaders, which serve, from the workers;
     # no other pod has it together with the service's.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: _LEADER}
     if len(types) == 1:

@@ -105,7 +105,6 @@ def parent_plans(
     at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
     """The Gateways that the route names, else the service's own, else `gateway.refs`."""
-    own = tuple(gateway.spec["listeners"]) if gateway is not None else None
     explicit = args.httproute.parent_refs if args.httproute is not None else None
     if explicit:
         return tuple(
@@ -114,7 +113,9 @@ def parent_plans(
             if parent.get("kind", "Gateway") == "Gateway" and parent.get("group", GROUP) == GROUP
         )
     if gateway is not None:
-        return (ParentPlan((*at, "gateway"), gateway.name, namespace, None, None, own),)
+        return (
+            ParentPlan((*at, "gateway"), gateway.name, namespace, None, None, gateway.listeners),
+        )
     return tuple(
         ParentPlan(
             at=(*at, "gateway", "refs", index),
@@ -139,7 +140,7 @@ def _explicit_parent(
         namespace=where,
         section=parent.get("sectionName"),
         port=parent.get("port"),
-        listeners=tuple(gateway.spec["listeners"]) if gateway is not None and own else None,
+        listeners=gateway.listeners if gateway is not None and own else None,
     )
 
 
@@ -226,7 +227,7 @@ def _redirects(rule: Mapping[str, Any]) -> bool:
 
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
-    """Tells whether a backend is an InferencePool, of any service."""
+    """Whether a backend is an InferencePool, of any service."""
     return ref.get("kind") == names.POOL_KIND and ref.get("group") == names.POOL_GROUP
 
 

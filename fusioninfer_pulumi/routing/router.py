@@ -39,7 +39,7 @@ from fusioninfer_pulumi.routing.picker import (
 )
 from fusioninfer_pulumi.routing.picker_access import (
     metrics_reviewer,
-    role,
+    picker_role,
     role_binding,
     service_account,
 )
@@ -219,7 +219,7 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
     """
     meta, picker = router_meta(topology, router.name), router.picker
     yield service_account(meta, picker)
-    yield role(meta, picker)
+    yield picker_role(meta, picker)
     yield role_binding(meta, picker)
     if picker.metrics is MetricsMode.AUTHENTICATED:
         yield metrics_reviewer(meta, picker)
