@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: A Kubernetes object, or a part of one.
+Manifest = dict[str, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceMeta:
@@ -35,7 +38,7 @@ def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str] | None = None)
     Returns:
         The metadata; the namespace is always written.
     """
-    built: dict[str, Any] = {
+    built: Manifest = {
         "name": name,
         "namespace": plan.namespace,
         "labels": {**plan.labels, **(own or {})},

@@ -11,15 +11,13 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, GatewayArgs
 from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, similar, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.routing.gateways import (
     IMPLEMENTATIONS,
     UNKNOWN,
     Implementation,
     PickerTls,
 )
-
-Manifest = dict[str, Any]
 
 GROUP = "gateway.networking.k8s.io"
 API_VERSION = f"{GROUP}/v1"

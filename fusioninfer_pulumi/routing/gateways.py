@@ -9,16 +9,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fusioninfer_pulumi.engines import table
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.picker import PickerPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan, pool_reference
 from fusioninfer_pulumi.topology.role import RolePlan
-
-Manifest = dict[str, Any]
 
 
 class PickerTls(str, enum.Enum):

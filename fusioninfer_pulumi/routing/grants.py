@@ -9,12 +9,10 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.gateway import GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.route import RoutePlan
-
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,12 @@ from typing import Any
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.pods.records import EVENTS_PORT
 from fusioninfer_pulumi.routing.picker import PickerPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role import RolePlan
-
-Manifest = dict[str, Any]
 
 
 def network_policies(

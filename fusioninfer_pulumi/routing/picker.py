@@ -24,7 +24,7 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.merge import overlaid
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
@@ -37,8 +37,6 @@ from fusioninfer_pulumi.pickers.intent import (
 from fusioninfer_pulumi.pods.checks import credential_findings, pod_volume_findings
 from fusioninfer_pulumi.pods.tracing import tracing_env
 from fusioninfer_pulumi.topology.role import RolePlan
-
-Manifest = dict[str, Any]
 
 #: Where the container finds its certificate.
 CERTIFICATE_PATH = "/certificate"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pickers.family import LLM_D_API
 from fusioninfer_pulumi.routing.picker import PickerPlan
-
-Manifest = dict[str, Any]
 
 _GROUP = "rbac.authorization.k8s.io"
 _API_VERSION = f"{_GROUP}/v1"

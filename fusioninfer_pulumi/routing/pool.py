@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
@@ -12,12 +11,10 @@ from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.engines import table
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT
 from fusioninfer_pulumi.pickers.intent import PickerIntent
 from fusioninfer_pulumi.topology.role import RolePlan
-
-Manifest = dict[str, Any]
 
 _LEADER = "0"
 

@@ -10,13 +10,11 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import GatewayRefArgs, HttpRouteArgs
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.routing.gateway import API_VERSION, GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
 from fusioninfer_pulumi.routing.pool import pool_reference
-
-Manifest = dict[str, Any]
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")

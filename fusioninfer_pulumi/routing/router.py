@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.router import HttpRouteRefArgs, MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.pickers.intent import picker_intent
 from fusioninfer_pulumi.routing.attachment import attachment_findings
 from fusioninfer_pulumi.routing.gateway import (
@@ -62,8 +62,6 @@ from fusioninfer_pulumi.routing.route import (
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
-
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
