@@ -1,4 +1,4 @@
-"""Selectors of pool and endpoint picker, checked against all pods of two services."""
+"""The pool's selector, held against every pod that a plan brings about and its neighbours."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from routed import ROUTE
 from samples import Manifest
 from strategies import services
 
-from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
@@ -23,7 +23,7 @@ STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affini
               "pd-disaggregation", None)  # fmt: skip
 
 ENGINES = (("entrypoint", "serve", "script"), ("sglang",))
-"""The forms of each engine that transfers its KV cache; a pair needs two of the same."""
+"""The forms of each engine that hands its KV cache over; a pair needs two of the same."""
 
 Labels = Mapping[str, str]
 
@@ -92,12 +92,10 @@ def routed_services(draw: st.DrawFn, pairs: bool = False) -> Manifest:
     return manifest
 
 
-def accepted(manifest: Manifest) -> ServicePlan:
-    """The plan; Hypothesis draws again for refused services, and fails if most are refused."""
+def accepted(manifest: Manifest) -> ServicePlan | None:
     (args,) = load(manifest)
     plan = plan_service(args)
-    assume(not errors(plan.findings))
-    return plan
+    return None if any(each.severity is Severity.ERROR for each in plan.findings) else plan
 
 
 def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
@@ -118,17 +116,15 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
 @PAIRS
 @settings(max_examples=25)
 @given(st.data())
-def test_the_pool_and_the_pickers_service_select_exactly_their_pods(
-    pairs: bool, data: st.DataObject
-) -> None:
+def test_the_pool_holds_exactly_the_pods_that_serve(pairs: bool, data: st.DataObject) -> None:
     plan = accepted(data.draw(routed_services(pairs)))
-    objects = {each["kind"]: each for each in render(plan)}
-    pool = objects["InferencePool"]["spec"]["selector"]
-    service = {"matchLabels": objects["Service"]["spec"]["selector"]}
+    if plan is None:
+        return
+    (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
+    selector = pool["spec"]["selector"]
     pods = list(pods_of(plan))
     for kind, serves, labels in pods:
-        assert matches(pool, labels) == wanted(plan, kind, serves=serves), labels
-        assert matches(service, labels) == (kind == "router")
+        assert matches(selector, labels) == wanted(plan, kind, serves=serves), labels
     assert sum(kind == "router" for kind, _, _ in pods) == 1
 
 
@@ -138,7 +134,8 @@ def test_the_pool_and_the_pickers_service_select_exactly_their_pods(
 def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObject) -> None:
     one, other = data.draw(routed_services(pairs)), data.draw(routed_services())
     other["metadata"]["name"] = one["metadata"]["name"] + "-x"
-    for mine, theirs in itertools.permutations([accepted(one), accepted(other)], 2):
+    plans = [plan for plan in map(accepted, (one, other)) if plan is not None]
+    for mine, theirs in itertools.permutations(plans, 2):
         for each in render(mine):
             selected = {
                 "InferencePool": lambda spec: spec["selector"],
@@ -148,3 +145,38 @@ def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObj
             if selected is not None:
                 selector = selected(each["spec"])
                 assert not any(matches(selector, labels) for _, _, labels in pods_of(theirs))
+
+
+@PAIRS
+@settings(max_examples=20)
+@given(st.data())
+def test_the_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
+    plan = accepted(data.draw(routed_services(pairs)))
+    if plan is None:
+        return
+    (service,) = [each for each in render(plan) if each["kind"] == "Service"]
+    selector = {"matchLabels": service["spec"]["selector"]}
+    for kind, _, labels in pods_of(plan):
+        assert matches(selector, labels) == (kind == "router")
+
+
+@PAIRS
+def test_the_properties_see_services_of_every_kind(pairs: bool) -> None:
+    """They would be empty if most services were refused."""
+    seen = {"accepted": 0, "several nodes": 0, "pair": 0}
+
+    @settings(derandomize=True, database=None)
+    @given(routed_services(pairs))
+    def look(manifest: Manifest) -> None:
+        plan = accepted(manifest)
+        if plan is not None:
+            types = {role.component_type.value for role in plan.roles}
+            seen["accepted"] += 1
+            seen["several nodes"] += any(role.nodes > 1 for role in plan.roles)
+            seen["pair"] += {"prefiller", "decoder"} <= types
+
+    look()
+    assert seen["accepted"] >= 10, seen
+    assert seen["several nodes"] >= 3, seen
+    if pairs:
+        assert seen["pair"] == seen["accepted"]
