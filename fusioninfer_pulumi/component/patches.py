@@ -14,7 +14,7 @@ from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorke
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.order import Rollout
 from fusioninfer_pulumi.rollout.steps import SetStep
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 Manifest = Mapping[str, Any]

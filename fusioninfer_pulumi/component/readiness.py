@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.component.status import ready_replicas
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 

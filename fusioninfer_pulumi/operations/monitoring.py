@@ -13,8 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.routing.common import router_metadata
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -261,7 +260,7 @@ def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringP
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
     elif monitoring.picker_token:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = router_metadata(plan, router, names.picker_monitor(plan.service))
+    built = metadata(router_meta(plan, router.name), names.picker_monitor(plan.service))
     port = {"port": names.PICKER_METRICS_PORT, "path": "/metrics"}
     return {
         "apiVersion": _API,

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.component.prerequisites.table import (
 )
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
-from fusioninfer_pulumi.routing.gateway_extras import gateway_extras
+from fusioninfer_pulumi.routing.router import gateway_extras
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -309,7 +309,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.REFERENCE_GRANT
     if router.route is not None:
         yield table.ROUTE
-        if any(rule.request_timeout or rule.given.get("timeouts") for rule in router.route.rules):
+        if any(rule.request_timeout or rule.written.get("timeouts") for rule in router.route.rules):
             yield table.ROUTE_TIMEOUTS
         if router.route.use_default_gateways is not None:
             yield table.DEFAULT_GATEWAYS
