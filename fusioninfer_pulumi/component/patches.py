@@ -1,4 +1,4 @@
-"""Patches that wait for sets and routing objects."""
+"""Resource options and patches by which Pulumi waits for LeaderWorkerSets and routing objects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", PATCHED])
 
 
 class Patch(KubernetesObject):
-    """Annotations that are added to an object which another resource owns, and awaited."""
+    """Annotations that are added to an object of another resource, and awaited."""
 
     def __init__(
         self,
@@ -47,14 +47,7 @@ class Patch(KubernetesObject):
         annotations: Mapping[str, pulumi.Input[str]],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        """Registers the patch.
-
-        Args:
-            name: Logical name.
-            manifest: The object that it patches.
-            annotations: What it adds.
-            opts: Resource options.
-        """
+        """Registers the patch of an object."""
         identity = {key: manifest["metadata"][key] for key in ("name", "namespace")}
         super().__init__(
             name,
@@ -69,14 +62,8 @@ class Patch(KubernetesObject):
 
 
 @dataclass(frozen=True)
-class Awaited:
-    """An object of the service, as it was registered.
-
-    Attributes:
-        logical: Its logical name.
-        manifest: Its manifest.
-        resource: Its resource.
-    """
+class RegisteredObject:
+    """An object of the service with its resource and logical name."""
 
     logical: str
     manifest: Manifest
@@ -86,25 +73,22 @@ class Awaited:
 def timeouts(
     create: str, update: str | None = None, delete: str | None = None
 ) -> pulumi.CustomTimeouts:
-    """How long each operation may take: an update by default as long as a creation."""
+    """How long each operation may take; an update as long as a creation unless given."""
     return pulumi.CustomTimeouts(create=create, update=update or create, delete=delete)
 
 
-def set_options(
+def lws_options(
     step: SetStep,
     *,
     grouped: bool = False,
     same_policy: bool = False,
     delete: str | None = None,
 ) -> pulumi.ResourceOptions:
-    """What the engine has to know about the updates of a set.
+    """Options of a LeaderWorkerSet: timeouts, what is ignored, and what replaces it.
 
-    Args:
-        step: Its place in the rollout.
-        grouped: Whether it has a `subGroupPolicy`, which LeaderWorkerSet does not update.
-        same_policy: Whether the one that it has means the same as the one that it gets. The engine
-            compares how they are written, and would replace the set for a type that is written out.
-        delete: How long its deletion may take, None for the provider's default.
+    `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `same_policy`: the
+    live one means the same as the new one. Pulumi compares how they are written, and would replace
+    the LeaderWorkerSet for a type that is written out.
     """
     recreate = _recreates(step)
     # The template that the engine's state holds stays, whatever the program says.
@@ -127,19 +111,10 @@ def set_options(
     )
 
 
-def own_annotations(
+def await_annotations(
     manifest: Manifest, plan: ServicePlan, step: SetStep | None = None
 ) -> dict[str, str]:
-    """Annotations that keep the provider from waiting for an object when it should not.
-
-    Args:
-        manifest: The object.
-        plan: The service.
-        step: Its place in the rollout, for a set.
-
-    Returns:
-        The annotations of the object itself, which patches do not share.
-    """
+    """Annotations of the object itself that keep the provider from waiting for it."""
     kind, level = manifest["kind"], plan.wait.level
     if kind == "LeaderWorkerSet":
         at_once = step is not None and step.rollout.strategy is RolloutStrategy.ALL_AT_ONCE
@@ -160,23 +135,13 @@ def own_annotations(
     return {}
 
 
-def patch_sets(
+def patch_lws(
     rollout: Rollout,
-    sets: Mapping[str, Awaited],
+    sets: Mapping[str, RegisteredObject],
     given: pulumi.ResourceOptions,
     existing: Collection[str] = (),
 ) -> dict[str, Patch]:
-    """Registers the patches of all sets that need one.
-
-    Args:
-        rollout: The order of the sets.
-        sets: The sets by Kubernetes name.
-        given: Options of every child of the component.
-        existing: Names of the sets that the engine made before, as far as anybody knows.
-
-    Returns:
-        The patches by Kubernetes name.
-    """
+    """Registers the patches of all LeaderWorkerSets that need one, by Kubernetes name."""
     barrier = [sets[name].resource for name in rollout.barrier]
     patches = {}
     for step in rollout.steps:
@@ -208,20 +173,13 @@ def patch_sets(
 
 def patch_pod_group(
     rollout: Rollout,
-    group: Awaited,
-    sets: Mapping[str, Awaited],
+    group: RegisteredObject,
+    sets: Mapping[str, RegisteredObject],
     given: pulumi.ResourceOptions,
 ) -> Patch:
     """Registers the patch that waits until the scheduler has placed the gang.
 
-    Args:
-        rollout: The order of the sets.
-        group: The PodGroup.
-        sets: The sets by Kubernetes name, whose pods it waits for.
-        given: Options of every child of the component.
-
-    Returns:
-        The patch; it waits again when the gang's minimum changes.
+    It waits again when the gang's minimum changes.
     """
     minimum = json.dumps(group.manifest["spec"]["minMember"])
     after = [group.resource, *(sets[name].resource for name in rollout.barrier)]
@@ -235,7 +193,7 @@ def patch_pod_group(
 
 def patch_options(
     rollout: Rollout,
-    target: Awaited,
+    target: RegisteredObject,
     after: list[KubernetesObject],
     given: pulumi.ResourceOptions,
     *,
@@ -243,19 +201,10 @@ def patch_options(
     create: str | None = None,
     update: str | None = None,
 ) -> pulumi.ResourceOptions:
-    """Options of a patch: after what it waits, and its life as that of its object.
+    """Options of a patch: what it waits for, and a life that ends with its object.
 
-    Args:
-        rollout: How long it waits.
-        target: The object that it patches.
-        after: What has to be there before.
-        given: Options of every child of the component.
-        frozen: Whether the object keeps what it has.
-        create: How long it waits when it is made, where that is not as long as for new replicas.
-        update: The same, when it changes.
-
-    Returns:
-        The options.
+    `frozen`: the object keeps what it has. `create` and `update` are timeouts, by default that of
+    the rollout.
     """
     return pulumi.ResourceOptions.merge(
         given,
@@ -276,7 +225,7 @@ def patch_options(
 
 
 def _recreates(step: SetStep) -> bool:
-    """Whether a change replaces a set, so that its patch is made anew and waits for the change."""
+    """Whether a change replaces a LeaderWorkerSet, so that its patch is created again too."""
     return step.rollout.strategy is RolloutStrategy.RECREATE
 
 
@@ -291,16 +240,11 @@ _RESOLVED = f'@.conditions[?@.type=="ResolvedRefs"&&@.status=="True"&&{_CURRENT}
 
 
 def conditions(kind: str, router: RouterPlan) -> list[str]:
-    """What is waited for, as the provider reads it.
+    """What the provider waits for, in its own syntax.
 
-    Args:
-        kind: One of KINDS.
-        router: The service's router.
-
-    Returns:
-        For a Gateway that its controller has accepted and programmed it; for a route, and for the
-        pool, that each Gateway which the route names has accepted it and found what it refers to.
-        Only conditions that speak of the object as it is now count.
+    For a Gateway that it is accepted and programmed; for a route and a pool that each Gateway of
+    the route has accepted it and resolved its references. Only conditions of the current generation
+    count.
     """
     if kind == "Gateway":
         return ["condition=Accepted", "condition=Programmed"]
@@ -313,21 +257,14 @@ def conditions(kind: str, router: RouterPlan) -> list[str]:
 def patch_routing(
     rollout: Rollout,
     router: RouterPlan,
-    objects: Sequence[Awaited],
+    objects: Sequence[RegisteredObject],
     after: Sequence[KubernetesObject],
     given: pulumi.ResourceOptions,
 ) -> dict[str, Patch]:
-    """Registers the patches of a router's objects.
+    """Registers the patches of a router's objects, by Kubernetes name.
 
-    Args:
-        rollout: How long to wait.
-        router: The service's router.
-        objects: Its objects of KINDS.
-        after: What has to be there before: they come last, so that they hold up nothing.
-        given: Options of every child of the component.
-
-    Returns:
-        The patches by Kubernetes name; none without a route, for which no gateway would speak.
+    None without a route, for which no gateway would write conditions. They come after `after`, so
+    that they delay nothing.
     """
     if router.route is None:
         return {}
@@ -369,14 +306,10 @@ _MARGIN_SECONDS = 300
 
 
 def deletion_timeout(manifest: Mapping[str, Any]) -> str | None:
-    """Tells how long the deletion of an object with pods may take.
+    """How long the deletion of an object with pods may take, as a duration.
 
-    Args:
-        manifest: The object.
-
-    Returns:
-        The longest `terminationGracePeriodSeconds` of its pods and a margin, as a duration; None
-        where the provider's default of 10 minutes is enough.
+    The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
+    default of 10 minutes is enough.
     """
     graces = [_grace(each) for each in _templates(manifest.get("spec") or {})]
     seconds = max(graces, default=0) + _MARGIN_SECONDS

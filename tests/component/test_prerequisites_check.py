@@ -11,13 +11,13 @@ from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
-from fusioninfer_pulumi.component.prerequisites.facts import (
+from fusioninfer_pulumi.component.prerequisites.read import (
     ClusterFacts,
     Definition,
     definition,
     release,
 )
-from fusioninfer_pulumi.component.prerequisites.table import written
+from fusioninfer_pulumi.component.prerequisites.table import release_text
 
 GPU = template(container(gpus="1"))
 
@@ -186,7 +186,7 @@ def test_volcano_is_judged_by_the_form_of_the_gang(
     releases = {"LeaderWorkerSet": (0, 9, 0), "Volcano": installed}
     found = told([plan(nodes=2, minimum=minimum)], facts(releases=releases))
     assert bool(found) is not fine
-    assert all(f"{written(installed)} is installed" in text for text in found)
+    assert all(f"{release_text(installed)} is installed" in text for text in found)
 
 
 def test_a_gang_with_a_minimum_needs_the_field() -> None:
@@ -269,4 +269,4 @@ def test_the_table_says_for_each_row_what_installs_it() -> None:
     for row in table.ROWS:
         # A file to apply, or a command.
         assert row.install.startswith(("https://", "istioctl ", "gcloud "))
-        assert row.least is None or written(row.last or row.least).startswith("v")
+        assert row.least is None or release_text(row.last or row.least).startswith("v")

@@ -1,6 +1,6 @@
-"""Compares a service with what the stack's state holds of it: what would take a role down, or hang.
+"""Checks an update against the stack's state: changes that cannot be made on what runs.
 
-What is refused, and why, is decided by `plan`; here is only what runs now.
+The rules are those of `rollout`; this module reads what runs.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.component.max_unavailable import workers
-from fusioninfer_pulumi.component.state import RecordedSet, recorded_of, recorded_sets
+from fusioninfer_pulumi.component.max_unavailable import parallel_operations
+from fusioninfer_pulumi.component.state import StackLws, stack_lws, stack_lws_of
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.gang_update import RunningSet
@@ -19,26 +19,20 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 
-def running_findings(
+def update_findings(
     name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]]
 ) -> list[Finding]:
-    """Finds changes of sets that run which cannot be made, or not one after the other.
+    """Changes of existing LeaderWorkerSets that cannot be made, or not one after the other.
 
-    Args:
-        name: Logical name of the component.
-        plan: The service.
-        manifests: Its objects.
-
-    Returns:
-        What is refused; nothing where the state cannot be read.
+    None where the state cannot be read.
     """
-    recorded = recorded_of(name, plan)
-    if not recorded:
+    existing = stack_lws_of(name, plan)
+    if not existing:
         return []
     sets = {e["metadata"]["name"]: e for e in manifests if e["kind"] == "LeaderWorkerSet"}
     differing = {
         each
-        for each, found in recorded.items()
+        for each, found in existing.items()
         if found.template is not None
         # Under another name a set is made beside the old one.
         and found.is_at(each, plan.namespace)
@@ -46,16 +40,16 @@ def running_findings(
     }
     running = {
         each: None if each in differing else _running(plan, sets[each], found)
-        for each, found in recorded.items()
+        for each, found in existing.items()
     }
-    return [*policy_findings(plan, differing), *gang_findings(plan, running, workers())]
+    return [*policy_findings(plan, differing), *gang_findings(plan, running, parallel_operations())]
 
 
-def grouped_sets(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:
-    """The policies of sets that have one now: the old one has to go before the new one comes."""
+def current_sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:
+    """`subGroupPolicy` of existing LeaderWorkerSets, by name: those cannot change in place."""
     return {
         each: found.template.sub_groups
-        for each, found in (recorded_of(name, plan) or {}).items()
+        for each, found in (stack_lws_of(name, plan) or {}).items()
         if found.template is not None and found.template.sub_groups
     }
 
@@ -64,9 +58,7 @@ def _policy(manifest: Mapping[str, Any]) -> Any:
     return manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
 
 
-def _running(
-    plan: ServicePlan, manifest: Mapping[str, Any], found: RecordedSet
-) -> RunningSet | None:
+def _running(plan: ServicePlan, manifest: Mapping[str, Any], found: StackLws) -> RunningSet | None:
     if found.template is None or not found.is_at(manifest["metadata"]["name"], plan.namespace):
         return None
     template = found.template
@@ -80,20 +72,14 @@ def _running(
     )
 
 
-def switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
-    """Compares a service's layout with that of its sets in the stack's state.
+def layout_switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
+    """A finding where LeaderWorkerSets of the other layout exist.
 
-    Args:
-        name: Logical name of the component.
-        plan: The service.
-
-    Returns:
-        One finding where sets of the other layout exist; none where the state cannot be read, as
-        in tests with mocks.
+    None where the state cannot be read, as under mocks.
     """
     others = [
         each.name
-        for each in recorded_sets() or ()
+        for each in stack_lws() or ()
         if each.service == plan.service
         and each.component == name
         and each.is_at(each.name, plan.namespace)
