@@ -33,10 +33,10 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
     state = (answer or {}).get("state") or {}
-    arguments = state.get("kubeconfig"), state.get("context")
+    kubeconfig, context = state.get("kubeconfig"), state.get("context")
     return (
-        arguments[0] if isinstance(arguments[0], str) else None,
-        arguments[1] if isinstance(arguments[1], str) else None,
+        kubeconfig if isinstance(kubeconfig, str) else None,
+        context if isinstance(context, str) else None,
     )
 
 
@@ -54,9 +54,9 @@ async def read_from_cluster(
 
     async def reading() -> Read:
         kubeconfig, context = await kubeconfig_of(component)
-        resolved = await pulumi.Output.from_input(namespace).future() or "default"
+        known_namespace = await pulumi.Output.from_input(namespace).future() or "default"
         run = asyncio.get_running_loop().run_in_executor
-        return await run(_threads, read, kubeconfig, context, resolved, *arguments)
+        return await run(_threads, read, kubeconfig, context, known_namespace, *arguments)
 
     try:
         return await asyncio.wait_for(reading(), seconds)

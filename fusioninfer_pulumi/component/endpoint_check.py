@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import http.client
 import json
 import socket
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,7 +21,7 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 PATH = "/v1/models"
 
-#: How long a name may stay unknown or an address silent before we say that it is not for us.
+#: How long a name may stay unknown or an address silent before it counts as out of reach.
 GRACE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _RESPONSE_SECONDS = 5.0
@@ -61,6 +57,11 @@ def probe(url: str) -> None:
 
     Raises NotReadyError where it is reachable and does not serve, else UnreachableError.
     """
+    # Start-up time: only an update that waits for level Serving needs these.
+    import http.client  # noqa: PLC0415
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
     # No proxy: its own refusals could not be told from those of the endpoint.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     # The URL is that of the service's own endpoint, never a file's.
@@ -69,7 +70,7 @@ def probe(url: str) -> None:
         with opener.open(request, timeout=_RESPONSE_SECONDS) as answer:
             body = json.loads(answer.read(_MOST_BYTES))
     except urllib.error.HTTPError as refused:
-        # Whoever asks for credentials is there.
+        # An endpoint that asks for credentials is there.
         if refused.code not in _CREDENTIALS:
             raise NotReadyError(f"HTTP status {refused.code}") from None
         return
@@ -83,23 +84,11 @@ def probe(url: str) -> None:
         raise NotReadyError("its answer is no list of models")
 
 
-def _connection_error(problem: object) -> Exception:
-    if isinstance(problem, socket.gaierror):
-        return UnreachableError("its name is not known here")
-    if isinstance(problem, ssl.SSLCertVerificationError):
-        return UnreachableError(f"its certificate is not trusted here ({problem.verify_message})")
-    if isinstance(problem, TimeoutError):
-        return UnreachableError("its address does not respond from here")
-    if isinstance(problem, OSError) and problem.errno in _UNREACHABLE:
-        return UnreachableError(f"{problem.strerror}")
-    return NotReadyError(str(problem))
-
-
 async def wait_until_ready(
     url: str,
     seconds: float,
     *,
-    probe: Callable[[str], None] = probe,
+    send: Callable[[str], None] = probe,
     grace: float = GRACE_SECONDS,
     pause: float = _PAUSE_SECONDS,
 ) -> str | None:
@@ -114,7 +103,7 @@ async def wait_until_ready(
     state: str | None = None
     while True:
         try:
-            probed = asyncio.get_running_loop().run_in_executor(_threads, probe, url)
+            probed = asyncio.get_running_loop().run_in_executor(_threads, send, url)
             await asyncio.wait_for(probed, _PROBE_SECONDS)
         except NotReadyError as problem:
             state = str(problem)
@@ -164,6 +153,20 @@ def probe_endpoint(
 
     both: Any = pulumi.Output.all(endpoint, all_ready())
     both.apply(probed)
+
+
+def _connection_error(problem: object) -> Exception:
+    import ssl  # noqa: PLC0415  # start-up time, as in `probe`
+
+    if isinstance(problem, socket.gaierror):
+        return UnreachableError("its name is not known here")
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return UnreachableError(f"its certificate is not trusted here ({problem.verify_message})")
+    if isinstance(problem, TimeoutError):
+        return UnreachableError("its address does not respond from here")
+    if isinstance(problem, OSError) and problem.errno in _UNREACHABLE:
+        return UnreachableError(f"{problem.strerror}")
+    return NotReadyError(str(problem))
 
 
 def _log_unchecked(component: pulumi.Resource, why: str) -> None:

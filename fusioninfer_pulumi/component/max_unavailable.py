@@ -20,47 +20,12 @@ from fusioninfer_pulumi.component.state import existing_lws, stack_lws_of
 from fusioninfer_pulumi.component.status import is_ready
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.rollout.order import Down, Rollout, rollout_plan
 from fusioninfer_pulumi.rollout.steps import SetStep
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-_SETS = ("leaderworkerset.x-k8s.io", "v1")
-
-
-def read_unavailable(
-    kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> set[str]:
-    """Names of a service's LeaderWorkerSets that are not ready.
-
-    Raises UnreadableError where they cannot be read.
-    """
-    api = KubernetesApi(kubeconfig, context)
-    custom = api.client.CustomObjectsApi(api.connection)
-    listed = api.each(
-        f"LeaderWorkerSets in {namespace}",
-        custom.list_namespaced_custom_object,
-        *(*_SETS, namespace, "leaderworkersets"),
-        label_selector=f"{labels.SERVICE}={service}",
-    )
-    found = {each["metadata"]["name"] for each in listed if not is_ready(each)}
-    if api.unread:
-        raise UnreadableError(", ".join(api.unread))
-    return found
-
-
-def explain_unavailable(
-    kubeconfig: str | None, context: str | None, namespace: str, service: str, sets: Sequence[str]
-) -> list[str]:
-    """Why LeaderWorkerSets are not ready, one line for each reason.
-
-    Raises UnreadableError where nothing can be read.
-    """
-    snapshot = read_service(kubeconfig, context, namespace, service)
-    return [line for name in sets for line in explain_lws(name, snapshot)]
-
-
-#: How long an update may be held up by looking.
+_LWS = ("leaderworkerset.x-k8s.io", "v1")
+#: How long an update may be held up by reading the cluster.
 _READ_SECONDS = 10.0
 #: Replicas that a message names; the others are counted.
 _NAMED = 3
@@ -90,7 +55,7 @@ def changing_roles(name: str, plan: ServicePlan, sets: Mapping[str, Mapping[str,
         and not step.frozen
         and step.rollout.strategy is RolloutStrategy.ROLLING
         and step.name in existing
-        and existing[step.name].revision != sets[step.name]["metadata"]["labels"][REVISION]
+        and existing[step.name].revision != sets[step.name]["metadata"]["labels"][labels.REVISION]
     }
 
 
@@ -168,7 +133,7 @@ class RollingUpdateOrder:
         """LeaderWorkerSets that are not ready; None, with a log line, where they cannot be read."""
         try:
             down: set[str] = await self._read(read_unavailable)
-        # Whatever it is: an update goes on as without a look.
+        # Whatever it is: the update goes on as if the cluster could not be read.
         except Exception as problem:  # noqa: BLE001
             message = f"replicas that are down were not counted: {read_error_text(problem)}"
             pulumi.log.info(message, self._component)
@@ -198,3 +163,35 @@ class RollingUpdateOrder:
         return await read_from_cluster(
             self._component, self._plan.namespace, read, *arguments, seconds=_READ_SECONDS
         )
+
+
+def read_unavailable(
+    kubeconfig: str | None, context: str | None, namespace: str, service: str
+) -> set[str]:
+    """Names of a service's LeaderWorkerSets that are not ready.
+
+    Raises UnreadableError where they cannot be read.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    custom = api.client.CustomObjectsApi(api.connection)
+    listed = api.each(
+        f"LeaderWorkerSets in {namespace}",
+        custom.list_namespaced_custom_object,
+        *(*_LWS, namespace, "leaderworkersets"),
+        label_selector=f"{labels.SERVICE}={service}",
+    )
+    found = {each["metadata"]["name"] for each in listed if not is_ready(each)}
+    if api.unread:
+        raise UnreadableError(", ".join(api.unread))
+    return found
+
+
+def explain_unavailable(
+    kubeconfig: str | None, context: str | None, namespace: str, service: str, sets: Sequence[str]
+) -> list[str]:
+    """Why LeaderWorkerSets are not ready, one line for each reason.
+
+    Raises UnreadableError where nothing can be read.
+    """
+    snapshot = read_service(kubeconfig, context, namespace, service)
+    return [line for name in sets for line in explain_lws(name, snapshot)]

@@ -21,20 +21,34 @@ Manifest = Mapping[str, Any]
 
 _FORCE = {labels.PULUMI_PATCH_FORCE: "true"}
 _SKIP = {labels.PULUMI_SKIP_AWAIT: "true"}
-#: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
+#: Kinds that the provider waits for by itself, for ten minutes unless a timeout is given.
 AWAITED_BY_PROVIDER = ("Deployment", "Service")
-#: Kinds that never wait themselves.
+#: Kinds whose objects never wait; their patches do.
 AWAITED_BY_PATCH = ("PodGroup", "Gateway", "InferencePool", "HTTPRoute")
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # What makes a revision of a set.
 _REVISED = (*_TEMPLATE, "spec.networkConfig")
-# A look at the object from before the patch does not count: the provider may still hold one, and
-# the state would keep it.
+# The state of the object before the patch does not count: the provider may still hold it, and the
+# stack's state would keep it.
 PATCHED = f"jsonpath={{.metadata.annotations['{labels.PULUMI_PATCH_FORCE}']}}"
 AVAILABLE = json.dumps(["condition=Available", PATCHED])
 # The status has no count of ready replicas as long as there is none.
 SOME_READY = json.dumps(["jsonpath={.status.readyReplicas}", PATCHED])
 SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", PATCHED])
+
+#: Kinds whose conditions a gateway's controller writes.
+KINDS = ("Gateway", "InferencePool", "HTTPRoute")
+
+# No `>=`, because the provider takes every single `=` for the end of the path; and no blanks around
+# `&&`, because its parser takes none before a third term.
+_CURRENT = "!(@.observedGeneration < $.metadata.generation)"
+_ACCEPTED = f'@.conditions[?@.type=="Accepted"&&@.status=="True"&&{_CURRENT}]'
+_RESOLVED = f'@.conditions[?@.type=="ResolvedRefs"&&@.status=="True"&&{_CURRENT}]'
+
+#: The provider's default timeout of a deletion, which it makes in the foreground.
+_DEFAULT_SECONDS = 600
+#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
+_MARGIN_SECONDS = 300
 
 
 class Patch(KubernetesObject):
@@ -91,7 +105,7 @@ def lws_options(
     the LeaderWorkerSet for a type that is written out.
     """
     recreate = _recreates(step)
-    # The template that the engine's state holds stays, whatever the program says.
+    # The template in the stack's state stays, whatever the program says.
     ignored: list[str] = []
     if step.frozen:
         # Replicas may change all the same, where a set runs several.
@@ -224,21 +238,6 @@ def patch_options(
     )
 
 
-def _recreates(step: SetStep) -> bool:
-    """Whether a change replaces a LeaderWorkerSet, so that its patch is created again too."""
-    return step.rollout.strategy is RolloutStrategy.RECREATE
-
-
-#: Kinds whose conditions a gateway's controller writes.
-KINDS = ("Gateway", "InferencePool", "HTTPRoute")
-
-# No `>=`, because the provider takes every single `=` for the end of the path; and no blanks around
-# `&&`, because its parser takes none before a third term.
-_CURRENT = "!(@.observedGeneration < $.metadata.generation)"
-_ACCEPTED = f'@.conditions[?@.type=="Accepted"&&@.status=="True"&&{_CURRENT}]'
-_RESOLVED = f'@.conditions[?@.type=="ResolvedRefs"&&@.status=="True"&&{_CURRENT}]'
-
-
 def conditions(kind: str, router: RouterPlan) -> list[str]:
     """What the provider waits for, in its own syntax.
 
@@ -268,7 +267,8 @@ def patch_routing(
     """
     if router.route is None:
         return {}
-    # A pool is looked at only once a route leads to it, a Gateway's address may wait for one too.
+    # A pool gets conditions only once a route leads to it; a Gateway's address may wait for one
+    # too.
     before = [*after, *(each.resource for each in objects)]
     return {
         target.manifest["metadata"]["name"]: Patch(
@@ -287,6 +287,22 @@ def patch_routing(
     }
 
 
+def deletion_timeout(manifest: Mapping[str, Any]) -> str | None:
+    """How long the deletion of an object with pods may take, as a duration.
+
+    The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
+    default of 10 minutes is enough.
+    """
+    graces = [_grace(each) for each in _templates(manifest.get("spec") or {})]
+    seconds = max(graces, default=0) + _MARGIN_SECONDS
+    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
+
+
+def _recreates(step: SetStep) -> bool:
+    """Whether a change replaces a LeaderWorkerSet, so that its patch is created again too."""
+    return step.rollout.strategy is RolloutStrategy.RECREATE
+
+
 def _parents(kind: str, router: RouterPlan) -> Iterator[str]:
     for parent in router.parents:
         named = f'@.parentRef.name=="{parent.name}"&&'
@@ -297,23 +313,6 @@ def _parents(kind: str, router: RouterPlan) -> Iterator[str]:
 
 def _generation(metadata: Mapping[str, Any] | None) -> str:
     return str(int((metadata or {}).get("generation") or 0))
-
-
-#: What the provider gives a deletion, which it makes in the foreground.
-_DEFAULT_SECONDS = 600
-#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
-_MARGIN_SECONDS = 300
-
-
-def deletion_timeout(manifest: Mapping[str, Any]) -> str | None:
-    """How long the deletion of an object with pods may take, as a duration.
-
-    The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
-    default of 10 minutes is enough.
-    """
-    graces = [_grace(each) for each in _templates(manifest.get("spec") or {})]
-    seconds = max(graces, default=0) + _MARGIN_SECONDS
-    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
 
 
 def _templates(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from pulumi.runtime.mocks import MockMonitor
 
 from fusioninfer_pulumi.service_plan import ServicePlan
 
+_RENDER_OPTION = "renderYamlToDirectory"
 #: The plan collector: components append their plans while it holds a list.
 collect_plans: ContextVar[list[ServicePlan] | None] = ContextVar("collect_plans", default=None)
 
@@ -17,9 +18,6 @@ collect_plans: ContextVar[list[ServicePlan] | None] = ContextVar("collect_plans"
 def has_engine() -> bool:
     """Whether Pulumi runs the program: not the command line, and not a test with mocks."""
     return collect_plans.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
-
-
-_OPTION = "renderYamlToDirectory"
 
 
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
@@ -32,12 +30,12 @@ def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
         return True
     provider = component.get_provider("kubernetes:core/v1:Service")
     if provider is None:
-        return bool(pulumi.Config("kubernetes").get(_OPTION))
+        return bool(pulumi.Config("kubernetes").get(_RENDER_OPTION))
     return pulumi.Output.from_input(_renders(provider))
 
 
 async def _renders(provider: pulumi.ProviderResource) -> bool:
-    # The engine is asked, because a provider's arguments are none of its outputs in Python.
+    # Pulumi is asked: in Python a provider's arguments are none of its outputs.
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
-    return bool(((answer or {}).get("state") or {}).get(_OPTION))
+    return bool(((answer or {}).get("state") or {}).get(_RENDER_OPTION))

@@ -22,8 +22,11 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-#: Marks values that are secret, among others, in what the engine tells.
+#: Key that marks secrets, among others, in values from Pulumi.
 _SPECIAL = "4dabf18193072939515e22adb298388d"
+#: Makes the provider take over objects that the state does not have.
+_UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
+_UPSERT_OPTION = "upsertExistingObjects"
 
 
 @dataclass(frozen=True)
@@ -91,109 +94,6 @@ class StackState:
     components: frozenset[str]
 
 
-def read_stack_state() -> StackState | None:
-    """The stack as the last update left it; None where Pulumi does not answer."""
-    resources = _resources()
-    if resources is None:
-        return None
-    kinds = {urn: _kind_and_name(urn) for urn in resources}
-    sets = tuple(
-        _set(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
-    )
-    return StackState(sets, frozenset(logical for kind, logical in kinds.values() if kind == TOKEN))
-
-
-def _resources() -> Mapping[str, Any] | None:
-    """Resources of the stack's state by URN, as Pulumi returns them.
-
-    Not read with the SDK's `invoke`, which would let the whole program fail where there is no
-    answer, and read the whole state into Python.
-    """
-    stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    request = resource_pb2.ResourceInvokeRequest(tok=_READ)
-    request.args["stackName"] = stack
-    try:
-        monitor: Any = settings.get_monitor()
-        answer = getattr(monitor.Invoke(request), "return").fields
-    except Exception as problem:  # noqa: BLE001  # whatever it is: nothing is known
-        pulumi.log.debug(f"the stack's state was not read: {problem}")
-        return None
-    found: Mapping[str, Any] | None
-    found = answer["outputs"].struct_value.fields if "outputs" in answer else None
-    return found
-
-
-def _set(logical: str, resource: Any) -> StackLws:
-    metadata = _read(resource, "outputs", "metadata") or {}
-    own = metadata.get("labels") or {}
-    return StackLws(
-        logical,
-        str(metadata.get("name") or ""),
-        str(metadata.get("namespace") or ""),
-        str(own.get(labels.SERVICE) or ""),
-        layout_of(own),
-        str(own.get(labels.REVISION) or ""),
-        _template(resource),
-    )
-
-
-def _template(resource: Any) -> StackTemplate | None:
-    template = ("outputs", "spec", "leaderWorkerTemplate")
-    # Pod templates are large: nothing but what is asked for is read into Python.
-    if _part(resource, *template, "workerTemplate") is None:
-        return None
-    annotations = _read(resource, *template, "workerTemplate", "metadata", "annotations")
-    return StackTemplate(
-        _read(resource, *template, "subGroupPolicy") or {},
-        str((annotations or {}).get(labels.GROUP_NAME) or ""),
-        _count(_read(resource, *template, "size")),
-        _count(_read(resource, "outputs", "spec", "replicas")),
-    )
-
-
-def _count(found: Any) -> int:
-    """A number of the state; 1, the default of both fields, where there is none."""
-    return int(found) if isinstance(found, (int, float)) else 1
-
-
-def _kind_and_name(urn: str) -> tuple[str, str]:
-    kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
-    return kinds.rpartition("$")[2], logical
-
-
-def _read(value: Any, *path: str) -> Any:
-    """A part of a value of the state, secret or not; None where there is none."""
-    found = _part(value, *path)
-    if found is None:
-        return None
-    kind = found.WhichOneof("kind")
-    found_value = getattr(found, kind)
-    return (
-        rpc.unwrap_rpc_secret(rpc.deserialize_property(found_value))
-        if "struct" in kind
-        else found_value
-    )
-
-
-def _part(value: Any, *path: str) -> Any:
-    for key in path:
-        fields = _plain(value).struct_value.fields
-        if key not in fields:
-            return None
-        value = fields[key]
-    return _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    fields = value.struct_value.fields
-    return fields["value"] if _SPECIAL in fields and "value" in fields else value
-
-
-#: Has the provider take over objects that the state does not hold.
-_UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
-_UPSERT_OPTION = "upsertExistingObjects"
-
-
 @dataclass(frozen=True)
 class _Stack:
     """A stack while a program builds it.
@@ -209,6 +109,18 @@ class _Stack:
 
 # By the stack that a program builds, so that nothing outlives it.
 _stacks: WeakKeyDictionary[pulumi.Resource, _Stack | None] = WeakKeyDictionary()
+
+
+def read_stack_state() -> StackState | None:
+    """The stack as the last update left it; None where Pulumi does not answer."""
+    resources = _resources()
+    if resources is None:
+        return None
+    kinds = {urn: _kind_and_name(urn) for urn in resources}
+    sets = tuple(
+        _set(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
+    )
+    return StackState(sets, frozenset(logical for kind, logical in kinds.values() if kind == TOKEN))
 
 
 def stack_lws() -> tuple[StackLws, ...] | None:
@@ -283,3 +195,85 @@ def _stack() -> _Stack | None:
 def _takes_over() -> bool:
     options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
+
+
+def _resources() -> Mapping[str, Any] | None:
+    """Resources of the stack's state by URN, as Pulumi returns them.
+
+    Not read with the SDK's `invoke`, which would let the whole program fail where there is no
+    answer, and read the whole state into Python.
+    """
+    stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+    request = resource_pb2.ResourceInvokeRequest(tok=_READ)
+    request.args["stackName"] = stack
+    try:
+        monitor: Any = settings.get_monitor()
+        answer = getattr(monitor.Invoke(request), "return").fields
+    except Exception as problem:  # noqa: BLE001  # whatever it is: the state is not known
+        pulumi.log.debug(f"the stack's state was not read: {problem}")
+        return None
+    found: Mapping[str, Any] | None
+    found = answer["outputs"].struct_value.fields if "outputs" in answer else None
+    return found
+
+
+def _set(logical: str, resource: Any) -> StackLws:
+    metadata = _read(resource, "outputs", "metadata") or {}
+    own = metadata.get("labels") or {}
+    return StackLws(
+        logical,
+        str(metadata.get("name") or ""),
+        str(metadata.get("namespace") or ""),
+        str(own.get(labels.SERVICE) or ""),
+        layout_of(own),
+        str(own.get(labels.REVISION) or ""),
+        _template(resource),
+    )
+
+
+def _template(resource: Any) -> StackTemplate | None:
+    template = ("outputs", "spec", "leaderWorkerTemplate")
+    # Pod templates are large: only the fields that are needed are converted to Python.
+    if _part(resource, *template, "workerTemplate") is None:
+        return None
+    annotations = _read(resource, *template, "workerTemplate", "metadata", "annotations")
+    return StackTemplate(
+        _read(resource, *template, "subGroupPolicy") or {},
+        str((annotations or {}).get(labels.GROUP_NAME) or ""),
+        _count(_read(resource, *template, "size")),
+        _count(_read(resource, "outputs", "spec", "replicas")),
+    )
+
+
+def _count(found: Any) -> int:
+    """A number of the state; 1, the default of both fields, where there is none."""
+    return int(found) if isinstance(found, (int, float)) else 1
+
+
+def _kind_and_name(urn: str) -> tuple[str, str]:
+    kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
+    return kinds.rpartition("$")[2], logical
+
+
+def _read(value: Any, *path: str) -> Any:
+    """A part of a value of the state, secret or not; None where there is none."""
+    found = _part(value, *path)
+    if found is None:
+        return None
+    kind = found.WhichOneof("kind")
+    value = getattr(found, kind)
+    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value)) if "struct" in kind else value
+
+
+def _part(value: Any, *path: str) -> Any:
+    for key in path:
+        fields = _plain(value).struct_value.fields
+        if key not in fields:
+            return None
+        value = fields[key]
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    fields = value.struct_value.fields
+    return fields["value"] if _SPECIAL in fields and "value" in fields else value

@@ -121,14 +121,14 @@ NOT_YET, AWAY = NotReadyError("HTTP status 503"), UnreachableError("its name is 
 )
 @pytest.mark.usefixtures("_own_clock")
 def test_outcomes(url: str, outcomes: Any, said: str | None) -> None:
-    told = asyncio.run(wait_until_ready(url, 600, probe=probes(*outcomes), grace=60, pause=5))
+    told = asyncio.run(wait_until_ready(url, 600, send=probes(*outcomes), grace=60, pause=5))
     assert told == said
 
 
 @pytest.mark.usefixtures("_own_clock")
 def test_what_was_reached_once_has_to_serve() -> None:
     with pytest.raises(NotReadyInTimeError, match="HTTP status 503"):
-        asyncio.run(wait_until_ready("http://a", 60, probe=probes(NOT_YET, AWAY), grace=0, pause=5))
+        asyncio.run(wait_until_ready("http://a", 60, send=probes(NOT_YET, AWAY), grace=0, pause=5))
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,8 @@ from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.service_plan import ServicePlan
 
+#: How long reading may delay the end of an update.
+_READ_SECONDS = 10.0
 #: What makes the pods of a LeaderWorkerSet, and says so when it may not.
 _CONTROLLERS = ("LeaderWorkerSet", "StatefulSet")
 
@@ -36,10 +38,10 @@ def explain_lws(name: str, snapshot: Snapshot) -> list[str]:
     """Why a LeaderWorkerSet is not available: one line for each reason, with its pods."""
     pods = _pods_of(name, snapshot)
     lines = _by_reason(pods, lambda pod: pod_problem(pod, snapshot.events))
-    made = list(_controller_events(name, snapshot.events))
+    events = list(_controller_events(name, snapshot.events))
     if not pods:
-        return made or [f"{name} has no pods"]
-    return lines + made
+        return events or [f"{name} has no pods"]
+    return lines + events
 
 
 def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
@@ -56,9 +58,9 @@ def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[
             if not pod["metadata"].get("deletionTimestamp")
             or (revision is not None and label_of(pod, labels.REVISION) == revision)
         ]
-        reason_of = _by_reason(pods, pod_failure)
-        if reason_of:
-            found[name] = "; ".join(reason_of)
+        reasons = _by_reason(pods, pod_failure)
+        if reasons:
+            found[name] = "; ".join(reasons)
     return found
 
 
@@ -70,12 +72,9 @@ def lws_shows_reason(name: str, snapshot: Snapshot) -> bool:
     """
     pods = _pods_of(name, snapshot)
     if not pods:
-        # That a group is made anew is no warning, and says nothing of why.
-        return any(
-            _controller_events(
-                name, [each for each in snapshot.events if each.get("type") == "Warning"]
-            )
-        )
+        # The event that a group is created again is no warning, and gives no reason.
+        warnings = [each for each in snapshot.events if each.get("type") == "Warning"]
+        return any(_controller_events(name, warnings))
     return all(shows_reason(pod) for pod in pods)
 
 
@@ -94,6 +93,37 @@ def explain_gang(snapshot: Snapshot) -> list[str]:
         if short:
             lines.append(short)
     return lines
+
+
+def reads_pods() -> bool:
+    """Whether this run reads pods: not a preview, whose status is that of the last update."""
+    return not pulumi.runtime.is_dry_run() and can_read_cluster()
+
+
+async def failed_replicas(
+    component: pulumi.Resource,
+    plan: ServicePlan,
+    live: Mapping[str, Mapping[str, Any] | None],
+    files: pulumi.Output[bool],
+) -> dict[str, str]:
+    """Why replicas failed just now, by name of their LeaderWorkerSet; never raises.
+
+    LeaderWorkerSets do not say so, but their pods do. Only pods of those that are not available are
+    read. Nothing, with a log line, where the cluster cannot be read. `live` has them by name.
+    """
+    revisions = {name: _revision(state) for name, state in live.items() if not is_available(state)}
+    try:
+        if not revisions or await files.future():
+            return {}
+        pods = await read_from_cluster(
+            component, plan.namespace, read_pods, plan.service, seconds=_READ_SECONDS
+        )
+        return failed_lws(revisions, pods)
+    # Whatever it is: without it the status says less, as without rights.
+    except Exception as problem:  # noqa: BLE001
+        message = f"whether replicas fail was not read: {read_error_text(problem)}"
+        pulumi.log.info(message, component)
+        return {}
 
 
 def _pods_of(name: str, snapshot: Snapshot) -> list[Object]:
@@ -152,42 +182,7 @@ def _pods(names: list[str]) -> str:
     return f"pod {names[0]} and {len(names) - 1} more"
 
 
-#: How long the end of an update may be held up by reading.
-_READ_SECONDS = 10.0
-
-
-def reads_pods() -> bool:
-    """Whether this run reads pods: not a preview, whose status is that of the last update."""
-    return not pulumi.runtime.is_dry_run() and can_read_cluster()
-
-
-async def failed_replicas(
-    component: pulumi.Resource,
-    plan: ServicePlan,
-    snapshot: Mapping[str, Mapping[str, Any] | None],
-    files: pulumi.Output[bool],
-) -> dict[str, str]:
-    """Why replicas failed just now, by name of their LeaderWorkerSet; never raises.
-
-    LeaderWorkerSets do not say so, but their pods do. Only pods of those that are not available are
-    read. Nothing, with a log line, where the cluster cannot be read. `live` has them by name.
-    """
-    revisions = {name: _revision(look) for name, look in snapshot.items() if not is_available(look)}
-    try:
-        if not revisions or await files.future():
-            return {}
-        pods = await read_from_cluster(
-            component, plan.namespace, read_pods, plan.service, seconds=_READ_SECONDS
-        )
-        return failed_lws(revisions, pods)
-    # Whatever it is: without it the status says less, as without rights.
-    except Exception as problem:  # noqa: BLE001
-        message = f"whether replicas fail was not read: {read_error_text(problem)}"
-        pulumi.log.info(message, component)
-        return {}
-
-
-def _revision(look: Mapping[str, Any] | None) -> str | None:
-    metadata = (look or {}).get("metadata") or {}
+def _revision(state: Mapping[str, Any] | None) -> str | None:
+    metadata = (state or {}).get("metadata") or {}
     found: str | None = (metadata.get("labels") or {}).get(labels.REVISION)
     return found

@@ -28,13 +28,13 @@ from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_serv
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 _FRESH_SECONDS = 5.0
-#: How long the pods of a service are watched in all, for what shows a moment only.
+#: How long a service's pods are watched in all: some reasons are visible for a moment only.
 _WATCH_SECONDS = 20.0
-#: How long one look may take.
+#: How long one snapshot may take.
 _READ_SECONDS = 40.0
 #: How long a watch may take beside its own time.
 _EXTRA_SECONDS = 10.0
-_WAITS = "LeaderWorkerSet", "PodGroup"
+_AWAITED = "LeaderWorkerSet", "PodGroup"
 
 _hook_counts: WeakKeyDictionary[pulumi.Resource, dict[str, int]] = WeakKeyDictionary()
 
@@ -65,7 +65,7 @@ class Diagnosis:
         """Logs why an object failed, as an error hook; False, so that Pulumi does not try again."""
         kind = str(args.type).rpartition(":")[2].removesuffix("Patch")
         metadata = (args.new_inputs or {}).get("metadata")
-        if kind not in _WAITS or args.failed_operation == "delete":
+        if kind not in _AWAITED or args.failed_operation == "delete":
             return False
         try:
             name = str((await pulumi.Output.from_input(metadata).future() or {}).get("name"))
@@ -87,10 +87,10 @@ class Diagnosis:
 
     async def _snapshot_of(self, name: str, kind: str) -> Snapshot:
         """One snapshot for all that fail at the same time; where it shows no reason, a watch."""
-        # The time of each look is its own: whoever waits here has not been asked yet.
+        # Waiting for the lock does not count against the time of a read.
         async with self._lock:
             snapshot = await self._recent_snapshot()
-            # Each waits its turn: what the one before has watched may tell all there is.
+            # After the lock: the watch before this one may have shown the reason.
             if (
                 kind != "LeaderWorkerSet"
                 or lws_shows_reason(name, snapshot)
@@ -98,15 +98,11 @@ class Diagnosis:
             ):
                 return snapshot
             if not snapshot.pods and snapshot.unread:
-                return snapshot  # who may not read pods may not watch them
+                return snapshot  # without rights to read pods there are none to watch them
             started = time.monotonic()
-            arguments = (
-                snapshot,
-                functools.partial(lws_shows_reason, name),
-                self._watch_seconds_left,
-            )
+            seconds, enough = self._watch_seconds_left, functools.partial(lws_shows_reason, name)
             watched = await self._read_cluster(
-                self._watch_seconds_left + _EXTRA_SECONDS, self._watch, *arguments
+                seconds + _EXTRA_SECONDS, self._watch, snapshot, enough, seconds
             )
             self._watch_seconds_left -= time.monotonic() - started
             if isinstance(watched, UnreadableError):
@@ -151,10 +147,10 @@ def error_hooks(
     stack = pulumi.runtime.get_root_resource()
     counts = _hook_counts.setdefault(stack, {}) if stack is not None else {}
     counts[name] = counts.get(name, 0) + 1
-    # The engine notes the name, and wants each once: the same in every run.
+    # Pulumi keeps the name, which must be unique and the same in every run.
     number = "" if counts[name] == 1 else f"-{counts[name]}"
-    explained = Diagnosis(component, service, namespace)
-    hook = pulumi.ErrorHook(f"fusioninfer-why-{name}{number}", explained.failed)
+    explainer = Diagnosis(component, service, namespace)
+    hook = pulumi.ErrorHook(f"fusioninfer-why-{name}{number}", explainer.failed)
     return pulumi.ResourceHookBinding(on_error=[hook])
 
 

@@ -13,6 +13,11 @@ from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests, take
 
 Object = Mapping[str, Any]
 
+#: Waiting reasons that only say that a container has not started yet.
+_STARTING = ("ContainerCreating", "PodInitializing")
+_MOST_EVENTS = 2
+_MOST_CHARACTERS = 300
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -46,12 +51,6 @@ def label_of(each: Object, key: str) -> str | None:
     return None if value is None else str(value)
 
 
-#: Waiting reasons that only say that a container has not started yet.
-_STARTING = ("ContainerCreating", "PodInitializing")
-_MOST_EVENTS = 2
-_MOST_CHARACTERS = 300
-
-
 def pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     """What is wrong with a pod, on one line without its name; None where nothing is."""
     status = pod.get("status") or {}
@@ -59,7 +58,7 @@ def pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
         return None
     reasons = list(_reasons(pod, status))
     if (pod.get("spec") or {}).get("nodeName"):
-        # What schedulers said before is no news, and what they say now is in the conditions.
+        # Earlier events of the scheduler are out of date; the current ones are in the conditions.
         events = [each for each in events if each.get("reason") != "FailedScheduling"]
         reasons += [
             text for text in latest_events(events, "Pod", name_of(pod)) if text not in reasons
@@ -104,8 +103,31 @@ def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
         and (each.get("involvedObject") or {}).get("name") == name
     ]
     own.sort(key=_time, reverse=True)
-    reasons = dict.fromkeys(_reason_text(each.get("reason"), each.get("message")) for each in own)
-    return list(reasons)[:_MOST_EVENTS]
+    texts = dict.fromkeys(_reason_text(each.get("reason"), each.get("message")) for each in own)
+    return list(texts)[:_MOST_EVENTS]
+
+
+def missing_accelerators(
+    waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]
+) -> str:
+    """How many accelerators pods without a node (`waiting`) lack; empty where none.
+
+    A lower bound: only the scheduler knows which node a pod may have. Labels, affinities, quotas
+    and taints that people set do not count; nodes that are cordoned or not ready count as full.
+    """
+    held: dict[str, Counter[str]] = {}
+    for pod in bound:
+        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            on = held.setdefault(str(pod["spec"].get("nodeName")), Counter())
+            on.update(_accelerators(pod))
+    wanted: dict[str, Counter[int]] = {}
+    for pod in waiting:
+        for kind, count in _accelerators(pod).items():
+            wanted.setdefault(kind, Counter())[count] += 1
+    shortages = (
+        _shortage(kind, sizes, _free(kind, nodes, held)) for kind, sizes in sorted(wanted.items())
+    )
+    return "; ".join(filter(None, shortages))
 
 
 def _reasons(pod: Object, status: Mapping[str, Any]) -> Iterator[str]:
@@ -151,9 +173,9 @@ def _container(each: Mapping[str, Any]) -> Iterator[str]:
 
 def _exit(ended: Mapping[str, Any]) -> str:
     reason = ended.get("reason")
-    reasons = f"exit code {ended.get('exitCode')}" + (f" ({reason})" if reason else "")
+    text = f"exit code {ended.get('exitCode')}" + (f" ({reason})" if reason else "")
     message = _shortened(ended.get("message"))
-    return f"{reasons}: {message}" if message else reasons
+    return f"{text}: {message}" if message else text
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -175,34 +197,11 @@ def _time(event: Object) -> str:
     return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))
 
 
-def missing_accelerators(
-    waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]
-) -> str:
-    """How many accelerators pods without a node (`waiting`) lack; empty where none.
-
-    A lower bound: only the scheduler knows which node a pod may have. Labels, affinities, quotas
-    and taints that people set do not count; nodes that are cordoned or not ready count as full.
-    """
-    held: dict[str, Counter[str]] = {}
-    for pod in bound:
-        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-            on = held.setdefault(str(pod["spec"].get("nodeName")), Counter())
-            on.update(_accelerators(pod))
-    wanted: dict[str, Counter[int]] = {}
-    for pod in waiting:
-        for kind, count in _accelerators(pod).items():
-            wanted.setdefault(kind, Counter())[count] += 1
-    reasons = (
-        _shortage(kind, sizes, _free(kind, nodes, held)) for kind, sizes in sorted(wanted.items())
-    )
-    return "; ".join(filter(None, reasons))
-
-
 def _shortage(kind: str, sizes: Counter[int], free: list[int]) -> str:
     left, unplaced = sorted(free, reverse=True), 0
     for size, count in sorted(sizes.items(), reverse=True):
         for _ in range(count):
-            at = next((index for index, size_left in enumerate(left) if size_left >= size), None)
+            at = next((index for index, room in enumerate(left) if room >= size), None)
             if at is None:
                 unplaced += size
             else:
@@ -212,10 +211,10 @@ def _shortage(kind: str, sizes: Counter[int], free: list[int]) -> str:
     pods = " and ".join(
         f"{count} pod{'' if count == 1 else 's'} of {size}" for size, count in sorted(sizes.items())
     )
-    counts = Counter(size_left for size_left in free if size_left)
+    rooms = Counter(room for room in free if room)
     spare = ", ".join(
-        f"{size_left} on {'a node' if count == 1 else f'each of {count} nodes'}"
-        for size_left, count in sorted(counts.items(), reverse=True)
+        f"{room} on {'a node' if count == 1 else f'each of {count} nodes'}"
+        for room, count in sorted(rooms.items(), reverse=True)
     )
     return f"{unplaced} {kind} are missing: {pods} wait for a node, {sum(free)} are free" + (
         f" ({spare})" if spare else ""

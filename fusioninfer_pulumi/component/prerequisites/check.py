@@ -48,8 +48,8 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
                 (),
                 "LeaderWorkerSet: its own gang provider is on "
                 f"(gangSchedulingManagement.schedulerProvider: {facts.lws_provider}) and would "
-                f"overwrite the PodGroup of every pod of {', '.join(gangs)}; remove gangSchedulingManagement from its configuration and "
-                "restart its manager",
+                f"overwrite the PodGroup of every pod of {', '.join(gangs)}; remove "
+                "gangSchedulingManagement from its configuration and restart its manager",
             )
         )
     elif gangs and facts.lws_provider is None:
@@ -182,8 +182,8 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
             (),
             f"Kubernetes: {release_text(facts.kubernetes)} does not replace what is broken "
             "(kubernetes#137409): a replica that never became ready stays so through an update "
-            "that repairs it, until its leader pod is deleted or the update has strategy Recreate; wanted before "
-            f"{release_text(first)}, or after {release_text(last)}",
+            "that repairs it, until its leader pod is deleted or the update has strategy "
+            f"Recreate; wanted before {release_text(first)}, or after {release_text(last)}",
         )
     apis = _users((row, plan.service) for plan in plans for row in _apis(plan))
     missing: set[str] = set()
