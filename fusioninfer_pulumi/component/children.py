@@ -36,8 +36,8 @@ from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
 
-#: Kinds of the same service that have to exist before one of a kind is created. The pool never
-#: waits for the picker, which is Ready only once the pool exists.
+#: Kinds of the same service that have to exist before a kind is created. The pool never waits for
+#: the endpoint picker, which is Ready only once the pool exists.
 AFTER = {
     # The scheduler ignores pods whose PodGroup does not exist yet, and no pod can be created whose
     # ServiceAccount does not: that of the sidecars is registered before the sets.
@@ -83,16 +83,16 @@ class Children:
         component: pulumi.Resource,
         name: str,
         plan: ServicePlan,
-        given: pulumi.ResourceOptions,
+        child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers nothing yet; `given` are options of every child."""
+        """Registers nothing yet; `child_options` are those of every child."""
         self._registered: dict[str, list[RegisteredObject]] = {}
-        self._sets: dict[str, RegisteredObject] = {}
+        self._lws: dict[str, RegisteredObject] = {}
         self._component = component
         self._name = name
         self._plan = plan
-        self._given = given
-        self._files = renders_yaml(component)
+        self._child_options = child_options
+        self._yaml_only = renders_yaml(component)
         self._existing = existing_lws(name, plan)
         self._rollout = rollout_plan(plan, parallel_operations(), self._existing)
         self._update_order: RollingUpdateOrder | None = None
@@ -101,18 +101,18 @@ class Children:
 
     def add_all(self, manifests: Sequence[Manifest]) -> None:
         """Registers all objects in apply order, and after the LeaderWorkerSets their patches."""
-        sets = {each["metadata"]["name"]: each for each in manifests if _is_set(each)}
-        first = next((at for at, each in enumerate(manifests) if _is_set(each)), 0)
+        sets = {each["metadata"]["name"]: each for each in manifests if _is_lws(each)}
+        first = next((at for at, each in enumerate(manifests) if _is_lws(each)), 0)
         for manifest in manifests[:first]:
             self._add(manifest)
         changing = changing_roles(self._name, self._plan, sets)
-        if changing and self._files is not True:
+        if changing and self._yaml_only is not True:
             self._update_order = RollingUpdateOrder(
-                self._component, self._name, self._plan, changing, self.files()
+                self._component, self._name, self._plan, changing, self.yaml_only()
             )
         steps = self._rollout.by_name
         # Files have no order but that of `render`, and depend on nothing.
-        for name in sets if self._files is True else steps:
+        for name in sets if self._yaml_only is True else steps:
             self._add(sets[name], steps[name])
         self._wait()
         for manifest in manifests[first + len(sets) :]:
@@ -129,18 +129,18 @@ class Children:
         made = {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
         if kind != "LeaderWorkerSet":
             return made
-        # Sets are registered in the order of the rollout.
+        # LeaderWorkerSets are registered in the order of the rollout.
         return {each.name: made[each.name] for role in self._plan.roles for each in role.sets}
 
     def all_ready(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
-        files = self.files()
+        yaml_only = self.yaml_only()
         services = [each.resource.id for each in self._of("Service")]
-        return combined([files, waited, *services], lambda seen: not seen[0])
+        return combined([yaml_only, waited, *services], lambda values: not values[0])
 
-    def files(self) -> pulumi.Output[bool]:
+    def yaml_only(self) -> pulumi.Output[bool]:
         """Whether objects are only written to files."""
-        return pulumi.Output.from_input(self._files)
+        return pulumi.Output.from_input(self._yaml_only)
 
     def waited(self) -> pulumi.Output[LiveObjects]:
         """Objects as their patches last saw them, by Kubernetes name."""
@@ -157,33 +157,33 @@ class Children:
         registered = RegisteredObject(logical, manifest, made)
         self._registered.setdefault(kind, []).append(registered)
         if step is not None:
-            self._sets[step.name] = registered
+            self._lws[step.name] = registered
             if self._update_order is not None:
                 self._update_order.made(step.name, made)
 
     def _wait(self) -> None:
-        def register(files: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
-            if files:
+        def register(yaml_only: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
+            if yaml_only:
                 return {}
-            made = patches.patch_lws(rollout, self._sets, self._given, self._existing or ())
+            made = patches.patch_lws(rollout, self._lws, self._child_options, self._existing or ())
             if self._plan.wait.level is WaitLevel.SCHEDULED:
                 for group in self._of("PodGroup"):
                     made[group.manifest["metadata"]["name"]] = patches.patch_pod_group(
-                        rollout, group, self._sets, self._given
+                        rollout, group, self._lws, self._child_options
                     )
             return made
 
-        files = self._files
-        if self._update_order is None and not isinstance(files, pulumi.Output):
-            self._patches = register(files, self._rollout)
+        yaml_only = self._yaml_only
+        if self._update_order is None and not isinstance(yaml_only, pulumi.Output):
+            self._patches = register(yaml_only, self._rollout)
             return
         order = self._update_order.order if self._update_order is not None else self._rollout
-        both: Any = pulumi.Output.all(files, order)
-        self._patches = both.apply(lambda seen: register(*seen))
+        both: Any = pulumi.Output.all(yaml_only, order)
+        self._patches = both.apply(lambda values: register(*values))
 
     def _wait_for_routing(self) -> None:
         router = self._plan.router
-        if router is None or self._files is True:
+        if router is None or self._yaml_only is True:
             return
         objects = [each for kind in patches.KINDS for each in self._of(kind)]
         picker = [each.resource for each in self._of("Deployment")]
@@ -191,13 +191,13 @@ class Children:
         def register(before: dict[str, Patch]) -> dict[str, Patch]:
             after = [*picker, *before.values()]
             return before | patches.patch_routing(
-                self._rollout, router, objects, after, self._given
+                self._rollout, router, objects, after, self._child_options
             )
 
         made = self._patches
         if isinstance(made, pulumi.Output):
-            both: Any = pulumi.Output.all(self._files, made)
-            self._patches = both.apply(lambda seen: {} if seen[0] else register(seen[1]))
+            both: Any = pulumi.Output.all(self._yaml_only, made)
+            self._patches = both.apply(lambda values: {} if values[0] else register(values[1]))
         else:
             self._patches = register(made)
 
@@ -222,7 +222,7 @@ class Children:
         own, delete = pulumi.ResourceOptions(), deletion_timeout(manifest)
         if step is not None:
             if self._update_order is None:
-                after += [self._sets[name].resource for name in step.after if name in self._sets]
+                after += [self._lws[name].resource for name in step.after if name in self._lws]
             before = self._sub_group_policies.get(step.name)
             now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
             own = patches.lws_options(
@@ -245,7 +245,7 @@ class Children:
         if kind == "InferencePool" and self._plan.router is not None:
             own.protect = self._plan.router.pool.protect
             own.retain_on_delete = self._plan.router.pool.retain
-        return pulumi.ResourceOptions.merge(self._given, own)
+        return pulumi.ResourceOptions.merge(self._child_options, own)
 
     def _after_patches(self, after: list[KubernetesObject]) -> Any:
         if isinstance(self._patches, pulumi.Output):
@@ -255,21 +255,21 @@ class Children:
     def _annotated(self, manifest: Manifest, step: SetStep | None) -> Manifest:
         """The object as it is registered: files get no annotations that only the provider reads."""
         extra = patches.await_annotations(manifest, self._plan, step)
-        if not extra or self._files is True:
+        if not extra or self._yaml_only is True:
             return manifest
 
         def added(metadata: Mapping[str, Any]) -> dict[str, Any]:
-            given = metadata.get("annotations") or {}
-            return {**metadata, "annotations": {**given, **extra}}
+            annotations = metadata.get("annotations") or {}
+            return {**metadata, "annotations": {**annotations, **extra}}
 
         metadata: Any = manifest["metadata"]
-        if self._files is False:
+        if self._yaml_only is False:
             return {**manifest, "metadata": added(metadata)}
-        both: Any = pulumi.Output.all(files=self._files, metadata=metadata)
+        both: Any = pulumi.Output.all(yaml_only=self._yaml_only, metadata=metadata)
         return {
             **manifest,
             "metadata": both.apply(
-                lambda seen: seen["metadata"] if seen["files"] else added(seen["metadata"])
+                lambda v: v["metadata"] if v["yaml_only"] else added(v["metadata"])
             ),
         }
 
@@ -277,7 +277,7 @@ class Children:
         return self._registered.get(kind, [])
 
 
-def _is_set(manifest: Mapping[str, Any]) -> bool:
+def _is_lws(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest["kind"] == "LeaderWorkerSet")
 
 

@@ -100,7 +100,7 @@ class InferenceService(pulumi.ComponentResource):
         """Registers the service and its objects.
 
         Args:
-            name: Logical name; also the Kubernetes name where `args` states none.
+            name: Logical name; also the Kubernetes name where `args` has none.
             args: The spec, or a mapping of its shape (snake_case or camelCase).
             opts: Resource options; provider, aliases, transforms, protect and depends_on reach
                 the objects.
@@ -112,16 +112,16 @@ class InferenceService(pulumi.ComponentResource):
         self.plan = _planned(name, args)
         manifests = render(self.plan)
         collisions = name_collision_findings(self.plan, opts)
-        _raise_errors(collisions, name)
+        raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
-        _raise_errors(layout_switch_findings(name, self.plan), name)
-        _raise_errors(update_findings(name, self.plan, manifests), name)
+        raise_errors(layout_switch_findings(name, self.plan), name)
+        raise_errors(update_findings(name, self.plan, manifests), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_plans.get()
         if collected is not None:
             collected.append(self.plan)
         else:
-            self._log_findings()
+            log_warnings(self.plan.findings, self)
         self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
@@ -155,18 +155,13 @@ class InferenceService(pulumi.ComponentResource):
             current = {}
             for key, state in first.items():
                 kind, _, name = key.partition("/")
-                # What was awaited goes by its name alone, which an autoscaler shares with its set.
+                # Awaited objects have their name as key, which an autoscaler shares with a set.
                 later_state = later.get(name) if kind in AWAITED else None
                 found = latest(state, later_state)
                 current[key] = before_update(found) if pulumi.runtime.is_dry_run() else found
             return readiness(plan, current)
 
         return pulumi.Output.all(live_objects(objects), children.waited()).apply(computed)
-
-    def _log_findings(self) -> None:
-        for finding in self.plan.findings:
-            if finding.severity is Severity.WARNING:
-                pulumi.log.warn(str(finding).removeprefix("warning: "), self)
 
     def _register(
         self,
@@ -228,7 +223,7 @@ class InferenceService(pulumi.ComponentResource):
 
     def _status(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        # No set has the name of a PodGroup: that of the service, or of one of its groups.
+        # No LeaderWorkerSet has the name of a PodGroup: that of the service or of a group.
         objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
         router = plan.router
         if router is not None:
@@ -240,7 +235,7 @@ class InferenceService(pulumi.ComponentResource):
                 if is_planned is not None and each is not None
             }
 
-        files = self._children.files() if reads_pods() else None
+        yaml_only = self._children.yaml_only() if reads_pods() else None
 
         async def computed(states: list[LiveObjects]) -> ServiceStatus:
             first, later = states
@@ -248,13 +243,28 @@ class InferenceService(pulumi.ComponentResource):
             if pulumi.runtime.is_dry_run():
                 live = {name: before_update(state) for name, state in live.items()}
             failures: dict[str, str] = {}
-            if files is not None:
+            if yaml_only is not None:
                 sets = {each: live[each] for each in self.leader_worker_sets}
-                failures = await failed_replicas(self, plan, sets, files)
+                failures = await failed_replicas(self, plan, sets, yaml_only)
             whole = live.get(plan.service) if plan.groups is None else None
             return service_status(plan, live, whole, failures, routing=live)
 
         return combined([live_objects(objects), waited], list).apply(computed)
+
+
+def log_warnings(found: Iterable[Finding], component: pulumi.Resource) -> None:
+    """Logs the warnings among findings."""
+    for finding in found:
+        if finding.severity is Severity.WARNING:
+            # Pulumi writes the severity itself.
+            pulumi.log.warn(str(finding).removeprefix("warning: "), component)
+
+
+def raise_errors(found: Iterable[Finding], title: str) -> None:
+    """Raises the errors among findings, if there are any."""
+    refused = findings.errors(found)
+    if refused:
+        raise InvalidServiceError(refused, title)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
@@ -269,12 +279,6 @@ def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> Servi
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
             f"got {type(args).__name__}"
         )
-    _raise_errors(found, name)
+    raise_errors(found, name)
     assert plan is not None, "a document without errors has a plan"
     return plan
-
-
-def _raise_errors(found: Iterable[Finding], title: str) -> None:
-    refused = findings.errors(found)
-    if refused:
-        raise InvalidServiceError(refused, title)

@@ -68,12 +68,12 @@ class RollingUpdateOrder:
         name: str,
         plan: ServicePlan,
         roles: set[str],
-        files: pulumi.Output[bool],
+        yaml_only: pulumi.Output[bool],
     ) -> None:
         """Starts to read the live state; `roles` are those whose replicas will change."""
         self._component, self._plan, self._roles = component, plan, roles
         self._existing = existing_lws(name, plan) or frozenset()
-        self._files = files
+        self._yaml_only = yaml_only
         self._resources: dict[str, KubernetesObject] = {}
         self._again: dict[str, pulumi.Output[Rollout]] = {}
         self._first: dict[str, list[str]] = {}
@@ -103,7 +103,7 @@ class RollingUpdateOrder:
 
     async def _read_first(self) -> Rollout:
         down: set[str] = set()
-        if not await self._files.future():
+        if not await self._yaml_only.future():
             down = await self._unavailable() or down
         order = rollout_plan(self._plan, parallel_operations(), self._existing)
         for step in order.steps:

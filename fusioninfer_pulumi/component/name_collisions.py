@@ -32,8 +32,8 @@ class _Cluster:
         ]
 
 
-# By the stack that a program builds, so that nothing outlives it: and there by cluster, because
-# a name may stand once in each.
+# By the stack that a program builds, so that nothing outlives it; and by cluster, because each may
+# have the same name once.
 _clusters: WeakKeyDictionary[pulumi.Resource, dict[int, _Cluster]] = WeakKeyDictionary()
 
 
@@ -56,8 +56,11 @@ def _provider_id(opts: pulumi.ResourceOptions | None) -> int:
     provider: Any = None
     if opts is not None:
         listed: Any = opts.providers or []
-        given = listed.values() if isinstance(listed, Mapping) else listed
-        candidates = [opts.provider, *(given if isinstance(given, Iterable) else [given])]
+        providers = listed.values() if isinstance(listed, Mapping) else listed
+        candidates = [
+            opts.provider,
+            *(providers if isinstance(providers, Iterable) else [providers]),
+        ]
         kubernetes = [item for item in candidates if item and item.package == "kubernetes"]
         if kubernetes:
             provider = kubernetes[0]

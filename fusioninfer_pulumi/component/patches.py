@@ -152,7 +152,7 @@ def await_annotations(
 def patch_lws(
     rollout: Rollout,
     sets: Mapping[str, RegisteredObject],
-    given: pulumi.ResourceOptions,
+    child_options: pulumi.ResourceOptions,
     existing: Collection[str] = (),
 ) -> dict[str, Patch]:
     """Registers the patches of all LeaderWorkerSets that need one, by Kubernetes name."""
@@ -176,7 +176,7 @@ def patch_lws(
                 rollout,
                 target,
                 [target.resource, *barrier],
-                given,
+                child_options,
                 frozen=step.frozen,
                 create=step.timeout if step.name in existing and _recreates(step) else None,
                 update=None if step.paced else step.timeout,
@@ -189,7 +189,7 @@ def patch_pod_group(
     rollout: Rollout,
     group: RegisteredObject,
     sets: Mapping[str, RegisteredObject],
-    given: pulumi.ResourceOptions,
+    child_options: pulumi.ResourceOptions,
 ) -> Patch:
     """Registers the patch that waits until the scheduler has placed the gang.
 
@@ -201,7 +201,7 @@ def patch_pod_group(
         f"{group.logical}-scheduled",
         group.manifest,
         {labels.PULUMI_WAIT_FOR: SCHEDULED, labels.MIN_MEMBER: minimum},
-        patch_options(rollout, group, after, given),
+        patch_options(rollout, group, after, child_options),
     )
 
 
@@ -209,7 +209,7 @@ def patch_options(
     rollout: Rollout,
     target: RegisteredObject,
     after: list[KubernetesObject],
-    given: pulumi.ResourceOptions,
+    child_options: pulumi.ResourceOptions,
     *,
     frozen: bool = False,
     create: str | None = None,
@@ -221,7 +221,7 @@ def patch_options(
     the rollout.
     """
     return pulumi.ResourceOptions.merge(
-        given,
+        child_options,
         pulumi.ResourceOptions(
             depends_on=after,
             custom_timeouts=timeouts(
@@ -258,7 +258,7 @@ def patch_routing(
     router: RouterPlan,
     objects: Sequence[RegisteredObject],
     after: Sequence[KubernetesObject],
-    given: pulumi.ResourceOptions,
+    child_options: pulumi.ResourceOptions,
 ) -> dict[str, Patch]:
     """Registers the patches of a router's objects, by Kubernetes name.
 
@@ -281,7 +281,7 @@ def patch_routing(
                 # The object itself does not wait, so each change of it has to touch the patch.
                 labels.GENERATION: target.resource.metadata.apply(_generation),
             },
-            patch_options(rollout, target, [target.resource, *before], given),
+            patch_options(rollout, target, [target.resource, *before], child_options),
         )
         for target in objects
     }

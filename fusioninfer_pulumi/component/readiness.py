@@ -162,9 +162,9 @@ def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Itera
         found: list[tuple[ConditionStatus, str]] = []
         for parent in _status(state).get("parents") or ():
             whose = (parent.get("parentRef") or {}).get("name") or ""
-            counts_text = {"metadata": (state or {}).get("metadata"), "status": parent}
+            at_gateway = {"metadata": (state or {}).get("metadata"), "status": parent}
             at = f"{kind} {planned.name} at {whose}"
-            found += _condition_statuses(counts_text, ("Accepted", "ResolvedRefs"), at)
+            found += _condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
         yield _from_statuses(
             label, found or [("Unknown", f"{kind} {planned.name}: nobody has judged it")]
         )
@@ -175,10 +175,10 @@ def _condition_statuses(
 ) -> list[tuple[ConditionStatus, str]]:
     """What an object's conditions of these types say; Unknown for one about an older spec."""
     generation = ((state or {}).get("metadata") or {}).get("generation")
-    given = {each.get("type"): each for each in _status(state).get("conditions") or ()}
+    conditions = {each.get("type"): each for each in _status(state).get("conditions") or ()}
     found: list[tuple[ConditionStatus, str]] = []
     for each in types:
-        condition = given.get(each)
+        condition = conditions.get(each)
         observed = (condition or {}).get("observedGeneration")
         old = generation is not None and observed is not None and int(observed) < int(generation)
         if condition is None or old or condition.get("status") not in ("True", "False"):
@@ -192,18 +192,18 @@ def _condition_statuses(
 
 
 def _from_statuses(name: str, found: Sequence[tuple[ConditionStatus, str]]) -> Readiness:
-    for answer, reason in (("False", "NotReady"), ("Unknown", "NotRead")):
+    for wanted, reason in (("False", "NotReady"), ("Unknown", "NotRead")):
         for status, message in found:
-            if status == answer:
+            if status == wanted:
                 return _condition(name, status, reason, message)
     return _condition(name, "True", "Ready", ", ".join(message for _, message in found))
 
 
 def _summary(name: str, parts: Sequence[Readiness]) -> Readiness:
     """Sums up conditions: the first that is False, else the first Unknown, else True."""
-    for answer in ("False", "Unknown"):
+    for wanted in ("False", "Unknown"):
         for part in parts:
-            if part["status"] == answer:
+            if part["status"] == wanted:
                 return _condition(name, part["status"], part["type"], part["message"])
     return _condition(name, "True", "Ready", "")
 

@@ -22,8 +22,8 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-#: Key that marks secrets, among others, in values from Pulumi.
-_SPECIAL = "4dabf18193072939515e22adb298388d"
+#: Key that marks special values from Pulumi, such as secrets.
+_SIGNATURE = "4dabf18193072939515e22adb298388d"
 #: Makes the provider take over objects that the state does not have.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
@@ -118,7 +118,7 @@ def read_stack_state() -> StackState | None:
         return None
     kinds = {urn: _kind_and_name(urn) for urn in resources}
     sets = tuple(
-        _set(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
+        _lws(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
     )
     return StackState(sets, frozenset(logical for kind, logical in kinds.values() if kind == TOKEN))
 
@@ -217,7 +217,7 @@ def _resources() -> Mapping[str, Any] | None:
     return found
 
 
-def _set(logical: str, resource: Any) -> StackLws:
+def _lws(logical: str, resource: Any) -> StackLws:
     metadata = _read(resource, "outputs", "metadata") or {}
     own = metadata.get("labels") or {}
     return StackLws(
@@ -276,4 +276,4 @@ def _part(value: Any, *path: str) -> Any:
 
 def _plain(value: Any) -> Any:
     fields = value.struct_value.fields
-    return fields["value"] if _SPECIAL in fields and "value" in fields else value
+    return fields["value"] if _SIGNATURE in fields and "value" in fields else value

@@ -12,50 +12,9 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 
-
-def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The status of a LeaderWorkerSet, empty while it speaks of an older spec.
-
-    Such a LeaderWorkerSet is about to restart its replicas, whatever its conditions are.
-    """
-    status: Mapping[str, Any] = (live or {}).get("status") or {}
-    generation = ((live or {}).get("metadata") or {}).get("generation")
-    # LeaderWorkerSet writes both since 0.9.
-    observed_generation = _available(status).get(
-        "observedGeneration", status.get("observedGeneration")
-    )
-    if (
-        generation is not None
-        and observed_generation is not None
-        and int(observed_generation) < int(generation)
-    ):
-        return {}
-    return status
-
-
-def is_available(live: Mapping[str, Any] | None) -> bool:
-    """Whether the condition Available holds for the current spec."""
-    return _available(observed(live)).get("status") == "True"
-
-
-def is_ready(live: Mapping[str, Any] | None) -> bool:
-    """Whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
-
-    Without its `spec` it counts as one of a single replica.
-    """
-    replicas = ((live or {}).get("spec") or {}).get("replicas")
-    ready = int(observed(live).get("readyReplicas") or 0)
-    return is_available(live) and ready >= (1 if replicas is None else int(replicas))
-
-
-def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
-    return conditions.get("Available") or {}
-
-
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
-#: Failures that a message tells; the others are counted.
+#: Failures that a message names; the others are counted.
 _NAMED = 5
 
 
@@ -103,6 +62,14 @@ class ServiceStatus(_Service, total=False):
     """The serving groups by index, only where the service has groups."""
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """An object that a gateway's controller refuses: condition reason and message."""
+
+    reason: str
+    message: str
+
+
 def service_status(
     plan: ServicePlan,
     sets: Mapping[str, Mapping[str, Any] | None],
@@ -117,7 +84,7 @@ def service_status(
         sets: Live LeaderWorkerSets (`metadata` and `status`) by name, and the PodGroups of serving
             groups; None or absent for one that does not exist or was not read.
         pod_group: The live PodGroup of a service without groups, None where there is none.
-        failures: Why a LeaderWorkerSet failed, by name, where somebody knows.
+        failures: Why a LeaderWorkerSet failed, by name, where that is known.
         routing: Live Gateway, pool and route of a service with a router, by name, as `sets`.
 
     Returns:
@@ -146,6 +113,41 @@ def service_status(
     return status
 
 
+def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The status of a LeaderWorkerSet, empty while it speaks of an older spec.
+
+    Such a LeaderWorkerSet is about to restart its replicas, whatever its conditions are.
+    """
+    status: Mapping[str, Any] = (live or {}).get("status") or {}
+    generation = ((live or {}).get("metadata") or {}).get("generation")
+    # LeaderWorkerSet writes both since 0.9.
+    observed_generation = _available(status).get(
+        "observedGeneration", status.get("observedGeneration")
+    )
+    if (
+        generation is not None
+        and observed_generation is not None
+        and int(observed_generation) < int(generation)
+    ):
+        return {}
+    return status
+
+
+def is_available(live: Mapping[str, Any] | None) -> bool:
+    """Whether the condition Available holds for the current spec."""
+    return _available(observed(live)).get("status") == "True"
+
+
+def is_ready(live: Mapping[str, Any] | None) -> bool:
+    """Whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
+
+    Without its `spec` it counts as one of a single replica.
+    """
+    replicas = ((live or {}).get("spec") or {}).get("replicas")
+    ready = int(observed(live).get("readyReplicas") or 0)
+    return is_available(live) and ready >= (1 if replicas is None else int(replicas))
+
+
 def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
     """Ready replicas of a LeaderWorkerSet.
 
@@ -155,6 +157,34 @@ def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
     if planned.ordinal is not None:
         return int(is_ready(live))
     return int(observed(live).get("readyReplicas") or 0)
+
+
+def refusal(router: RouterPlan, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
+    """The first of a router's objects that a gateway's controller refuses, None without one.
+
+    Objects without a status, and conditions of an older generation, are no refusal.
+    """
+    named = [
+        ("GatewayNotReady", "Gateway", router.gateway),
+        ("RouteNotAccepted", "HTTPRoute", router.route),
+        ("PoolNotAccepted", "InferencePool", router.pool if router.route else None),
+    ]
+    for reason, kind, planned in named:
+        live = objects.get(planned.name) if planned is not None else None
+        for parent, condition in _refused(live or {}):
+            at = f" by Gateway {parent}" if parent else ""
+            message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
+            return Refusal(
+                reason,
+                f"{kind} {planned.name if planned else ''}: {condition['type']} is False{at}"
+                + (f", {message}" if message else ""),
+            )
+    return None
+
+
+def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    return conditions.get("Available") or {}
 
 
 def _groups(
@@ -315,37 +345,6 @@ def _condition(
     message: str,
 ) -> Condition:
     return {"type": kind, "status": status, "reason": reason, "message": message}
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """An object that a gateway's controller refuses: condition reason and message."""
-
-    reason: str
-    message: str
-
-
-def refusal(router: RouterPlan, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
-    """The first of a router's objects that a gateway's controller refuses, None without one.
-
-    Objects without a status, and conditions of an older generation, are no refusal.
-    """
-    named = [
-        ("GatewayNotReady", "Gateway", router.gateway),
-        ("RouteNotAccepted", "HTTPRoute", router.route),
-        ("PoolNotAccepted", "InferencePool", router.pool if router.route else None),
-    ]
-    for reason, kind, planned in named:
-        live = objects.get(planned.name) if planned is not None else None
-        for parent, condition in _refused(live or {}):
-            at = f" by Gateway {parent}" if parent else ""
-            message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
-            return Refusal(
-                reason,
-                f"{kind} {planned.name if planned else ''}: {condition['type']} is False{at}"
-                + (f", {message}" if message else ""),
-            )
-    return None
 
 
 def _refused(live: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

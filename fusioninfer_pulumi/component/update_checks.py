@@ -34,7 +34,7 @@ def update_findings(
         each
         for each, found in existing.items()
         if found.template is not None
-        # Under another name a set is made beside the old one.
+        # Under another name a LeaderWorkerSet is created beside the old one.
         and found.is_at(each, plan.namespace)
         and not same_policy(_policy(sets[each]), found.template.sub_groups)
     }
@@ -54,6 +54,22 @@ def current_sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mappin
     }
 
 
+def layout_switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
+    """A finding where LeaderWorkerSets of the other layout exist.
+
+    None where the state cannot be read, as under mocks.
+    """
+    others = [
+        each.name
+        for each in stack_lws() or ()
+        if each.service == plan.service
+        and each.component == name
+        and each.is_at(each.name, plan.namespace)
+        and each.layout not in (None, plan.layout)
+    ]
+    return layout_findings(plan.layout, others)
+
+
 def _policy(manifest: Mapping[str, Any]) -> Any:
     return manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
 
@@ -70,19 +86,3 @@ def _running(plan: ServicePlan, manifest: Mapping[str, Any], found: StackLws) ->
         template.replicas,
         found.revision != revision or template.nodes != size,
     )
-
-
-def layout_switch_findings(name: str, plan: ServicePlan) -> list[Finding]:
-    """A finding where LeaderWorkerSets of the other layout exist.
-
-    None where the state cannot be read, as under mocks.
-    """
-    others = [
-        each.name
-        for each in stack_lws() or ()
-        if each.service == plan.service
-        and each.component == name
-        and each.is_at(each.name, plan.namespace)
-        and each.layout not in (None, plan.layout)
-    ]
-    return layout_findings(plan.layout, others)

@@ -104,7 +104,7 @@ async def failed_replicas(
     component: pulumi.Resource,
     plan: ServicePlan,
     live: Mapping[str, Mapping[str, Any] | None],
-    files: pulumi.Output[bool],
+    yaml_only: pulumi.Output[bool],
 ) -> dict[str, str]:
     """Why replicas failed just now, by name of their LeaderWorkerSet; never raises.
 
@@ -113,7 +113,7 @@ async def failed_replicas(
     """
     revisions = {name: _revision(state) for name, state in live.items() if not is_available(state)}
     try:
-        if not revisions or await files.future():
+        if not revisions or await yaml_only.future():
             return {}
         pods = await read_from_cluster(
             component, plan.namespace, read_pods, plan.service, seconds=_READ_SECONDS

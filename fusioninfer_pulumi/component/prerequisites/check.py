@@ -130,7 +130,7 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
     if problem is not None:
         rule, text = problem
         yield error(rule, (), f"{row.product}: {text}; {wanted}: {install}")
-    elif stored is not None and not row.tells and _release(row, stored, facts) is None:
+    elif stored is not None and not row.field_since_least and _release(row, stored, facts) is None:
         yield warning(
             "release-unknown",
             (),

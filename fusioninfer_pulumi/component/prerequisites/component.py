@@ -8,19 +8,21 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.inference_service import (
+    InferenceService,
+    log_warnings,
+    raise_errors,
+)
 from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites.table import release_text
 from fusioninfer_pulumi.component.run_mode import collect_plans
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-#: Pulumi type token, pinned as that of the service is.
+#: Pulumi type token; a change of it would replace every user's component.
 TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password
 
 
@@ -95,7 +97,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
             found = kubeconfig.apply(
                 lambda text: self._checked_facts(text, context), run_with_unknowns=True
             )
-            # What is kept of the cluster holds nothing of the kubeconfig.
+            # The facts hold nothing of the kubeconfig.
             return pulumi.Output.unsecret(found)
         named = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
@@ -122,12 +124,8 @@ class ServingPrerequisites(pulumi.ComponentResource):
             self._warn(str(problem))
             return None
         found = check(self._plans, facts)
-        for finding in found:
-            if finding.severity is Severity.WARNING:
-                pulumi.log.warn(str(finding).removeprefix("warning: "), self)
-        refused = findings.errors(found)
-        if refused:
-            raise InvalidServiceError(refused, self._name)
+        log_warnings(found, self)
+        raise_errors(found, self._name)
         return facts
 
     def _warn(self, reason: str) -> None:

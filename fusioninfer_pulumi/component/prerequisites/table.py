@@ -17,7 +17,7 @@ class Minimum:
         served: API version that our objects have.
         least: First release that works, None where the product has no releases to choose from.
         field: A field of the kind that our objects need, None where any release has them.
-        tells: Whether no release before `least` has that field.
+        field_since_least: Whether no release before `least` has that field.
         broken: Releases after `least` that do not work.
         last: Last release whose bundle has the kind, None where none dropped it.
         install: What installs it: a file to apply, or a command.
@@ -29,7 +29,7 @@ class Minimum:
     least: Release | None
     install: str
     field: str | None = None
-    tells: bool = False
+    field_since_least: bool = False
     broken: tuple[Release, ...] = ()
     last: Release | None = None
 
@@ -115,7 +115,7 @@ LEADER_WORKER_SET = Minimum(
     served="v1",
     least=(0, 9, 0),
     field="status.observedGeneration",
-    tells=True,
+    field_since_least=True,
     install=_LWS,
 )
 
@@ -221,7 +221,7 @@ POD_MONITOR_NUMBER = Minimum(
     served="v1",
     least=(0, 31, 0),
     field="spec.podMetricsEndpoints.portNumber",
-    tells=True,
+    field_since_least=True,
     install=_MONITORING,
 )
 SERVICE_MONITOR = Minimum(
@@ -238,7 +238,7 @@ SCALED_OBJECT = Minimum(
     definition="scaledobjects.keda.sh",
     served="v1alpha1",
     least=(2, 0, 0),
-    tells=True,
+    field_since_least=True,
     install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
 )
 
@@ -248,7 +248,7 @@ DESTINATION_RULE = Minimum(
     definition="destinationrules.networking.istio.io",
     served="v1",
     least=(1, 22, 0),
-    tells=True,
+    field_since_least=True,
     install="istioctl install",
 )
 
@@ -259,7 +259,7 @@ HEALTH_CHECK_POLICY = Minimum(
     definition="healthcheckpolicies.networking.gke.io",
     served="v1",
     least=None,
-    tells=True,
+    field_since_least=True,
     install=_GKE,
 )
 BACKEND_POLICY = Minimum(
@@ -267,7 +267,7 @@ BACKEND_POLICY = Minimum(
     definition="gcpbackendpolicies.networking.gke.io",
     served="v1",
     least=None,
-    tells=True,
+    field_since_least=True,
     install=_GKE,
 )
 
