@@ -221,6 +221,31 @@ def test_a_gang_needs_the_other_gang_provider_off() -> None:
     assert unknown.startswith("warning: LeaderWorkerSet: whether its own gang provider is off")
 
 
+def stored(changed: dict[str, Any], release: Any = (0, 9, 0)) -> ClusterFacts:
+    served = {"v1": schema("status.observedGeneration"), **changed}
+    known = {version: each for version, each in served.items() if each is not None}
+    return facts(leaderworkersets=Definition(known, release))
+
+
+@pytest.mark.parametrize(
+    ("rule", "known"),
+    [
+        ("cluster-not-checked", facts(unread=("definition x: 403 Forbidden",))),
+        ("crd-not-installed", facts(leaderworkersets=None)),
+        ("crd-version-not-served", stored({"v1": None})),
+        ("crd-field-missing", stored({"v1": schema("status")})),
+        ("release-not-supported", stored({}, (0, 8, 0))),
+        ("release-unknown", facts(releases={"LeaderWorkerSet": (0, 9, 0)})),
+        ("lws-gang-provider-on", facts(lws_provider="volcano")),
+        ("lws-gang-provider-unknown", facts(lws_provider=None)),
+        ("statefulset-keeps-broken-pods", facts(kubernetes=(1, 35, 1))),
+    ],
+)
+def test_findings_have_rules(rule: str, known: ClusterFacts) -> None:
+    (found,) = check([plan(nodes=2)], known)
+    assert (found.rule, found.location) == (rule, ())
+
+
 def test_all_problems_come_at_once() -> None:
     gang = plan(router(gateway={"gatewayClassName": "g"}), nodes=2)
     nothing = dict.fromkeys((row.definition for row in table.ROWS), None)
