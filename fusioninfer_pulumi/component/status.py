@@ -120,15 +120,9 @@ def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """
     status: Mapping[str, Any] = (live or {}).get("status") or {}
     generation = ((live or {}).get("metadata") or {}).get("generation")
-    # LeaderWorkerSet writes both since 0.9.
-    observed_generation = _available(status).get(
-        "observedGeneration", status.get("observedGeneration")
-    )
-    if (
-        generation is not None
-        and observed_generation is not None
-        and int(observed_generation) < int(generation)
-    ):
+    # The generation that it speaks of: LeaderWorkerSet writes both since 0.9.
+    about = _available(status).get("observedGeneration", status.get("observedGeneration"))
+    if generation is not None and about is not None and int(about) < int(generation):
         return {}
     return status
 

@@ -15,7 +15,8 @@ from fusioninfer_pulumi.component.diagnosis.explain import (
     explain_lws,
     lws_shows_reason,
 )
-from fusioninfer_pulumi.component.diagnosis.pods import Snapshot, missing_accelerators, pod_problem
+from fusioninfer_pulumi.component.diagnosis.pods import missing_accelerators, pod_problem
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}

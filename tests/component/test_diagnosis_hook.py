@@ -16,7 +16,7 @@ from samples import service
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.diagnosis import hook
-from fusioninfer_pulumi.component.diagnosis.pods import Snapshot
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 

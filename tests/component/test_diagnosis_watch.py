@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.component.diagnosis import read
-from fusioninfer_pulumi.component.diagnosis.pods import Snapshot
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 
 
 def pod(name: str = "svc-0-0", **status: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.diagnosis import explain, pods, read
 from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
-from fusioninfer_pulumi.component.diagnosis.pods import Snapshot
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"

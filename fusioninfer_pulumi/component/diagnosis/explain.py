@@ -14,7 +14,6 @@ from fusioninfer_pulumi.component.cluster_access import (
 )
 from fusioninfer_pulumi.component.diagnosis.pods import (
     Object,
-    Snapshot,
     label_of,
     latest_events,
     missing_accelerators,
@@ -23,7 +22,7 @@ from fusioninfer_pulumi.component.diagnosis.pods import (
     pod_problem,
     shows_reason,
 )
-from fusioninfer_pulumi.component.diagnosis.read import read_pods
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_pods
 from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.service_plan import ServicePlan

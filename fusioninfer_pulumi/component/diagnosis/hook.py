@@ -23,8 +23,7 @@ from fusioninfer_pulumi.component.diagnosis.explain import (
     explain_lws,
     lws_shows_reason,
 )
-from fusioninfer_pulumi.component.diagnosis.pods import Snapshot
-from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_service, watch_service
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 _FRESH_SECONDS = 5.0

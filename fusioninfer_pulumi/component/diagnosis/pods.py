@@ -1,10 +1,9 @@
-"""Problems of pods, from a snapshot of objects as the API server returns them."""
+"""Problems of pods, from objects as the API server returns them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -17,27 +16,6 @@ Object = Mapping[str, Any]
 _STARTING = ("ContainerCreating", "PodInitializing")
 _MOST_EVENTS = 2
 _MOST_CHARACTERS = 300
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Objects around one service.
-
-    Attributes:
-        pods: The pods of its replicas.
-        events: Warnings of its namespace, and LeaderWorkerSet's events about groups that it
-        deletes. pod_groups: Its PodGroups.
-        nodes: All nodes, None where they were not read.
-        bound: Pods of any namespace that hold a node, None where they were not read.
-        unread: What could not be read, and why.
-    """
-
-    pods: Sequence[Object] = ()
-    events: Sequence[Object] = ()
-    pod_groups: Sequence[Object] = ()
-    nodes: Sequence[Object] | None = None
-    bound: Sequence[Object] | None = None
-    unread: Sequence[str] = ()
 
 
 def name_of(each: Object) -> str:

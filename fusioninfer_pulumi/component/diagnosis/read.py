@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.component.diagnosis.pods import Snapshot, name_of, shows_reason
+from fusioninfer_pulumi.component.diagnosis.pods import Object, name_of, shows_reason
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
 
@@ -18,6 +18,27 @@ _PAGE = 1_000
 #: LeaderWorkerSet says as a normal event that it deletes a group whose container has restarted.
 _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
 _HOLD_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Objects around one service.
+
+    Attributes:
+        pods: The pods of its replicas.
+        events: Warnings of its namespace, and LeaderWorkerSet's events about groups that it
+        deletes. pod_groups: Its PodGroups.
+        nodes: All nodes, None where they were not read.
+        bound: Pods of any namespace that hold a node, None where they were not read.
+        unread: What could not be read, and why.
+    """
+
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+    pod_groups: Sequence[Object] = ()
+    nodes: Sequence[Object] | None = None
+    bound: Sequence[Object] | None = None
+    unread: Sequence[str] = ()
 
 
 def read_service(

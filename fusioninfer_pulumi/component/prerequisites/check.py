@@ -66,10 +66,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
 
 def needs(plans: Iterable[ServicePlan]) -> Needs:
     """Definitions that services need, with the services: of each the most demanding row."""
-    users: dict[Minimum, dict[str, None]] = {}
-    for plan in plans:
-        for row in _rows(plan):
-            users.setdefault(row, {})[plan.service] = None
+    users = _users((row, plan.service) for plan in plans for row in _rows(plan))
     chosen: dict[str, Minimum] = {row.definition: row for row in table.ROWS if row in users}
     found: dict[Minimum, Sequence[str]] = {}
     for row in table.ROWS:

@@ -77,11 +77,10 @@ class ServingPrerequisites(pulumi.ComponentResource):
         Raises:
             InvalidServiceError: The cluster lacks something; one line per problem.
         """
-        arguments = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
+        self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
         self._name = name
-        self._args = arguments
-        self._plans = [_plan(each) for each in arguments.services]
+        self._plans = [_plan(each) for each in self._args.services]
         facts = self._read_facts()
         self.checked = facts.apply(lambda known: known is not None)
         self.releases = facts.apply(_releases)

@@ -80,7 +80,7 @@ class NamedKind:
         product: What it belongs to.
         way_out: What brings an object of it.
         own: Whether programs commonly create it beside their services, so that one that does not
-        exist yet may be no fault.
+            exist yet may be no fault.
     """
 
     kind: str
