@@ -9,7 +9,11 @@ from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-_POD_TEMPLATE = re.compile(r"roles\[(\d+)\]\.(template|leaderTemplate|workerTemplate|container)\b")
+#: What pods are built from.
+_POD = re.compile(
+    r"roles\[(\d+)\]\.(template|leaderTemplate|workerTemplate|container|kvTransfer\.sidecar)\b"
+)
+_FETCHER = re.compile(r"model\.fetcher\b")
 _ROUTER = re.compile(r"roles\[(\d+)\]\.(httproute|gateway|endpointPicker|networkPolicy)\b")
 
 
@@ -31,7 +35,9 @@ def checked(
         return plan, plan.findings
     if document.provisional is None:
         return None, document.findings
-    left_out = _matching(_POD_TEMPLATE, document) | set(document.doubtful)
+    left_out = _matching(_POD, document) | set(document.doubtful)
+    if any(_FETCHER.match(finding.path) for finding in document.findings):
+        left_out = set(range(len(document.provisional.roles)))
     # Nothing else of the service depends on its router.
     routers = _matching(_ROUTER, document)
     remains = plan_service(document.provisional, name, leave_out=left_out | routers)

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 from drawn_services import draw_service
 from full_pods import SERVICES
-from samples import container, plan_of, rendered, role, service, template
+from samples import (
+    container,
+    plan_of,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    scheduling,
+    service,
+    template,
+)
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -103,3 +113,16 @@ def test_all_sets_of_a_role_share_its_finished_pods() -> None:
     for body in bodies:
         assert body["leaderTemplate"]["spec"] == plan.roles[0].leader_template["spec"]
         assert body["leaderTemplate"]["spec"] is bodies[0]["leaderTemplate"]["spec"]
+
+
+@pytest.mark.parametrize("mode", ["On", "Off"])
+def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_refused(mode: str) -> None:
+    bad = {"resources": {"limits": {"cpu": "abc"}}}
+    told = 'resources.limits.cpu: must be a Kubernetes quantity such as 8, 500m or 16Gi, got "abc"'
+    manifest = prefill_decode(
+        decode={"kvTransfer": {"sidecar": bad}}, **scheduling(gangPolicy={"mode": mode})
+    )
+    manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
+    assert problems(manifest) == [f"roles[1].kvTransfer.sidecar.{told}"]
+    manifest = service(role(), model={"uri": "s3://bucket/model", "fetcher": bad})
+    assert problems(manifest) == [f"model.fetcher.{told}"]
