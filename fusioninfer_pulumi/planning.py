@@ -42,26 +42,6 @@ from fusioninfer_pulumi.topology.role import RolePlan, role_plan
 
 
 @dataclass(frozen=True)
-class Scheduling:
-    """How the pods are placed.
-
-    Attributes:
-        ganged: Whether the topology asks for a gang.
-        gangs: The gangs, none without replicas.
-        scheduler: Name of the pods' scheduler, None for the templates' own.
-    """
-
-    ganged: bool
-    gangs: tuple[GangPlan, ...]
-    scheduler: str | None
-
-    @property
-    def gang(self) -> GangPlan | None:
-        """The gang, of the first serving group where there are several."""
-        return self.gangs[0] if self.gangs else None
-
-
-@dataclass(frozen=True)
 class Routing:
     """How requests come to the pods.
 
@@ -77,13 +57,7 @@ class Routing:
 def planned_pods(
     meta: ServiceMeta, args: InferenceServiceArgs, leave_out: Collection[int]
 ) -> tuple[tuple[RolePlan, ...], list[Finding]]:
-    """Builds the pods of the roles that serve, and plans their LeaderWorkerSets.
-
-    Args:
-        meta: The service.
-        args: Its spec.
-        leave_out: Indexes of roles that cannot be planned.
-    """
+    """Builds the pods of the roles that serve, and plans their LeaderWorkerSets."""
     built: list[tuple[Context, RolePods]] = []
     findings: list[Finding] = []
     for ctx in contexts(meta, args, leave_out):
@@ -102,28 +76,28 @@ def planned_pods(
     return roles, findings
 
 
-def planned_scheduling(
-    service: str, args: InferenceServiceArgs, roles: tuple[RolePlan, ...]
-) -> tuple[Scheduling, list[Finding]]:
-    """Decides whether the pods are a gang, and who places them."""
+def planned_gangs(
+    service: str, args: InferenceServiceArgs, roles: Sequence[RolePlan]
+) -> tuple[tuple[GangPlan, ...], list[Finding]]:
+    """Plans what is scheduled together, and checks how the pods are scheduled."""
     strategy = args.scheduling_strategy
     ganged = needs_gang(args.roles, strategy)
     gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
-    plan = Scheduling(ganged, gangs, scheduler_name(args.roles, strategy))
+    gang = gangs[0] if gangs else None
     findings = [
         *scheduling_findings(
             roles,
             strategy,
             args.annotations,
-            plan.scheduler,
-            plan.gang,
+            scheduler_name(args.roles, strategy),
+            gang,
             gang_scheduled=ganged,
         ),
         *network_topology_findings(strategy, gang_scheduled=ganged),
     ]
     for role in roles:
-        findings += spread_findings(role, plan.gang)
-    return plan, findings
+        findings += spread_findings(role, gang)
+    return gangs, findings
 
 
 def planned_routing(
@@ -132,14 +106,7 @@ def planned_routing(
     roles: tuple[RolePlan, ...],
     leave_out: Collection[int],
 ) -> tuple[Routing, list[Finding]]:
-    """Plans the router; without one, says what that does to clients.
-
-    Args:
-        service: Name of the service.
-        args: Its spec.
-        roles: Its roles that run pods.
-        leave_out: Indexes of roles that cannot be planned.
-    """
+    """Plans the router; without one, says what that does to clients."""
     positions = [
         position
         for position, role in enumerate(args.roles)
@@ -235,11 +202,13 @@ def plan_service(
     findings += found
     roles, found = planned_pods(meta, args, leave_out)
     findings += found
-    scheduling, found = planned_scheduling(service, args, roles)
+    gangs, found = planned_gangs(service, args, roles)
     findings += found
     routing, found = planned_routing(service, args, roles, leave_out)
     findings += found
-    operations, found = operations_plan(service, args, roles, routing.router, scheduling.gang)
+    operations, found = operations_plan(
+        service, args, roles, routing.router, gangs[0] if gangs else None
+    )
     findings += found
     plan = ServicePlan(
         service=service,
@@ -250,9 +219,9 @@ def plan_service(
         routers=routing.routers,
         router=routing.router,
         groups=args.groups,
-        gangs=scheduling.gangs,
-        scheduler_name=scheduling.scheduler,
-        gang_scheduled=scheduling.ganged,
+        gangs=gangs,
+        scheduler_name=scheduler_name(args.roles, args.scheduling_strategy),
+        gang_scheduled=needs_gang(args.roles, args.scheduling_strategy),
         queue=args.scheduling_strategy.queue,
         priority_class=args.scheduling_strategy.priority_class_name,
         layout=args.layout,

@@ -37,13 +37,7 @@ class Pairing:
 def contexts(
     meta: ServiceMeta, args: InferenceServiceArgs, leave_out: Collection[int] = ()
 ) -> list[Context]:
-    """Decides what the passes need to know, for each role that runs pods.
-
-    Args:
-        meta: The service.
-        args: Its spec.
-        leave_out: Indexes of roles that cannot be planned.
-    """
+    """The context of each role that runs pods, but for the indexes of those to leave out."""
     known = [role for position, role in enumerate(args.roles) if position not in leave_out]
     pairing = _pairing(known)
     gang = needs_gang(args.roles, args.scheduling_strategy)

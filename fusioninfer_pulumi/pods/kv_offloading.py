@@ -80,7 +80,7 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     findings.append(info("kv-cache-tiers", at, _summary(given, offload.memory)))
     for pod in pods.each():
         try:
-            told = _told(pod, engine, offload)
+            told = _with_arguments(pod, engine, offload)
         except EditError as problem:
             message = f"the hierarchical cache cannot be set in it: {problem}"
             message = f"{message}; write the command as a list"
@@ -102,7 +102,7 @@ def _limit(role: RoleArgs) -> str | None:
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
-def _told(pod: Pod, engine: Engine, offload: Offload) -> Pod:
+def _with_arguments(pod: Pod, engine: Engine, offload: Offload) -> Pod:
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
     if offload.arguments and (pod.leads or pod.command.engine is engine):
         pod = pod.with_arguments(offload.arguments)

@@ -73,15 +73,7 @@ class ModelFiles:
 
 
 def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
-    """Decides where everything lies.
-
-    Args:
-        service: Name of the service.
-        model: The model, valid by the spec's rules.
-
-    Returns:
-        What each pod gets; None for a source that cannot be read, of a spec that was refused.
-    """
+    """Decides where everything lies; None for a source that cannot be read."""
     source = read_source(model.uri)
     if source is None:
         return None
@@ -224,14 +216,9 @@ def fetch_container(
     sources: Sequence[tuple[str, str]],
     mounts: list[Manifest],
 ) -> Manifest:
-    """Builds the container.
+    """Builds a container that fetches each source into its folder, where it mounts a volume.
 
-    Args:
-        model: The model; its credentials become variables that name Secrets.
-        name: Name of the container.
-        command: What it runs.
-        sources: Source and folder of what it fetches.
-        mounts: Where it writes.
+    The model's credentials become variables that name Secrets.
     """
     env = fetch_env(model, {source.partition("://")[0] for source, _ in sources})
     return {
@@ -270,7 +257,7 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
 
 
 def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Mounts or fetches the model's files, and tells the engine which model it serves."""
+    """Mounts or downloads the model's files, and names the model in the engine's arguments."""
     if ctx.model is None or ctx.files is None:
         return pods, []
     wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
@@ -280,11 +267,11 @@ def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         findings += taken
         if taken:
             continue
-        told = pod
+        built = pod
         if pod.leads or _starts_engine(pod, ctx):
-            told, found = _told(pod, wanted)
+            built, found = _served(pod, wanted)
             findings += found
-        pods = pods.put(_with_files(told, ctx.model, ctx.files))
+        pods = pods.put(_with_files(built, ctx.model, ctx.files))
     return pods, findings
 
 
@@ -339,8 +326,8 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
             )
 
 
-def _told(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
-    """Tells the engine which model it serves."""
+def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
+    """Adds the arguments that name the model."""
     command = pod.command
     if command.engine is None:
         what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"

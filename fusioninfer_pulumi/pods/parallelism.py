@@ -45,15 +45,9 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
-    """Says why a pod cannot hold its share of a model.
+    """Why a pod with so many accelerators cannot hold its share of a model; None when it can.
 
-    Args:
-        role: The role, whose `parallelism` says how the model is split and copied.
-        command: The engine's command line.
-        have: Accelerators that the pod asks for; 0 when it asks for none through resources.
-
-    Returns:
-        The arithmetic, None when it fits or nothing can be said.
+    A pod that asks for none through resources may have them otherwise.
     """
     given, nodes = role.parallelism, role.nodes
     if given is None or not have:

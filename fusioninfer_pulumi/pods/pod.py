@@ -181,7 +181,7 @@ class Context:
     Attributes:
         meta: The service.
         position: Index of the role in the spec.
-        role: The role as the user wrote it.
+        role: The role as the user wrote it, and the model's size in its `startup`.
         nodes: Pods of one replica.
         launcher: How they find each other, None for single pods.
         model: The service's model, None without.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding, join, similar, warning
+from fusioninfer_pulumi.findings import Finding, Location, similar, warning
 
 #: Keys of kinds of core/v1 in Kubernetes 1.37, from the models of its official Python client, and
 #: `workloadRef`, which 1.35 alone has. No key of them was ever given another meaning.
@@ -88,14 +88,7 @@ _CALLED = {
 
 
 def key_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Finds unknown keys in everything of a service that Kubernetes defines as part of a pod.
-
-    Args:
-        args: The service as the user wrote it.
-
-    Yields:
-        One warning for each key.
-    """
+    """Warns of each unknown key in what Kubernetes defines as part of a pod."""
     for position, role in enumerate(args.roles):
         templates = {
             "template": role.template,
@@ -103,39 +96,38 @@ def key_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
             "workerTemplate": role.worker_template,
         }
         for field, template in templates.items():
-            at = join("roles", position, field, "spec")
+            at: Location = ("roles", position, field, "spec")
             yield from _unknown(at, (template or {}).get("spec"), "PodSpec")
         resources = {
-            "endpointPicker.resources": role.endpoint_picker and role.endpoint_picker.resources,
-            "kvTransfer.sidecar.resources": role.kv_transfer and role.kv_transfer.sidecar.resources,
+            ("endpointPicker",): role.endpoint_picker and role.endpoint_picker.resources,
+            ("kvTransfer", "sidecar"): role.kv_transfer and role.kv_transfer.sidecar.resources,
         }
-        for field, held in resources.items():
-            at = f"{join('roles', position)}.{field}"
+        for owner, held in resources.items():
+            at = ("roles", position, *owner, "resources")
             yield from _unknown(at, held, "ResourceRequirements")
     if args.model is not None:
         fetcher = args.model.fetcher
-        yield from _unknown("model.fetcher.resources", fetcher.resources, "ResourceRequirements")
+        at = ("model", "fetcher", "resources")
+        yield from _unknown(at, fetcher.resources, "ResourceRequirements")
         for index, variable in enumerate(fetcher.env):
-            yield from _unknown(f"model.fetcher.env[{index}]", variable, "EnvVar")
+            yield from _unknown(("model", "fetcher", "env", index), variable, "EnvVar")
 
 
-def _unknown(at: str, held: Any, kind: str) -> Iterator[Finding]:
+def _unknown(at: Location, held: Any, kind: str) -> Iterator[Finding]:
     if not isinstance(held, Mapping):
         return  # an Output, or what the spec refuses
     below = _BELOW.get(kind, {})
     for key, value in held.items():
-        # As `join` does, below a path that is written already.
-        part = join(str(key))
-        here = at + (part if part.startswith("[") else f".{part}")
+        here = (*at, str(key))
         if key not in KEYS[kind]:
-            yield warning(here, _message(str(key), kind))
+            yield warning("pod-key-unknown", here, _message(str(key), kind))
         elif key in below:
             inner, listed = below[key]
             if not listed:
                 yield from _unknown(here, value, inner)
             elif isinstance(value, (list, tuple)):
                 for index, item in enumerate(value):
-                    yield from _unknown(f"{here}[{index}]", item, inner)
+                    yield from _unknown((*here, index), item, inner)
 
 
 def _message(key: str, kind: str) -> str:

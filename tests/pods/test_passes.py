@@ -1,0 +1,128 @@
+"""The list of passes by which a role's pods are built, whatever each of them adds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from drawn_services import draw_service
+from full_pods import SERVICES
+from samples import (
+    container,
+    plan_of,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    scheduling,
+    service,
+    template,
+)
+
+from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.pods.build import PASSES
+from fusioninfer_pulumi.pods.context import contexts, written_pods
+from fusioninfer_pulumi.pods.pod import Context
+
+DRAWN = range(150)
+#: Lists of a pod's spec whose items have names.
+NAMED = ("containers", "initContainers", "volumes")
+
+
+def roles_of(manifest: Any) -> list[Context]:
+    (args,) = load(manifest)
+    meta = ServiceMeta(service="svc", namespace="default", labels={}, annotations={})
+    return contexts(meta, args)
+
+
+def drawn() -> Iterator[tuple[Any, Any]]:
+    """Documents of this library's own kind that the spec accepts, and what they say."""
+    for seed in DRAWN:
+        for document in draw_service(seed).documents:
+            try:
+                (args,) = load(copy.deepcopy(document))
+            except InvalidServiceError:
+                continue
+            yield document, args
+
+
+def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
+    for manifest in SERVICES.values():
+        for ctx in roles_of(manifest):
+            pods = written_pods(ctx.position, ctx.role)
+            for each in PASSES:
+                before = copy.deepcopy([pod.template for pod in pods.each()])
+                built, _ = each(pods, ctx)
+                assert [pod.template for pod in pods.each()] == before, each
+                pods = built
+
+
+def test_what_the_user_listed_keeps_its_index() -> None:
+    for _, args in drawn():
+        for role_plan in plan_service(args).roles:
+            for pod in role_plan.pods.written:
+                for key in NAMED:
+                    own = [each["name"] for each in pod.written["spec"].get(key) or ()]
+                    finished = [each["name"] for each in pod.spec.get(key) or ()]
+                    assert finished[: len(own)] == own
+
+
+def test_findings_about_pods_name_fields_of_the_document() -> None:
+    looked_at = 0
+    for document, args in drawn():
+        for finding in plan_service(args).findings:
+            head, *rest = finding.location or ("",)
+            if head != "roles" or len(rest) < 2 or "emplate" not in str(rest[1]):
+                continue
+            looked_at += 1
+            held = document["spec"]["roles"]
+            for part in rest[:-1]:  # the last one may be what is missing
+                held = held[part]
+            assert held is not None, finding
+    assert looked_at > 50
+
+
+@pytest.mark.parametrize(("own", "field"), [
+    ({"command": ["vllm", "serve"], "args": None}, "command"),
+    ({"command": ["vllm", "serve"], "args": ["--tensor-parallel-size", "4"]}, "args"),
+    ({"command": None, "args": None}, "args"),
+])  # fmt: skip
+def test_a_command_line_that_a_pass_has_filled_is_named_as_it_was_written(
+    own: dict[str, Any], field: str
+) -> None:
+    pod = template(container(gpus=2, **own))
+    manifest = service(role(template=pod), model={"uri": "hf://Qwen/Qwen3-8B"})
+    (told,) = [each for each in plan_of(manifest).findings if "accelerator" in each.message]
+    assert told.path == f"roles[0].template.spec.containers[0].{field}"
+
+
+def test_all_sets_of_a_role_share_its_finished_pods() -> None:
+    manifest = service(role(replicas=3, multinode={"nodeCount": 2}))
+    plan = plan_of(manifest)
+    bodies = [
+        each["spec"]["leaderWorkerTemplate"]
+        for each in rendered(manifest)
+        if each["kind"] == "LeaderWorkerSet"
+    ]
+    assert len(bodies) == 3
+    for body in bodies:
+        assert body["leaderTemplate"]["spec"] == plan.roles[0].leader_template["spec"]
+        assert body["leaderTemplate"]["spec"] is bodies[0]["leaderTemplate"]["spec"]
+
+
+@pytest.mark.parametrize("mode", ["On", "Off"])
+def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_refused(mode: str) -> None:
+    bad = {"resources": {"limits": {"cpu": "abc"}}}
+    told = 'resources.limits.cpu: must be a Kubernetes quantity such as 8, 500m or 16Gi, got "abc"'
+    manifest = prefill_decode(
+        decode={"kvTransfer": {"sidecar": bad}}, **scheduling(gangPolicy={"mode": mode})
+    )
+    manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
+    assert problems(manifest) == [f"roles[1].kvTransfer.sidecar.{told}"]
+    manifest = service(role(), model={"uri": "s3://bucket/model", "fetcher": bad})
+    assert problems(manifest) == [f"model.fetcher.{told}"]
