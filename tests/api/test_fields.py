@@ -249,11 +249,11 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
             holder = holder[key]
         way = chance.random()
         if way < 0.7:
-            holder[last] = chance.choice(JUNK)
+            holder[last] = copy.deepcopy(chance.choice(JUNK))
         elif way < 0.85:
             del holder[last]
         elif isinstance(holder, dict):
-            holder[chance.choice(EXTRA)] = chance.choice(JUNK)
+            holder[chance.choice(EXTRA)] = copy.deepcopy(chance.choice(JUNK))
         if not broken:
             return broken
     return broken
