@@ -160,20 +160,6 @@ _PORT = mapping(
     }
 )
 _CLAIMS = items(mapping({"name": text()}, "name"))
-_DNS_1123_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-def container_findings(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    """Checks one container of a pod template."""
-    name = container.get("name")
-    if not isinstance(name, str) or _DNS_1123_LABEL.fullmatch(name) is None:
-        yield mismatch((*at, "name"), name, "a DNS label (a-z 0-9 -, at most 63)", "invalid-name")
-    yield from image_findings((*at, "image"), container.get("image"))
-    for key in ("command", "args"):
-        yield from _strings((*at, key), container.get(key))
-    yield from _env((*at, "env"), container.get("env"))
-    yield from _ports((*at, "ports"), container.get("ports"))
-    yield from resource_findings((*at, "resources"), container.get("resources"))
 
 
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
@@ -418,9 +404,21 @@ _SPREAD = mapping(
     "whenUnsatisfiable",
 )
 
-#: Of a pod's spec.
-pod_fields = mapping(
+
+def _restart_policy(at: Location, value: Any) -> Iterator[Finding]:
+    if value != "Always":
+        yield error(
+            "pod-restart-policy",
+            at,
+            f"must be Always for pods of a LeaderWorkerSet, got {shown(value)}",
+        )
+
+
+_POD = mapping(
     {
+        "overhead": amount_findings,
+        "resources": resource_findings,
+        "restartPolicy": _restart_policy,
         "volumes": items(_VOLUME),
         "imagePullSecrets": items(mapping({"name": _OBJECT})),
         "resourceClaims": items(mapping({"name": _LABEL}, "name")),
@@ -466,9 +464,14 @@ _PROBE = mapping(
     open_to_outputs=True,
 )  # fmt: skip
 
-#: Of a container.
-container_fields = mapping(
+_CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CONTAINER = mapping(
     {
+        "command": _strings,
+        "args": _strings,
+        "env": _env,
+        "ports": _ports,
+        "resources": resource_findings,
         "restartPolicy": choice("Always", "Never", "OnFailure"),
         "imagePullPolicy": choice("Always", "Never", "IfNotPresent"),
         "volumeMounts": items(mapping({"name": _TEXT, "mountPath": _TEXT}, "name", "mountPath")),
@@ -517,16 +520,7 @@ def _structure_findings(
         return
     at = (*at, "spec")
     yield from _containers(at, spec, serving)
-    # Both count when the pod's requests are added up.
-    yield from amount_findings((*at, "overhead"), spec.get("overhead"))
-    yield from resource_findings((*at, "resources"), spec.get("resources"))
-    if spec.get("restartPolicy") not in (None, "Always"):
-        yield error(
-            "pod-restart-policy",
-            (*at, "restartPolicy"),
-            f"must be Always for pods of a LeaderWorkerSet, got {shown(spec['restartPolicy'])}",
-        )
-    yield from pod_fields(at, spec)
+    yield from _POD(at, spec)
 
 
 def _metadata(at: Location, metadata: Any) -> Iterator[Finding]:
@@ -539,7 +533,7 @@ def _metadata(at: Location, metadata: Any) -> Iterator[Finding]:
         if key not in ("labels", "annotations"):
             yield error(
                 "field-without-effect",
-                (*at, key),
+                (*at, key if isinstance(key, int) else str(key)),
                 "has no effect on pods; allowed: labels, annotations",
             )
         elif value is not None and not isinstance(value, Mapping):
@@ -583,9 +577,12 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
             if not isinstance(container, Mapping):
                 yield mismatch(here, container, "a mapping")
                 continue
-            yield from container_findings(here, container)
-            yield from container_fields(here, container)
             name = container.get("name")
+            if not isinstance(name, str) or _CONTAINER_NAME.fullmatch(name) is None:
+                kind = "a DNS label (a-z 0-9 -, at most 63)"
+                yield mismatch((*here, "name"), name, kind, "invalid-name")
+            yield from image_findings((*here, "image"), container.get("image"))
+            yield from _CONTAINER(here, container)
             if isinstance(name, str):
                 if name in names:
                     yield error(

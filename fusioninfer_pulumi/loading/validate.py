@@ -74,6 +74,7 @@ class Document:
         rest: The service without the refused fields; None when the document was not refused, or
             when nothing is left that could be planned.
         refused: Locations of the refused fields.
+        unplanned: Indexes of the roles in the rest whose containers a refused field goes into.
     """
 
     label: str
@@ -81,32 +82,12 @@ class Document:
     findings: tuple[Finding, ...] = ()
     rest: InferenceServiceArgs | None = None
     refused: frozenset[Location] = frozenset()
-
-    @property
-    def unplanned(self) -> set[int]:
-        """Indexes of the roles whose containers a refused field goes into."""
-        if self.rest is None:
-            return set()
-        # By default all engines trace.
-        traced = any(each[:1] == ("tracing",) for each in self.refused)
-        changed = {
-            index
-            for index, role in enumerate(self.rest.roles)
-            for each in self.refused
-            if each[:2] == ("roles", index) and not _outside_containers(role, each[2:3])
-        }
-        return set(range(len(self.rest.roles))) if traced else changed
+    unplanned: frozenset[int] = frozenset()
 
     def holds(self, finding: Finding) -> bool:
         """Tells whether no refused field can be the cause of an error in the rest."""
         at = _camel(finding.location)
         return not any(_may_cause(each, at) for each in self.refused)
-
-
-def _outside_containers(role: RoleArgs, field: Location) -> bool:
-    if field in _ROUTER_FIELDS:
-        return role.component_type is not ComponentType.ROUTER
-    return field in _OUTSIDE_CONTAINERS
 
 
 def _may_cause(refused: Location, at: Location) -> bool:
@@ -172,19 +153,40 @@ def _refused(
     document = Document(label, None, tuple(findings), rest, _locations(findings))
     if rest is None:
         return document
-    more = [each for each in service_findings(rest) if document.holds(each)]
+    of_rest = list(service_findings(rest))
+    held = [each for each in of_rest if document.holds(each)]
     excessive = excessive_roles(rest.roles, rest.groups)
     # Planning all replicas of such a role would take minutes.
     roles = [
         role.model_copy(update={"replicas": 1}) if index in excessive else role
         for index, role in enumerate(rest.roles)
     ]
-    return replace(
-        document,
-        findings=(*findings, *more),
+    return Document(
+        label,
+        None,
+        findings=(*findings, *held),
         rest=rest.model_copy(update={"roles": roles}),
-        refused=document.refused | _locations(more),
+        refused=document.refused | _locations(held),
+        unplanned=_unplanned(roles, document.refused | _locations(of_rest)),
     )
+
+
+def _unplanned(roles: Sequence[RoleArgs], wrong: frozenset[Location]) -> frozenset[int]:
+    # By default all engines trace.
+    if any(each[:1] == ("tracing",) for each in wrong):
+        return frozenset(range(len(roles)))
+    return frozenset(
+        index
+        for index, role in enumerate(roles)
+        for each in wrong
+        if each[:2] == ("roles", index) and not _outside_containers(role, each[2:3])
+    )
+
+
+def _outside_containers(role: RoleArgs, field: Location) -> bool:
+    if field in _ROUTER_FIELDS:
+        return role.component_type is not ComponentType.ROUTER
+    return field in _OUTSIDE_CONTAINERS
 
 
 def _locations(findings: Sequence[Finding]) -> frozenset[Location]:
