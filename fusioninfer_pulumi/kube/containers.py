@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from fusioninfer_pulumi.engines.engine import SHARED_MEMORY
+#: Where processes share memory: 64 MiB unless a volume is mounted there.
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
 Mapped = Mapping[str, Any]
 Manifest = dict[str, Any]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.inventory import TaintEffect
-from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels, quantity
 
 # Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
@@ -32,8 +30,6 @@ _ACCELERATORS = frozenset(
 )
 _FAMILIES = ("nvidia.com/mig-",)
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
-#: Units that memory is written in; no pod has a million accelerators.
-_OF_MEMORY = ("i", "M", "G", "T", "P", "E")
 
 Amounts = dict[str, Decimal]
 
@@ -41,31 +37,6 @@ Amounts = dict[str, Decimal]
 def is_accelerator(resource: str) -> bool:
     """Tells whether a resource name stands for an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
-
-
-def unit_findings(at: str, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Refuses accelerators with a unit: `4Gi` of them, four thousand million, was memory.
-
-    Args:
-        at: Field that holds the template.
-        template: A pod template whose resources were validated.
-
-    Yields:
-        One error each.
-    """
-    spec = template.get("spec") or {}
-    for key in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            for kind, amounts in (container.get("resources") or {}).items():
-                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
-                    continue
-                for name, amount in amounts.items():
-                    if is_accelerator(str(name)) and str(amount).endswith(_OF_MEMORY):
-                        yield error(
-                            f"{at}.spec.{key}[{index}].resources.{kind}[{name}]",
-                            "accelerators are counted in whole numbers without a unit, got "
-                            f"{shown(amount)} ({int(quantity.parse(amount))})",
-                        )
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
@@ -158,7 +129,7 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
     )
     passing = any(
         str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)
-        and taint.get("effect") != TaintEffect.PREFER_NO_SCHEDULE.value
+        and taint.get("effect") != "PreferNoSchedule"
         for taint in spec.get("taints") or ()
     )
     return ready and not passing and not spec.get("unschedulable")

@@ -9,8 +9,10 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, PORT_FLAG, EngineCommand
-from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, join, shown, warning
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import shared_memory
+from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 from fusioninfer_pulumi.pods.templates import places
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -268,3 +270,25 @@ def _named(word: Any, following: Any) -> str | None:
 
 def _is_literal(value: Any) -> bool:
     return isinstance(value, str) and bool(value) and "$" not in value
+
+
+#: Suffixes of memory quantities; no pod has a million accelerators.
+_MEMORY_SUFFIXES = ("i", "M", "G", "T", "P", "E")
+
+
+def unit_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yields an error for each accelerator count with a unit: `4Gi` was meant as memory."""
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            for kind, amounts in (container.get("resources") or {}).items():
+                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
+                    continue
+                for name, amount in amounts.items():
+                    if is_accelerator(str(name)) and str(amount).endswith(_MEMORY_SUFFIXES):
+                        yield error(
+                            "accelerators-with-unit",
+                            (*at, "spec", key, index, "resources", kind, str(name)),
+                            "accelerators are counted in whole numbers without a unit, got "
+                            f"{shown(amount)} ({int(quantity.parse(amount))})",
+                        )

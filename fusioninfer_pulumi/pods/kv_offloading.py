@@ -10,10 +10,11 @@ from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, Secondar
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
-from fusioninfer_pulumi.engines.engine import SHARED_MEMORY, Engine, Offload
+from fusioninfer_pulumi.engines.engine import Engine, Offload
 from fusioninfer_pulumi.findings import Finding, Severity, error, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import (
+    SHARED_MEMORY,
     free_name,
     memory,
     mounted,

@@ -25,8 +25,8 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
-from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each, unit_findings
-from fusioninfer_pulumi.pods.checks import port_findings
+from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
+from fusioninfer_pulumi.pods.checks import port_findings, unit_findings
 from fusioninfer_pulumi.pods.kv_transfer import wired
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.records import Disaggregation
@@ -124,9 +124,9 @@ def role_plan(
         env=tracing_env(tracing, f"{service}-{args.name}") if tracing and traces else (),
     )
     findings += wire.findings
-    findings += unit_findings(join("roles", position, leader_field), leader_template)
+    findings += unit_findings(("roles", position, leader_field), leader_template)
     if worker_field != leader_field:
-        findings += unit_findings(join("roles", position, worker_field), worker_template)
+        findings += unit_findings(("roles", position, worker_field), worker_template)
     if wire.wiring is None or wire.wiring.sidecar is None:
         findings += port_findings(plan, leader_template, written, command_at)
     findings += _engine_findings(plan, command_at)
