@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 PART = (
-    "tests/component", "tests/spec", "tests/manifests", "tests/test_examples.py",
+    "tests/component", "tests/api", "tests/manifests", "tests/test_examples.py",
     "tests/test_public_api.py",
 )  # fmt: skip
 """What tells Pythons apart: compiled libraries, asyncio, typing; and the whole way to objects."""
