@@ -17,8 +17,8 @@ RULE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 CONSTRUCTORS = {"error": 3, "warning": 3, "info": 3, "Finding": 4}
 #: Packages and files with findings that have no rule yet; to become empty.
 PENDING = ("api/", "component/", "loading/", "pickers/role_intent.py", "pods/", "routing/")
-#: Rules whose severity depends on the case: on whether the pods are a gang, on the picker's release,
-#: and on whether its image is the user's own.
+#: Rules whose severity depends on the case: whether the pods are a gang, which release the picker
+#: is, and whether its image is the user's own.
 SEVERAL_SEVERITIES = {
     ("rollout/layout_checks.py", "max-surge-needs-room"),
     ("pickers/check_plugins.py", "not-a-mapping"),

@@ -1,4 +1,4 @@
-"""What every object of a service has in its metadata."""
+"""Metadata of a service's objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceMeta:
-    """What every object of a service has in its metadata.
+    """Metadata that all objects of a service share.
 
     Attributes:
         service: Kubernetes name of the service.
@@ -25,16 +25,7 @@ class ServiceMeta:
 
 
 def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str]) -> dict[str, Any]:
-    """Name, namespace, labels and annotations of one object.
-
-    Args:
-        plan: The service, whose own labels and annotations go on every object.
-        name: Name of the object.
-        own: The object's labels, which win.
-
-    Returns:
-        The metadata; the namespace is always written.
-    """
+    """Returns the `metadata` of one object; its own labels win over the service's."""
     built: dict[str, Any] = {
         "name": name,
         "namespace": plan.namespace,

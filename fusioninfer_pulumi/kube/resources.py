@@ -1,4 +1,4 @@
-"""What a pod asks for: accelerators, and the sum of its requests."""
+"""Resource requests of pods: accelerators, and the sum that the scheduler counts."""
 
 from __future__ import annotations
 
@@ -35,22 +35,16 @@ Amounts = dict[str, Decimal]
 
 
 def is_accelerator(resource: str) -> bool:
-    """Tells whether a resource name stands for an accelerator."""
+    """Returns whether a resource name stands for an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
-    """Effective requests of one pod, as the scheduler counts them.
+    """Returns the effective requests of one pod by resource name, as the scheduler counts them.
 
-    The sum over containers and restartable init containers, or the largest single init container
-    where that is more, plus the pod's overhead; a request that is not given equals its limit
-    (Kubernetes, "Init containers: resource sharing within containers").
-
-    Args:
-        template: A pod template whose resources were validated.
-
-    Returns:
-        Amount by resource name.
+    The larger of two sums, plus the pod's overhead: all containers with restartable init
+    containers, or the largest init container. A missing request equals its limit (Kubernetes, "Init
+    containers: resource sharing within containers").
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
@@ -74,19 +68,19 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
 
 
 def accelerators(template: Mapping[str, Any]) -> int:
-    """Accelerators that one pod asks for through resources; DRA claims are not counted."""
+    """Returns the accelerators that one pod requests as resources; DRA claims are not counted."""
     return int(
         sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
     )
 
 
 def one_rank_each(template: Mapping[str, Any]) -> bool:
-    """Tells whether an engine runs one rank on each accelerator that the pod asks for."""
+    """Returns whether an engine runs one rank on each accelerator that the pod requests."""
     return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
 
 
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
-    """Sums requests, each times a count of pods, and writes them as quantities."""
+    """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
         {name: amount * pods for name, amount in each.items()} for each, pods in requests
     )
@@ -115,12 +109,9 @@ def _largest(one: Amounts, other: Amounts) -> Amounts:
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Whether a node is ready, not cordoned and not kept free because of its condition.
+    """Returns whether a node is ready, not cordoned, and has no taint of a node condition.
 
-    Taints that people set are not looked at: pods may tolerate them.
-
-    Args:
-        node: The Node object as JSON.
+    Other taints are ignored: pods may tolerate them.
     """
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = any(
