@@ -15,7 +15,7 @@ from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.rollout.groups import group_rollout
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout, stated
+from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -124,7 +124,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             field_location(role, "partition"),
             f"holds back all replicas of {role.name}",
         )
-    given = stated(plan.rollout, role, "max_unavailable")
+    given = explicit(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(

@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout, stated
+from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -35,10 +35,10 @@ def layout_findings(plan: Topology) -> Iterator[Finding]:
 
 def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
-    surge = stated(plan.rollout, role, "max_surge")
+    surge = explicit(plan.rollout, role, "max_surge")
     per_role = plan.layout is Layout.PER_ROLE
     rolling = rollout.strategy is RolloutStrategy.ROLLING
-    if stated(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+    if explicit(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
         yield error(
             "max-unavailable-zero",
             field_location(role, "max_unavailable"),

@@ -1,4 +1,4 @@
-"""What cannot work, or will surprise, in how a service's pods are scheduled."""
+"""Checks of scheduling: settings that deadlock, conflict or have no effect."""
 
 from __future__ import annotations
 
@@ -31,19 +31,7 @@ def scheduling_findings(
     *,
     gang_scheduled: bool,
 ) -> Iterator[Finding]:
-    """Checks how the pods of a service are scheduled.
-
-    Args:
-        roles: Roles that run pods.
-        scheduling: The scheduling strategy.
-        annotations: The service's own annotations, which reach the LeaderWorkerSets.
-        scheduler: Scheduler of the pods, None for the templates' own.
-        gang: The gang, None when there is none.
-        gang_scheduled: Whether the topology asks for one.
-
-    Yields:
-        Every finding.
-    """
+    """Yields the findings of a service's scheduling strategy and its pods' scheduler fields."""
     for role in roles:
         for field, template in _templates(role):
             at = ("roles", role.position, field)
@@ -206,7 +194,7 @@ def _minimum(
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
     if not gang.partial:
-        # One replica, or one gang of single pods: there is nothing that could start in part.
+        # A single replica cannot start in part.
         if sum(role.group_replicas for role in roles) > 1:
             each = "" if gang.group is None else " of a group"
             yield info(
@@ -265,15 +253,7 @@ _AT = (*_STRATEGY, "gangPolicy", "networkTopology")
 def network_topology_findings(
     scheduling: SchedulingStrategyArgs, *, gang_scheduled: bool
 ) -> Iterator[Finding]:
-    """Checks the network topology of a service's gang.
-
-    Args:
-        scheduling: The scheduling strategy.
-        gang_scheduled: Whether the pods are a gang.
-
-    Yields:
-        Every finding; nothing where no topology is asked for.
-    """
+    """Yields the findings of a gang's network topology."""
     policy = scheduling.gang_policy
     topology = policy.network_topology
     if topology is None:
