@@ -1,4 +1,4 @@
-"""What is to be said about a rollout: settings without effect, and what an update takes down."""
+"""Checks of `rollout` and `wait`: settings without effect, and disruptive updates."""
 
 from __future__ import annotations
 
@@ -20,14 +20,7 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
-    """Looks at `rollout` and `wait` of a service and its roles.
-
-    Args:
-        plan: The service, without these findings.
-
-    Yields:
-        Every finding.
-    """
+    """Yields the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
         yield warning(
             "wait-scheduled-without-gang",

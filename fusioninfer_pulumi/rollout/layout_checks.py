@@ -1,4 +1,4 @@
-"""What a layout cannot do, and what LeaderWorkerSet's own rolling update does with a gang."""
+"""Checks of `rollout` against `layout`, where LeaderWorkerSet's own rolling update applies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,7 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 
 def layout_findings(plan: Topology) -> Iterator[Finding]:
-    """Checks `rollout` against the layout.
-
-    Args:
-        plan: The service, without these findings.
-
-    Yields:
-        Every finding, once: roles may share the field that it is about.
-    """
+    """Yields the findings of `rollout` with the layout, once for a field that roles share."""
     gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
@@ -95,7 +88,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     more = f"{rollout.max_surge} more of {role.name}"
     accelerators = rollout.max_surge * role.replica_accelerators
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
-    # Whatever maxUnavailable says: the highest ordinal comes first, and these are the highest.
+    # Regardless of maxUnavailable: additional replicas have the highest ordinals, which come first.
     severity = warning if plan.gang_scheduled else info
     yield severity(
         "max-surge-needs-room",
