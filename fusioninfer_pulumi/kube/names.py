@@ -43,9 +43,9 @@ def task(role: str, replica: int) -> str:
     return f"{role}-{replica}"
 
 
-def leader_pod(set_name: str, group: int = 0) -> str:
+def leader_pod(lws_name: str, group: int = 0) -> str:
     """Name of a group's leader pod, which is also the name of its worker StatefulSet."""
-    return f"{set_name}-{group}"
+    return f"{lws_name}-{group}"
 
 
 def pod_group(service: str, serving_group_index: int | None = None) -> str:
