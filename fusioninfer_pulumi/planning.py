@@ -124,9 +124,7 @@ def planned_pods(
             findings += volume_findings(role, planned)
     if args.groups == 0:
         findings.append(
-            info(
-                "service-parked", ("groups",), "is 0: the service is parked, no pods of it are made"
-            )
+            info("service-parked", ("groups",), "is 0: the service is parked and has no pods")
         )
     findings += agreement_findings(roles, pairing)
     findings += stated_findings(args.roles)

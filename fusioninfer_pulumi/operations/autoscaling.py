@@ -128,7 +128,7 @@ def _gang(
             "gang-minimum-above-autoscaling",
             field,
             f"must be at most autoscaling's minReplicas ({given.min_replicas}), got "
-            f"{minima[role.name]}: scaled below it, the gang would never be whole again",
+            f"{minima[role.name]}: with fewer replicas the gang would never be complete",
         )
 
 
@@ -138,7 +138,7 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         yield error(
             "prometheus-required",
             (*at, "prometheus"),
-            "is required with engine KEDA: where it asks its queries",
+            "is required with engine KEDA: the address for its queries",
         )
     if not keda and given.prometheus is not None:
         yield error(

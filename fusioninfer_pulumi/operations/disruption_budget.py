@@ -111,8 +111,8 @@ def _allowed(
             warning(
                 "disruption-budget-blocks-eviction",
                 field,
-                f"lets no replica of {role.name} go ({count} in all): node drains and upgrades "
-                "wait for ever; add a replica, or delete the pods by hand when a node has to go",
+                f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
+                "never finish; add a replica, or delete the pods by hand",
             )
         ]
     return allowed, []

@@ -174,13 +174,13 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
         yield warning(
             "monitoring-engine-without-metrics",
             at,
-            f"monitoring reads nothing of {role.name}: {reason}",
+            f"monitoring gets no metrics from {role.name}: {reason}",
         )
     elif engine is None:
         yield info(
             "monitoring-engine-unknown",
             at,
-            f"the program of {role.name} is not known: monitoring takes it to serve metrics",
+            f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
         )
 
 
@@ -205,8 +205,8 @@ def _picker(
             yield info(
                 "monitoring-picker-token-default",
                 ("monitoring", "pickerToken"),
-                "is not given: Prometheus shows the picker the token of its own ServiceAccount, "
-                "which may then need `get` on the URL /metrics",
+                "not set: Prometheus sends the token of its own ServiceAccount, which may need "
+                "`get` on the URL /metrics",
             )
     elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
         yield warning(

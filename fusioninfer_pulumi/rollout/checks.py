@@ -40,8 +40,7 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
         yield info(
             "rollout-level-mixes-revisions",
             ("rollout", "level"),
-            "is Role: an update mixes revisions in a group while it is under way; Group changes "
-            "whole groups",
+            "is Role: during an update a group runs mixed revisions; Group updates whole groups",
         )
     for role in plan.roles:
         if role.replicas:
@@ -63,7 +62,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
                 yield error(
                     "role-setting-with-group-rollout",
                     field_location(role, field),
-                    "stands for one role, and rollout.level is Group: whole groups change; remove "
+                    "applies to one role, and rollout.level is Group: whole groups change; remove "
                     "it, or use level Role",
                 )
     if plan.rollout.max_surge is not None:
@@ -138,7 +137,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             "optional-replicas-restart-together",
             ("roles", role.position, "replicas"),
             f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
-            "together, after the others: nothing waits for them, as they may lack room",
+            "together, after the others: nothing waits for them, as they may stay pending",
         )
     lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
     if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):

@@ -41,8 +41,8 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield error(
             "max-surge-needs-per-role",
             field_location(role, "max_surge"),
-            f"needs layout: PerRole, got {shown(surge)}: where each replica is a LeaderWorkerSet "
-            "of its own, none of them can have one replica more for the time of an update",
+            f"needs layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet has "
+            "exactly one replica",
         )
     if not per_role:
         return
@@ -51,7 +51,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             "partition-with-recreate",
             field_location(role, "partition"),
             f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
-            "the set is deleted with all its replicas and made anew; use Rolling or AllAtOnce",
+            "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
     if surge and not rolling:
         yield warning(
@@ -68,9 +68,9 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             yield info(
                 "max-unavailable-needs-feature-gate",
                 field_location(role, field),
-                "the replicas of a set go down together only where the cluster's feature gate "
-                "MaxUnavailableStatefulSet is on (by default in Kubernetes 1.35.0 to 1.35.3, and "
-                "from 1.37); else one after the other",
+                "replicas of one LeaderWorkerSet go down together only with the cluster's feature "
+                "gate MaxUnavailableStatefulSet (on by default in Kubernetes 1.35.0 to 1.35.3, and "
+                "from 1.37); otherwise one after the other",
             )
 
 
@@ -82,8 +82,8 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield warning(
             "max-surge-kept-by-partition",
             field_location(role, "max_surge"),
-            f"LeaderWorkerSet keeps the replicas that it started beside the others until partition "
-            f"is 0 again, got {rollout.partition}",
+            f"LeaderWorkerSet keeps the additional replicas until partition is 0 again, got "
+            f"{rollout.partition}",
         )
     more = f"{rollout.max_surge} more of {role.name}"
     accelerators = rollout.max_surge * role.replica_accelerators

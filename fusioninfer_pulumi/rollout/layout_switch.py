@@ -44,9 +44,9 @@ def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
             "layout-change-while-running",
             ("layout",),
             f"{layout.value} cannot take the place of {other.value} while the service runs "
-            f"({listed}): it would need room for all replicas twice, and then every old one would "
-            "end at once; make a second service of another name with this layout, move the "
-            "clients over and remove this one (docs/rollout.md), or set replicas: 0 for all roles "
-            "first, which ends the service for that time",
+            f"({listed}): that would need room for all replicas twice, and then end all old "
+            "ones at once; create a second service with this layout, move the clients and remove "
+            "this one (docs/rollout.md), or set replicas: 0 for all roles first, which interrupts "
+            "the service",
         )
     ]

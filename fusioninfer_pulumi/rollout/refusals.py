@@ -119,8 +119,8 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
         yield error(
             "subgroup-policy-immutable",
             ("roles", role.position, FIELD),
-            "LeaderWorkerSet does not change it on a set that exists: "
-            f"{replicas} replicas of {role.name} would end at once and be made anew; rename the "
-            "role in the same update to go on serving, or give it rollout.strategy AllAtOnce or "
-            "Recreate where a pause is acceptable (docs/rollout.md)",
+            "LeaderWorkerSet does not change it after creation: "
+            f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "
+            "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
+            "interruption is acceptable (docs/rollout.md)",
         )

@@ -119,7 +119,7 @@ def _gang_pod(
         yield warning(
             "task-priority-reorders-gang",
             _annotation(at, labels.TASK_PRIORITY),
-            "reorders the gang: the capacity table does not know it",
+            "reorders the gang: the capacity table ignores it",
         )
     if not any(pod_requests(requesting).values()):
         yield warning(
@@ -271,8 +271,7 @@ def network_topology_findings(
         yield error(
             "network-topology-without-gang",
             _AT,
-            "stands on the PodGroup of a gang, and the pods are no gang; remove it, or set "
-            "gangPolicy.mode to On",
+            "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On",
         )
         return
     for name, rule in given.items():
@@ -286,9 +285,8 @@ def network_topology_findings(
     yield info(
         "network-topology-plugin",
         _AT,
-        "is applied by Volcano's scheduler plugin network-topology-aware, which is off by default, "
-        "on HyperNodes (topology.volcano.sh): without the plugin it does nothing, and the capacity "
-        "table does not know it",
+        "has an effect only with Volcano's scheduler plugin network-topology-aware (off by "
+        "default) and HyperNodes (topology.volcano.sh); the capacity table ignores it",
     )
 
 
