@@ -20,10 +20,10 @@ class Result:
 
     Attributes:
         what: What was measured, and against what.
-        detail: The absolute numbers, which hold for this machine and hour only.
+        detail: The absolute numbers, which are valid only for this machine and this run.
         ratio: The ratio.
-        goal: What we want it to be at most, None where it only tells where time goes.
-        bound: Where `--check` fails: well above what a busy machine shows.
+        goal: Target for the ratio, None if it only shows where time is spent.
+        bound: Where `--check` fails: well above the values on a busy machine.
     """
 
     what: str
@@ -34,7 +34,7 @@ class Result:
 
 
 def of_component(replicas: int, runs: int) -> Iterator[Result]:
-    """The component against bare resources."""
+    """Yields the component's time against bare resources."""
     for name, service in _SERVICES.items():
         ours, theirs, ratio = component.ratio(service(replicas), runs)
         what = f"component / bare resources, {replicas:,} {name}"
@@ -42,7 +42,7 @@ def of_component(replicas: int, runs: int) -> Iterator[Result]:
 
 
 def of_building(sizes: tuple[int, ...], runs: int) -> Iterator[Result]:
-    """Planning and building against JSON."""
+    """Yields time and memory of planning and building against JSON."""
     for replicas in sizes:
         for name, service in _SERVICES.items():
             ours, theirs = building.costs(service(replicas), runs)
@@ -54,7 +54,7 @@ def of_building(sizes: tuple[int, ...], runs: int) -> Iterator[Result]:
 
 
 def of_starting(runs: int) -> Iterator[Result]:
-    """Processes against the import of pydantic and PyYAML."""
+    """Yields the time of processes against the import of pydantic and PyYAML."""
     medians = starting.medians(runs)
     base = medians[_YARDSTICK]
     for name, seconds in medians.items():
@@ -63,13 +63,13 @@ def of_starting(runs: int) -> Iterator[Result]:
         ours = name.startswith("fusioninfer-pulumi ")
         detail = f"{seconds * 1000:.0f} ms / {base * 1000:.0f} ms"
         goal, bound = (2, 7) if ours else (None, None)
-        if name == starting.PROGRAM:  # four of them are the SDK's
+        if name == starting.PROGRAM:  # importing the SDK takes 4
             goal, bound = 6, 12
         yield Result(f"{name} / {_YARDSTICK}", detail, seconds / base, goal, bound)
 
 
 def results(*, quick: bool) -> Iterator[Result]:
-    """Everything; `quick` only shows that it runs."""
+    """Yields all results; `quick` only shows that the benchmarks run."""
     yield from of_building((20,) if quick else (1_000, 10_000), 1 if quick else 5)
     yield from of_component(20 if quick else 1_000, 1 if quick else 5)
     yield from of_starting(1 if quick else 11)
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="fail above generous bounds")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see it run")
     options = parser.parse_args(arguments)
-    # What the measured services are warned about is no result.
+    # Warnings about the measured services are not results.
     logging.disable(logging.WARNING)
     missed = 0
     for result in results(quick=options.quick):

@@ -27,7 +27,7 @@ class Cost:
 
 
 def costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
-    """Measures both sides in turns.
+    """Measures both sides, which take turns.
 
     Args:
         args: The service.

@@ -25,10 +25,10 @@ FORMS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"
 PODS = 2
 """Pods of a replica: a leader and a worker, one accelerator each."""
 ACCELERATORS = 100
-"""Of a node: few nodes, so that the pods are what is measured."""
+"""Of a node: few nodes, so that pods dominate the measurement."""
 BUSY = ("kube-apiserver", "volcano", "lws", "kube-controller-manager")
 PARALLEL = 8
-"""Requests at once: Pulumi's default on two cores."""
+"""Parallel requests: Pulumi's default on two cores."""
 POLL_SECONDS = 0.5
 
 
@@ -58,7 +58,7 @@ class Measured:
 
 
 def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
-    """Bring one service up, and clear it away again.
+    """Creates one service, measures it and deletes it.
 
     Args:
         cluster: Where.
@@ -106,7 +106,7 @@ def _available(cluster: Cluster, namespace: str) -> int:
 
 
 def _requests(cluster: Cluster) -> int:
-    """Requests so far, but for watches and for the lists by which we look."""
+    """Returns the requests so far, without watches and without this program's own lists."""
     ours = ('resource="pods"', 'resource="leaderworkersets"')
     total = 0.0
     for line in cluster.text("/metrics").splitlines():
@@ -156,8 +156,8 @@ def growth(results: list[Measured]) -> Iterator[str]:
                 "API server": large.cpu[BUSY[0]] / max(small.cpu[BUSY[0]], 0.01),
                 "Volcano": large.cpu[BUSY[1]] / max(small.cpu[BUSY[1]], 0.01),
             }
-            told = ", ".join(f"{name} x{ratio / factor:.2f}" for name, ratio in ratios.items())
-            yield f"- {form}, {small.replicas} to {large.replicas} replicas, per replica: {told}"
+            text = ", ".join(f"{name} x{ratio / factor:.2f}" for name, ratio in ratios.items())
+            yield f"- {form}, {small.replicas} to {large.replicas} replicas, per replica: {text}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     sizes = [int(size) for size in options.sizes.split(",")]
     results: list[Measured] = []
     with Cluster() as cluster:
-        measure(cluster, "all-or-nothing", 1)  # the first of everything is slow
+        measure(cluster, "all-or-nothing", 1)  # the first service is slow: caches are empty
         for form in FORMS:
             for replicas in sizes:
                 print(f"{form}, {replicas} replicas ...", file=sys.stderr, flush=True)

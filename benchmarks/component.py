@@ -27,7 +27,7 @@ from fusioninfer_pulumi.rollout.order import rollout_plan
 
 
 class _Cluster(pulumi.runtime.Mocks):
-    """Stores every object as it is."""
+    """Mocks that store every object unchanged."""
 
     def __init__(self) -> None:
         self.registered = 0
@@ -42,7 +42,7 @@ class _Cluster(pulumi.runtime.Mocks):
 
 @contextlib.contextmanager
 def _loops() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop whose threads have loops too, as Pulumi's mocks want them, and closes all."""
+    """Yields an event loop whose threads have loops too, as Pulumi's mocks need, and closes all."""
     loops = [asyncio.new_event_loop()]
 
     def start() -> None:
@@ -89,10 +89,10 @@ def seconds(program: Callable[[], object]) -> tuple[float, int]:
 
 
 def empty(args: InferenceServiceArgs) -> Callable[[], object]:
-    """A program that registers the same under a component that does nothing else.
+    """Returns a program that registers the same resources under an empty component.
 
-    The same objects, patches and dependencies: a chain of sets takes the SDK longer than as many
-    sets beside each other, whoever registers it.
+    The same objects, patches and dependencies: the SDK takes longer for a chain of LeaderWorkerSets
+    than for independent ones.
     """
     plan = plan_service(args)
     manifests = {
@@ -112,13 +112,13 @@ def empty(args: InferenceServiceArgs) -> Callable[[], object]:
                 group = [PodGroup("bench", manifest, options)]
             else:
                 KubernetesObject("bench", manifest, options)
-        sets: dict[str, LeaderWorkerSet] = {}
+        lws_by_name: dict[str, LeaderWorkerSet] = {}
         for step in rollout.steps:
-            after = [*group, *(sets[name] for name in step.after)]
+            after = [*group, *(lws_by_name[name] for name in step.after)]
             options = pulumi.ResourceOptions(parent=parent, depends_on=after)
-            sets[step.name] = LeaderWorkerSet(step.name, manifests[step.name], options)
-        barrier = [sets[name] for name in rollout.barrier]
-        for name, made in sets.items():
+            lws_by_name[step.name] = LeaderWorkerSet(step.name, manifests[step.name], options)
+        barrier = [lws_by_name[name] for name in rollout.barrier]
+        for name, made in lws_by_name.items():
             options = pulumi.ResourceOptions(parent=parent, depends_on=[made, *barrier])
             Patch(f"{name}-wait", manifests[name], {"pulumi.com/waitFor": "x"}, options)
         parent.register_outputs({})
@@ -150,6 +150,6 @@ def ratio(args: InferenceServiceArgs, runs: int) -> tuple[float, float, float]:
 
 
 def _registered(args: InferenceServiceArgs) -> int:
-    """Sets and patches of all roles, the component itself, the Service and the PodGroup."""
+    """Counts LeaderWorkerSets and patches, the component itself, the Service and the PodGroup."""
     plan = plan_service(args)
     return sum(2 * len(role.replicas) for role in plan.roles) + 2 + bool(plan.gang)

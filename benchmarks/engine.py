@@ -1,9 +1,9 @@
 """Times services on the real Pulumi engine and API server: `python -m benchmarks.engine`.
 
 Needs the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. A program by hand
-registers the same Kubernetes objects and nothing else, or also a patch for each set that waits for
-it. Programs take turns, each run on a stack and in a namespace of its own; the fastest run counts,
-and only ratios mean something.
+registers only the same Kubernetes objects, or also a patch that waits for each LeaderWorkerSet
+it. Programs take turns, each run in its own stack and namespace. The fastest run counts, and only
+ratios are comparable.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ BY_HAND_ONLY: dict[str, tuple[str, bool]] = {
     for layout in ("PerReplica", "PerRole")
     for what, awaited in (("objects", False), ("objects and patches", True))
 }
-"""By hand: layout, and whether a patch waits for each set."""
+"""Programs by hand: layout, and whether a patch waits for each LeaderWorkerSet."""
 PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "no wait, no pace": ("PerReplica", NOTHING_AWAITED),
+    "no wait, all at once": ("PerReplica", NOTHING_AWAITED),
     "no wait": ("PerReplica", {"wait": {"level": "None"}}),
     "default": ("PerReplica", {}),
     "PerRole, no wait": ("PerRole", NOTHING_AWAITED),
     "PerRole, default": ("PerRole", {}),
 }
-"""What is compared with them: layout and settings of the service."""
+"""Services to compare: layout and settings."""
 
 PREVIEWS = 3
 """Of each stack; they are cheap."""
@@ -83,7 +83,7 @@ class Times:
 
 
 def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], by_hand: str = "") -> Times:
-    """Bring a service up once, preview it without a change, and clear it away."""
+    """Creates a service, previews it without a change, and deletes it."""
     namespace = cluster.new_namespace("bench")
     wanted = {**wanted, "metadata": {**wanted["metadata"], "namespace": namespace}}
     stack = Project(folder / namespace, cluster.kubeconfig)
@@ -108,7 +108,7 @@ def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], by_hand: str 
 
 
 def measure(cluster: Cluster, folder: Path, options: argparse.Namespace) -> dict[str, Times]:
-    """All programs in turns."""
+    """Returns the times of all programs, which take turns."""
     measured: dict[str, Times] = {}
     for number in range(options.runs):
         for name in (*BY_HAND_ONLY, *PROGRAMS):

@@ -8,12 +8,12 @@ from fusioninfer_pulumi import InferenceServiceArgs
 
 
 def single_node(replicas: int) -> InferenceServiceArgs:
-    """So many replicas of one GPU each: no gang."""
+    """Returns a service of replicas with one GPU each: no gang."""
     return _service({"name": "inference", "componentType": "worker", **_pods(replicas, 1, 1)})
 
 
 def gang(replicas: int) -> InferenceServiceArgs:
-    """One prefill replica and so many decode replicas of four nodes: one PodGroup for all."""
+    """Returns one prefill replica and decode replicas of four nodes: one PodGroup for all."""
     return _service(
         {"name": "prefill", "componentType": "prefiller", **_pods(1, 2, 16)},
         {"name": "decode", "componentType": "decoder", **_pods(replicas, 4, 32)},

@@ -1,4 +1,4 @@
-"""What it costs to start: processor time of whole processes, which take turns."""
+"""Start-up cost: processor time of whole processes, which take turns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
-_STORY_1 = _ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
+_MANIFEST = _ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
 #: A command that runs a program.
 PROGRAM = "fusioninfer-pulumi plan, a program"
 _MAIN = ("-m", "fusioninfer_pulumi.cli.main")
 
-#: The yardstick, what pydantic itself needs to define and use one model, and we.
+#: The baseline, what pydantic needs to define and use one model, and this package.
 PROCESSES: Mapping[str, Sequence[str]] = {
     "import pydantic, yaml": ("-c", "import pydantic, yaml"),
     "one pydantic model, yaml": (
@@ -23,8 +23,8 @@ PROCESSES: Mapping[str, Sequence[str]] = {
         "import pydantic, yaml\nclass M(pydantic.BaseModel):\n  a: int\nM(a=1)",
     ),
     "import fusioninfer_pulumi": ("-c", "import fusioninfer_pulumi"),
-    "fusioninfer-pulumi check": (*_MAIN, "check", str(_STORY_1)),
-    "fusioninfer-pulumi render": (*_MAIN, "render", str(_STORY_1)),
+    "fusioninfer-pulumi check": (*_MAIN, "check", str(_MANIFEST)),
+    "fusioninfer-pulumi render": (*_MAIN, "render", str(_MANIFEST)),
     PROGRAM: (*_MAIN, "plan", str(_ROOT / "examples" / "deepseek-disagg")),
     "import pulumi": ("-c", "import pulumi"),
     "import pulumi, pulumi_kubernetes": ("-c", "import pulumi, pulumi_kubernetes"),
@@ -32,7 +32,7 @@ PROCESSES: Mapping[str, Sequence[str]] = {
 
 
 def medians(runs: int) -> dict[str, float]:
-    """Runs every process in turn, so that all share the machine's moods.
+    """Runs the processes in turn, so that changes of the machine's load affect all of them.
 
     Args:
         runs: Runs of each.

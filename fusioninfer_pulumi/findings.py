@@ -1,4 +1,4 @@
-"""What the library has to say about an input: where, how bad, and in which words."""
+"""Findings: what is wrong with an input, at which field, and how severe it is."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SHOWN = 80
 
 
 class Severity(str, enum.Enum):
-    """How bad a finding is."""
+    """How severe a finding is."""
 
-    ERROR = "error"  #: refused
-    WARNING = "warning"  #: legal but probably wrong; refused by `--strict`
-    INFO = "info"  #: a choice or a repair worth knowing
+    ERROR = "error"  #: rejects the input
+    WARNING = "warning"  #: valid but probably wrong; `--strict` rejects it
+    INFO = "info"  #: a default or an automatic change that users should know
 
 
-#: Keys and list indexes that lead to a field: `("roles", 1, "port")` is `roles[1].port`.
+#: Keys and list indexes of a field: `("roles", 1, "port")` is `roles[1].port`.
 Location = tuple[str | int, ...]
 
 
@@ -31,14 +31,14 @@ class Finding:
     """One statement about one field of the input.
 
     Attributes:
-        rule: Id of the rule, in words: `accelerators-too-few`. Stable: programs compare it.
-        severity: How bad it is.
+        rule: Id of the rule, in words: `accelerators-too-few`. Stable: programs may compare it.
+        severity: How severe it is.
         location: Field as the user wrote it, relative to `spec` (`metadata.name` and `kind` lie
-            outside of it); empty when the whole document is meant.
-        message: What is wrong, which value was found, and what is allowed; one line.
-        frames: Where in a user's program it comes from, each on a line below the message.
-        converted: Field of a converted service that the message is about, where the user's
-            manifest has no such field: `location` is then the field that it follows from.
+            outside of it); empty for the whole document.
+        message: What is wrong, the value found, and what is allowed; one line.
+        frames: Stack frames of a user's program, one on each line below the message.
+        converted: Field of a converted service that the message is about, where the source manifest
+            has no such field: `location` is then the field from which it was converted.
     """
 
     rule: str
@@ -55,21 +55,21 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The message, after the field of the converted service that it is about."""
+        """The message, with the field of the converted service if the source manifest has none."""
         if not self.converted:
             return self.message
         return f"{one_line(path_text(self.converted))} of the converted service: {self.message}"
 
     def at(self, *location: str | int) -> Finding:
-        """The same finding at another location."""
+        """Returns the finding at another location."""
         return replace(self, location=location)
 
     def under(self, *prefix: str | int) -> Finding:
-        """The same finding below a prefix."""
+        """Returns the finding below a prefix."""
         return replace(self, location=(*prefix, *self.location))
 
     def __post_init__(self) -> None:
-        # Inputs of strangers are quoted in it, and jobs of CI obey lines that begin with `::`.
+        # Messages quote untrusted input, and CI runs lines that start with `::` as commands.
         if not self.message.isprintable():
             object.__setattr__(self, "message", one_line(self.message))
 
@@ -81,7 +81,7 @@ class Finding:
 
 
 def one_line(text: str) -> str:
-    """A text of which a user's names and keys are part, without what breaks or colours a line."""
+    """Returns a text with control characters escaped, which would break or colour a line."""
     if text.isprintable():
         return text
     return "".join(
@@ -94,7 +94,7 @@ def error(rule: str, location: Location, message: str) -> Finding: ...
 @overload
 def error(rule: str, location: str) -> Finding: ...
 def error(rule: str, location: Location | str, message: str | None = None) -> Finding:
-    """A finding that refuses the input.
+    """Returns a finding that rejects the input.
 
     The form with a path as text and without a rule is being replaced.
     """
@@ -106,7 +106,7 @@ def warning(rule: str, location: Location, message: str) -> Finding: ...
 @overload
 def warning(rule: str, location: str) -> Finding: ...
 def warning(rule: str, location: Location | str, message: str | None = None) -> Finding:
-    """A finding about something legal that is probably wrong.
+    """Returns a finding about a valid input that is probably wrong.
 
     The form with a path as text and without a rule is being replaced.
     """
@@ -118,7 +118,7 @@ def info(rule: str, location: Location, message: str) -> Finding: ...
 @overload
 def info(rule: str, location: str) -> Finding: ...
 def info(rule: str, location: Location | str, message: str | None = None) -> Finding:
-    """A finding about a choice or a repair worth knowing.
+    """Returns a finding about a default or an automatic change.
 
     The form with a path as text and without a rule is being replaced.
     """
@@ -134,7 +134,7 @@ def _finding(
 
 
 class _Raw(str):
-    """A path that no parser understands; shown as it is."""
+    """A path that cannot be parsed; shown unchanged."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ _PART = re.compile(r"\[(\d+)\]|\[([^\]]*)\]|(?:^|\.)([^.\[\]]+)")
 
 
 def parse_path(text: str) -> Location:
-    """Reads a path that is still handed on as text; to be deleted when all are tuples."""
+    """Returns the location of a path that is still passed as text; to be deleted."""
     if text == "":
         return ()
     parts = tuple(
@@ -154,11 +154,11 @@ def parse_path(text: str) -> Location:
 
 
 class InvalidServiceError(ValueError):
-    """Raised when an input cannot work; its text has one line per problem.
+    """Raised for an invalid input; its text has one line for each finding.
 
     Attributes:
-        findings: All problems that were found, not only the first.
-        titles: The file or service of each of them, in the same order; empty where there is one.
+        findings: All errors, not only the first.
+        titles: File or service of each finding, in the same order; empty text if there is only one.
     """
 
     def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
@@ -173,12 +173,12 @@ class InvalidServiceError(ValueError):
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that refuse the input."""
+    """Returns the findings that reject the input."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def similar(key: str, known: Iterable[str]) -> str | None:
-    """The known key that was probably meant by an unknown one; None when none is like it."""
+    """Returns the known key that is most similar to an unknown one, None if none is."""
     import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
 
     lowered = {name.lower(): name for name in sorted(known)}
@@ -187,20 +187,20 @@ def similar(key: str, known: Iterable[str]) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: JSON, shortened, never an object's address."""
+    """Returns a value for a message: JSON, shortened, never an object's address."""
     if is_output(value):
         return "a pulumi Output"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = f"a {type(value).__name__}"
-    # Half of a surrogate pair is no text, not even for the libraries that a message goes through.
+    # A lone surrogate cannot be encoded: libraries that print the message would fail.
     text = one_line(text)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def path_text(location: Location) -> str:
-    """Writes a location: `("roles", 1, "port")` is `roles[1].port`."""
+    """Returns a location as text: `roles[1].port` for `("roles", 1, "port")`."""
     text = ""
     for part in location:
         if isinstance(part, _Raw):
@@ -213,7 +213,7 @@ def path_text(location: Location) -> str:
 
 
 def join(*parts: str | int) -> str:
-    """Writes a path as text; to be deleted when all are tuples."""
+    """Returns a path as text; to be deleted when all locations are tuples."""
     text = ""
     for part in parts:
         if isinstance(part, int) or any(character in str(part) for character in "./[] "):

@@ -13,28 +13,20 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.name_checks import groups_of
 from fusioninfer_pulumi.topology.role import RolePlan
 
-#: Stands for every object that carries a service's own name.
+#: Kind that stands for all objects that have the service's own name.
 _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
 
 
 class Owners:
-    """Who owns each object name of a cluster; grows by one service at a time."""
+    """The owner of each object name; grows by one service at a time."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[object, str, str], tuple[int, str]] = {}
         self._services = 0
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """Adds a service.
-
-        Args:
-            plan: The service.
-
-        Returns:
-            One finding for each earlier role or service, or role of its own, that it collides
-            with.
-        """
+        """Adds a service, and returns one error for each earlier owner that it collides with."""
         self._services += 1
         found: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
@@ -45,7 +37,7 @@ class Owners:
                 reported.add((first, owner))
                 found.append(error("name-collision", at, _text(kind, name, first[1])))
                 if kind == _SERVICE:
-                    # Two services of one name: their equal roles collide for that reason alone.
+                    # Two services of one name: all collisions of their roles follow from it.
                     return found
         return found
 
@@ -57,12 +49,12 @@ def _text(kind: str, name: str, owner: str) -> str:
 
 
 def _namespace(namespace: Any) -> object:
-    # Two Outputs are the same namespace only when they are the same object; more is not known.
+    # Outputs are compared by identity: their values are unknown.
     return id(namespace) if is_output(namespace) else namespace
 
 
 def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
-    """Kind, name, field and owner of every object that comes to exist for a service."""
+    """Yields kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
     if plan.gang_scheduled and plan.groups is None:
@@ -105,9 +97,9 @@ def _operations(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         yield kind, name, at, f"role {role} of service {plan.service}"
 
 
-def _headless_services(role: RolePlan, set_name: str, groups: range) -> Iterator[str]:
+def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator[str]:
     network = role.args.network_config
     if network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA:
-        yield from (names.leader_pod(set_name, group) for group in groups)
+        yield from (names.leader_pod(lws_name, group) for group in groups)
     else:
-        yield set_name
+        yield lws_name

@@ -1,4 +1,4 @@
-"""All objects of a service in the order in which they are applied."""
+"""All objects of a service in apply order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fusioninfer_pulumi.topology.service import serving_service
 
 
 def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
-    """Builds every object of a service.
+    """Returns every object of a service.
 
     Args:
         plan: The service.
 
     Returns:
-        The objects in apply order: the PodGroup precedes the pods that name it, and what serves
-        precedes what leads to it.
+        The objects in apply order: PodGroups before their pods, and backends before what routes to
+        them.
 
     Raises:
-        InvalidServiceError: The plan holds errors.
+        InvalidServiceError: The plan has errors.
     """
     refused = errors(plan.findings)
     if refused:
@@ -47,7 +47,7 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
-    """Builds what runs the pods: the PodGroups, rights, the model's cache, LeaderWorkerSets."""
+    """Yields PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
     for gang in plan.gangs:
         yield pod_group(plan, gang)
     running = [role for role in plan.roles if role.replicas]

@@ -1,4 +1,4 @@
-"""From a spec to a plan."""
+"""Plans a service: from its spec to everything that its Kubernetes objects need."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def planned_pods(
         findings += found
         findings += role_findings(pods, ctx)
     if args.groups == 0:
-        message = "is 0: the service is parked, no pods of it are made"
+        message = "is 0: the service is parked and has no pods"
         findings.append(info("service-parked", ("groups",), message))
     findings += agreement_findings(built)
     findings += assumed_replicas_findings(args.roles)
@@ -131,7 +131,7 @@ def planned_routing(
 
 
 def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> Iterator[Finding]:
-    """What a service without a router does to its clients."""
+    """Yields what a missing router means for clients."""
     if is_prefill_decode(serving(declared)):
         yield warning(
             "prefill-decode-without-router",
@@ -151,7 +151,7 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
         )
 
 
-#: The rule of these warnings. Where somebody chooses pools, they are left out.
+#: Rule of these warnings; left out where pools are chosen.
 NOT_APPLIED = "placement-not-applied"
 _MESSAGE = (
     "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` on the "
@@ -160,11 +160,7 @@ _MESSAGE = (
 
 
 def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Yields a warning for each demand that was not carried out; `place` removes those that were.
-
-    Args:
-        args: The service.
-    """
+    """Yields a warning for each `placement` not carried out; `place` removes those that are."""
     if args.placement.colocate is not None:
         yield warning(NOT_APPLIED, ("placement", "colocate"), _MESSAGE)
     for index, role in enumerate(args.roles):
@@ -178,16 +174,14 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 def plan_service(
     args: InferenceServiceArgs, name: str | None = None, *, leave_out: Collection[int] = ()
 ) -> ServicePlan:
-    """Plans one service.
+    """Returns the plan of one service.
+
+    A plan with errors in its findings cannot be rendered. Findings never raise.
 
     Args:
         args: The spec.
-        name: Kubernetes name of the service where the spec states none.
-        leave_out: Indexes of roles that cannot be planned, of a spec that was refused already.
-
-    Returns:
-        The plan. Its findings say whether it can work: total for every valid spec, it never
-        raises for what it finds.
+        name: Kubernetes name of the service, used if the spec has none.
+        leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected.
     """
     service = args.name or name or ""
     findings = [*_service_findings(service), *key_findings(args)]
@@ -239,15 +233,10 @@ def plan_service(
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
-    """Plans the services of one program, and finds the objects that two of them would share.
+    """Returns the plans of all services of one program, in the same order.
 
-    Routes that give other services a share of their requests are held against those services.
-
-    Args:
-        services: The specs.
-
-    Returns:
-        Their plans, in the same order.
+    Findings include objects that two services would share, and routes that send a share of requests
+    to another service.
     """
     plans = with_collisions([plan_service(args) for args in services])
     shares = Shares(plans)
@@ -258,7 +247,7 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Adds to each plan what it would share with an earlier one, or between its own roles.
+    """Returns the plans with findings of objects that services or roles would share.
 
     A route that attaches to the Gateway of one of the services is checked against its listeners.
     """

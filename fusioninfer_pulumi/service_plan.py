@@ -14,14 +14,14 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True, kw_only=True)
 class ServicePlan(Topology):
-    """Everything that follows from a service's spec, before any Kubernetes object is written.
+    """The plan of one service, from which its Kubernetes objects are built.
 
     Attributes:
         routers: Router roles.
-        router: The router, None without a router role or where it could not be planned.
-        findings: What is to be said about the input, errors first.
+        router: The router, None without a router role or if it cannot be planned.
+        findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
-        model: What the model needs beside the pods, None without one.
+        model: Objects and pod settings of `model`, None without one.
     """
 
     routers: tuple[RoleArgs, ...]

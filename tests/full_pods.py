@@ -1,4 +1,4 @@
-"""Services whose pods say much, for every short field that reads what pods say."""
+"""Services whose pods set many fields, for every short field that reads pods."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _role(name: str = "w", **fields: Any) -> dict[str, Any]:
 
 
 def _without_model() -> dict[str, Any]:
-    """The pod where `model` names the model."""
+    """Returns the pod with a model that `model` names."""
     serving = {**_SERVING, "args": ["--port", "8000"]}
     spec: Any = POD["spec"]
     return {**POD, "spec": {**spec, "containers": [serving, spec["containers"][1]]}}

@@ -1,4 +1,4 @@
-"""Services with Gateways whose listeners are known, for tables of cases."""
+"""Services with Gateways of known listeners, for tables of cases."""
 
 from __future__ import annotations
 

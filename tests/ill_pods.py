@@ -1,4 +1,4 @@
-"""Pods that Kubernetes takes in no cluster, and what is said of each."""
+"""Pods that no cluster accepts, with the message of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Case = tuple[dict[str, Any], str, str]
 
 _PORT_NAME = "must be a port name: at most 15 of a-z 0-9 -, with a letter, - only between others"
 
-#: Fields of the pod's spec, the place of the problem below it, and the message.
+#: Fields of the pod's spec, the location of the error in it, and the message.
 PODS: list[Case] = [
     ({"volumes": {"name": "x"}}, "volumes", 'must be a list, got {"name": "x"}'),
     ({"volumes": [None]}, "volumes[0]", "must not be null"),
@@ -34,7 +34,7 @@ PODS: list[Case] = [
      'a: "x y" is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)'),
 ]  # fmt: skip
 
-#: The same of pods that an API server takes, and nobody places: no node can have such a label.
+#: The same for pods that an API server accepts but no node can run: no node can have such a label.
 NEVER_PLACED: list[Case] = [
     (
         {
@@ -48,7 +48,7 @@ NEVER_PLACED: list[Case] = [
     ({"schedulerName": " "}, "schedulerName", 'must be the name of a scheduler, got " "'),
 ]
 
-#: Fields of the serving container, the place below it, and the message.
+#: Fields of the serving container, the location of the error in it, and the message.
 CONTAINERS: list[Case] = [
     ({"restartPolicy": "always"}, "restartPolicy",
      'must be one of Always, Never, OnFailure, got "always"'),
@@ -77,7 +77,7 @@ CONTAINERS: list[Case] = [
      "must be a mapping, got []"),
 ]  # fmt: skip
 
-#: Fields of the pod's spec that are unusual and right.
+#: Fields of the pod's spec that are unusual and valid.
 TAKEN: list[dict[str, Any]] = [
     {"imagePullSecrets": [{"name": "a.b"}, {}], "priorityClassName": None},
     {"tolerations": [{"operator": "Exists"}, {"key": "a.example/b", "value": ""}]},

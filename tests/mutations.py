@@ -1,4 +1,4 @@
-"""Documents of which one value is another one: what a slip of the pen makes of them."""
+"""Copies of documents with one value replaced, as a typo would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 Path = tuple[Any, ...]
 
-#: Values that hardly any field takes, of every type and of every shape that code likes to walk.
+#: Values that hardly any field accepts, of every type and structure.
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 7, 10**40, 1.5, float("inf"), "", " ", "x", "x y", "ü", "--port", "100%",
     "a\n::error::b", "\x1b[31m", "9" * 400, [], [None], ["a"], [{}], [[]], [{"name": None}],
@@ -18,7 +18,7 @@ JUNK: tuple[Any, ...] = (
 
 
 def places(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Every place below a value."""
+    """Yields the location of every value in a structure."""
     inner: Sequence[Any] = ()
     if isinstance(value, dict):
         inner = tuple(value)
@@ -30,7 +30,7 @@ def places(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def changed(value: Any, at: Path, to: Any) -> Any:
-    """A copy of a value with something else at a place of it."""
+    """Returns a copy with another value at one location."""
     if not at:
         return to
     copy = dict(value) if isinstance(value, dict) else list(value)

@@ -1,4 +1,4 @@
-"""Prefill/decode services in small, and the pods that become of them."""
+"""Small prefill/decode services, and their pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NIXL_ARGS = ["--kv-transfer-config", NIXL]
 
 
 def engine(*args: str, **more: Any) -> Manifest:
-    """A vLLM container with so many arguments."""
+    """Returns a vLLM container with these arguments."""
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     return {"name": "vllm", "image": IMAGE, "args": list(args), "resources": limits, **more}
 

@@ -1,4 +1,4 @@
-"""The configurations of the router document, and what the check says about a text."""
+"""The configurations of the router document, and the findings of a text."""
 
 from typing import Any
 

@@ -76,14 +76,14 @@ def where(found: Placement) -> dict[str, dict[str, str]]:
 
 
 def only(found: Placement) -> ServicePlacement:
-    """The record of the only service."""
+    """Returns the placement result of the only service."""
     (record,) = found.placed
     assert record is not None
     return record
 
 
 def refusal(*given: Any, **more: Any) -> str:
-    """Why `place` refuses."""
+    """Returns the error of `place`."""
     try:
         found = place(*given, **more)
     except InvalidServiceError as refused:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for pod templates, and for texts that a careless writer would change."""
+"""Hypothesis strategies for pod templates, and for texts that YAML or shell quoting may break."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 Manifest = dict[str, Any]
 
-#: Texts that a careless YAML writer or shell quoting would change.
+#: Texts that change without correct YAML or shell quoting.
 AWKWARD = (
     "yes", "null", "~", "1", "1.50", "0x1F", "012", "12:30", "2024-01-01", "true", "- a", "a: b",
     "# no comment", " leading", "trailing ", "it's", '"quoted"', '{"a": [1, "b"]}', "$HOME",

@@ -1,4 +1,4 @@
-"""How many examples properties are held against: few by default, many with the profile `long`."""
+"""Number of Hypothesis examples: few by default, many with the profile `long`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-# The same examples in every run of CI, so that a change is judged by the change alone.
+# The same examples in every run of CI, so that only a change of the code changes the result.
 if os.environ.get("CI"):
     _COMMON |= {"derandomize": True, "database": None}
 
@@ -21,5 +21,5 @@ def load() -> None:
 
 
 def examples(times: float) -> settings:
-    """So many times the examples of the profile: for properties that need more, or cost more."""
+    """Returns a multiple of the profile's examples, for properties that need more or fewer."""
     return settings(max_examples=max(1, round(settings().max_examples * times)))

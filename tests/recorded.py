@@ -1,4 +1,4 @@
-"""The state of a stack as the engine tells it: LeaderWorkerSets of components."""
+"""The state of a stack as Pulumi reports it: LeaderWorkerSets of components."""
 
 from __future__ import annotations
 

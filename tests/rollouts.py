@@ -1,4 +1,4 @@
-"""Services to order, and what an order means."""
+"""Hypothesis strategies for services to update, and properties of their update order."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def grouped_plans(draw: st.DrawFn) -> ServicePlan:
 
 
 def ancestors(rollout: Rollout) -> dict[str, set[str]]:
-    """Every set that has to be done before a set; fails where the order is not one."""
+    """Returns all LeaderWorkerSets before each one; fails if the order has a cycle."""
     found: dict[str, set[str]] = {}
     for step in rollout.steps:
         found[step.name] = set(step.after).union(*(found[name] for name in step.after))

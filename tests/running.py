@@ -1,4 +1,4 @@
-"""Edits of a running service: what the component and `diff` make of them."""
+"""Edits of a running service, with the errors of the component and of `diff`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 
 
 def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
-    """The stack's state when the last update made a service."""
+    """Returns the stack's state after an update that created a service."""
     name = manifest["metadata"]["name"]
     found: dict[str, Any] = {}
     for each in of_kind(rendered(manifest), "LeaderWorkerSet"):
@@ -27,7 +27,7 @@ def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
 
 
 def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
-    """What refuses an edit: the component and `diff` say the same, which this checks."""
+    """Returns the errors of an edit; asserts that the component and `diff` give the same."""
     engine.state = state_of(old)
     told: list[str] = []
     plans = plan_of(old), plan_of(new)
@@ -43,7 +43,7 @@ def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
 
 
 def changed(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
-    """Asserts with what each refusal starts; none is expected without any."""
+    """Asserts how each error starts, or that there is none."""
     told = refused(engine, old, new)
     assert len(told) == len(starts), told
     for each, start in zip(told, starts, strict=True):

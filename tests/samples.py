@@ -1,4 +1,4 @@
-"""Small manifests for tables of cases, and what the library says about them."""
+"""Small manifests for tables of cases, and their plans, objects and findings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def listening(name: str, port: int, component_type: str = "worker", **more: Any)
 
 
 def nodes(count: Any, **more: Any) -> Manifest:
-    """The `multinode` of so many nodes."""
+    """Returns `multinode` with this node count."""
     return {"nodeCount": count, **more}
 
 
@@ -66,7 +66,7 @@ def pod(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
 
 
 def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Manifest:
-    """Story 4 in small: one prefill and two decode replicas."""
+    """Returns a small service of one prefill and two decode replicas."""
     return service(
         role("prefill", "prefiller", **{"replicas": 1, **(prefill or {})}),
         role("decode", "decoder", **{"replicas": 2, **(decode or {})}),
@@ -75,12 +75,12 @@ def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Mani
 
 
 def scheduling(**fields: Any) -> Manifest:
-    """The keyword of `service` and `prefill_decode` that says how pods are scheduled."""
+    """Returns the keyword of `service` and `prefill_decode` for gang scheduling."""
     return {"schedulingStrategy": fields}
 
 
 def minima(**roles: int) -> Manifest:
-    """The same, for a gang that needs so many replicas of each role."""
+    """The same, for a gang with a minimum of replicas for each role."""
     return scheduling(gangPolicy={"minRoleReplicas": roles})
 
 
@@ -96,7 +96,7 @@ def rendered(manifest: Manifest) -> tuple[Manifest, ...]:
 
 
 def can_be_written(value: Any) -> bool:
-    """Whether a value is plain data, which every writer of YAML and JSON takes as it is."""
+    """Returns whether a value is plain data, which YAML and JSON can represent."""
     if type(value) is dict:
         return all(type(key) is str and can_be_written(item) for key, item in value.items())
     if type(value) is list:
@@ -131,22 +131,22 @@ def serving_containers(manifest: Manifest) -> list[Manifest]:
 
 
 def assert_told(findings: Sequence[Finding]) -> None:
-    """What is refused says why, each reason in one line."""
+    """Returns the errors of an invalid manifest, one line each."""
     assert findings
     assert "\n" not in "".join(str(each) for each in findings)
 
 
 def said(manifest: Any, *severities: Severity) -> list[str]:
-    """What spec and plan say about a manifest, of these severities or of all."""
+    """Returns the findings of a manifest, of these severities or all."""
     _, findings = checked(examine(manifest, ""))
     return [str(each) for each in findings if not severities or each.severity in severities]
 
 
 def problems(manifest: Any) -> list[str]:
-    """Why a manifest is refused; empty when it is not."""
+    """Returns the errors of a manifest."""
     return said(manifest, Severity.ERROR)
 
 
 def warnings(manifest: Any) -> list[str]:
-    """What is probably wrong with a manifest."""
+    """Returns the warnings of a manifest."""
     return said(manifest, Severity.WARNING)

@@ -1,4 +1,4 @@
-"""What services may say beside topology: model, sizes, offloading, day two.
+"""Hypothesis strategies for fields beside topology: model, sizes, offloading, operations.
 
 Drawn on top of the plain services of `strategies`, so that what holds of all services is asked of
 these fields too. They are chosen to fit the role, and to be accepted.
@@ -36,7 +36,7 @@ METRICS: tuple[Manifest, ...] = (
     {"engine": "KEDA", "prometheus": "http://prometheus:9090",
      "metrics": [{"query": "sum(waiting)", "target": "5"}]},
 )  # fmt: skip
-#: The second one is not for roles that are scaled.
+#: The second is not valid for roles with autoscaling.
 BUDGETS: tuple[Manifest, ...] = ({"maxUnavailable": 1}, {"minAvailable": "50%"})
 OFFLOADS = "vllm/vllm-openai:v0.22.0"
 DEVICES = ({"name": "gpus", "deviceClassName": "gpu.example.com", "count": 2},)
@@ -106,7 +106,7 @@ def role_extras(
     count = role.get("replicas", 1)
     if per_role and not gang and count and draw(st.booleans()):
         bounds = {"minReplicas": 1, "maxReplicas": count + 3}
-        # A query of KEDA's is one number for all groups.
+        # A query of KEDA returns one number for all groups.
         extras["autoscaling"] = {**bounds, **draw(st.sampled_from(METRICS[: 1 if groups else 2]))}
     if draw(st.booleans()):
         extras["disruptionBudget"] = draw(

@@ -79,7 +79,7 @@ def _role(
         role["template"] = draw(templates(container, engine, devices))
     if container not in _USUAL:
         role["container"] = container
-    # What the engine listens on; another one is refused.
+    # The engine's port; another one is an error.
     optional(draw, role, "port", st.just(port or (30000 if form == "sglang" else 8000)))
     policies = ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None")
     optional(draw, role, "restartPolicy", st.sampled_from(policies))
@@ -219,7 +219,7 @@ def services(
 
 
 def shuffled(value: Any, keys: itertools.cycle[int] | None = None) -> Any:
-    """Copies plain data with the keys of every mapping in another order."""
+    """Returns a copy of plain data with the keys of every mapping in another order."""
     turn = keys or itertools.cycle((1, 2, 3))
     if isinstance(value, dict):
         items = [(key, shuffled(item, turn)) for key, item in value.items()]

@@ -1,4 +1,4 @@
-"""Data flows one way between the packages, and what differs between engines stays in theirs."""
+"""Imports between packages go one way, and only `engines` branches on the name of an engine."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fusioninfer_pulumi.engines.command import ENGINES
 PACKAGE = Path(__file__).parent.parent / "fusioninfer_pulumi"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: The packages in their order: each imports those above it, and itself.
+#: The packages in their order: each imports only itself and those before it.
 ORDER = (
     "kube", "findings", "api", "engines", "pickers", "importers", "pods", "topology", "routing",
     "operations", "rollout", "service_plan", "name_collisions", "planning", "loading", "checked",
     "objects", "placement", "component", "cli", "__init__",
 )  # fmt: skip
-#: What still reaches down; to become empty.
+#: Files that still import later packages; to become empty.
 PENDING = {
-    "cli/main.py", "kube/containers.py", "kube/resources.py",
+    "cli/main.py",
 }  # fmt: skip
 
 
-#: Rooms whose business is Pulumi.
+#: The packages that may import Pulumi.
 PULUMI = {"component", "cli/program"}
 
 
@@ -32,7 +32,7 @@ def name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def room(path: Path) -> str:
+def package(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -59,7 +59,7 @@ def roots(path: Path) -> set[str]:
     return {module.split(".")[0] for module in imports(path)}
 
 
-def rooms_of(path: Path) -> set[str]:
+def packages_of(path: Path) -> set[str]:
     found = set()
     for module in imports(path):
         root, _, rest = module.partition(".")
@@ -71,32 +71,32 @@ def rooms_of(path: Path) -> set[str]:
 
 
 def offenders(excess: Callable[[Path], set[str]]) -> dict[str, set[str]]:
-    """What is too much in each file, for files in which something is."""
+    """The excess of each file that has any."""
     return {name(path): found for path in FILES if (found := excess(path))}
 
 
-def test_the_files_are_looked_at() -> None:
+def test_the_files_are_found() -> None:
     assert len(FILES) > 200
-    assert {room(path) for path in FILES} >= {"api", "pods", "topology", "component", "cli"}
+    assert {package(path) for path in FILES} >= {"api", "pods", "topology", "component", "cli"}
 
 
-def test_a_room_imports_only_earlier_rooms() -> None:
+def test_a_package_imports_only_earlier_packages() -> None:
     def excess(path: Path) -> set[str]:
-        # The recorder of programs is handed the plans by the components.
+        # The program runner collects the plans that components create.
         more = {"component"} if name(path).startswith("cli/program/") else set()
         if name(path) in PENDING:
             return set()
-        above = ORDER[: ORDER.index(room(path)) + 1]
-        return rooms_of(path) - set(above) - more
+        above = ORDER[: ORDER.index(package(path)) + 1]
+        return packages_of(path) - set(above) - more
 
     assert offenders(excess) == {}
 
 
-def test_only_the_rooms_that_are_about_pulumi_import_it() -> None:
+def test_only_component_and_the_program_runner_import_pulumi() -> None:
     def excess(path: Path) -> set[str]:
-        at_home = any(name(path).startswith(f"{home}/") for home in PULUMI)
-        # The import of pulumi_kubernetes costs seconds; nothing needs it.
-        forbidden = set() if at_home else {"pulumi", "google", "grpc"}
+        allowed = any(name(path).startswith(f"{home}/") for home in PULUMI)
+        # Importing pulumi_kubernetes takes seconds, and nothing needs it.
+        forbidden = set() if allowed else {"pulumi", "google", "grpc"}
         return roots(path) & {"pulumi_kubernetes", *forbidden}
 
     assert offenders(excess) == {}
@@ -104,20 +104,20 @@ def test_only_the_rooms_that_are_about_pulumi_import_it() -> None:
 
 def test_models_and_validation_stay_in_api_loading_and_importers() -> None:
     def excess(path: Path) -> set[str]:
-        at_home = room(path) in ("api", "importers", "loading")
-        return set() if at_home else roots(path) & {"pydantic", "pydantic_core"}
+        allowed = package(path) in ("api", "importers", "loading")
+        return set() if allowed else roots(path) & {"pydantic", "pydantic_core"}
 
     assert offenders(excess) == {}
 
 
-def test_files_say_what_they_are_for() -> None:
+def test_modules_have_docstrings() -> None:
     assert [name(path) for path in FILES if not ast.get_docstring(tree(path))] == []
 
 
 SYSTEMS = {each.name for each in (PACKAGE / "importers").iterdir() if each.is_dir()}
 
 
-def test_an_importer_knows_no_other_importer() -> None:
+def test_importers_do_not_import_each_other() -> None:
     def excess(path: Path) -> set[str]:
         home = path.relative_to(PACKAGE).parts
         if home[0] != "importers" or len(home) <= 2:
@@ -132,7 +132,7 @@ def test_an_importer_knows_no_other_importer() -> None:
 ENGINE_NAMES = {engine.name for engine in ENGINES.values()}
 
 
-def test_only_the_engines_ask_which_engine_it_is() -> None:
+def test_only_engines_branches_on_the_name_of_an_engine() -> None:
     def names_compared(node: ast.AST) -> set[str]:
         parts: list[ast.AST] = []
         if isinstance(node, ast.Compare):
@@ -147,7 +147,7 @@ def test_only_the_engines_ask_which_engine_it_is() -> None:
 
     def excess(path: Path) -> set[str]:
         # Importers translate the names of other systems.
-        if room(path) in ("engines", "importers"):
+        if package(path) in ("engines", "importers"):
             return set()
         compared = {text for node in ast.walk(tree(path)) for text in names_compared(node)}
         modules = {f"fusioninfer_pulumi.engines.{name}" for name in ENGINE_NAMES}

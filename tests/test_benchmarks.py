@@ -1,4 +1,4 @@
-"""The benchmarks run; what they measure is no matter of tests."""
+"""The benchmarks run; their results are not tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples are goldens: what each project renders is committed beside it."""
+"""The examples are goldens: the rendered objects of each project are committed beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line prints about findings, for tests that are about their messages."""
+"""Printed findings of the command line, for tests of messages."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _RULE = re.compile(r" \[[a-z0-9-]+\]$", re.MULTILINE)
 
 
 def without_rules(text: str) -> str:
-    """Lines of findings without the rule ids at their ends."""
+    """Returns lines of findings without the rule ids at their ends."""
     return _RULE.sub("", text)

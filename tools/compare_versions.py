@@ -1,7 +1,7 @@
-"""Holds the package of this checkout against that of another one, on drawn services.
+"""Compares the package of this checkout with that of another one on drawn services.
 
-Both render and plan the same services (`tests/drawn_services`). Objects, exit statuses and plans
-have to be equal. Findings may be worded anew on purpose, so that they are only counted and shown.
+Both plan and render the same services (`tests/drawn_services`). Objects, exit codes and plans must
+be equal. Messages may change on purpose: different findings are only counted and shown.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Comparison:
 
 
 def differences(at: str, old: Any, new: Any) -> Iterator[str]:
-    """Says where two values differ, a line for each place."""
+    """Yields a line for each place where two values differ."""
     if type(old) is not type(new):
         yield f"{at}: {_short(old)} -> {_short(new)}"
     elif isinstance(old, dict):
@@ -97,7 +97,7 @@ def _short(value: Any) -> str:
 
 
 def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yields the outcome of each seed with the package of a checkout, as it is known."""
+    """Yields the outcome of each seed with the package of a checkout."""
     paths = (str(checkout), str(ROOT / "tests"))
     child = subprocess.Popen(
         [sys.executable, "-m", "drawn_services", str(first), str(count)],

@@ -1,4 +1,4 @@
-"""Writes anew what is generated and committed: the JSON Schema and the examples' expected.yaml."""
+"""Regenerates committed files: the JSON Schema and the examples' expected.yaml."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Regenerates everything, never in CI: there the tests compare."""
+    """Regenerates everything, never in CI, where tests compare the committed files."""
     if os.environ.get("CI"):
-        print("not in CI: what is committed is what is tested")
+        print("not in CI: tests compare the committed files")
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
-        told = subprocess.run(
+        done = subprocess.run(
             [*command, str(project.parent)], capture_output=True, text=True, check=True
         )
-        (project.parent / "expected.yaml").write_text(told.stdout, encoding="utf-8")
+        (project.parent / "expected.yaml").write_text(done.stdout, encoding="utf-8")
     return 0
 
 

@@ -1,6 +1,6 @@
-"""Runs the fast tests on every supported Python that the machine has, each in its own environment.
+"""Runs the fast tests on every supported Python of this machine, each in its own environment.
 
-Interpreters are looked for on PATH and among pyenv's versions, whose shims on PATH do not start
+Interpreters are searched on PATH and among pyenv's versions, whose shims on PATH do not start
 unless a version was selected.
 """
 
@@ -19,10 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 PART = (
-    "tests/component", "tests/spec", "tests/manifests", "tests/test_examples.py",
+    "tests/component", "tests/api", "tests/manifests", "tests/test_examples.py",
     "tests/test_public_api.py",
 )  # fmt: skip
-"""What tells Pythons apart: compiled libraries, asyncio, typing; and the whole way to objects."""
+"""What depends on the Python version: compiled libraries, asyncio, typing; and rendering."""
 
 
 def candidates(version: str) -> Iterator[str]:
@@ -37,42 +37,45 @@ def candidates(version: str) -> Iterator[str]:
 
 
 def works(python: str, version: str) -> bool:
-    """Tells whether a program is a Python of that version."""
+    """Returns whether a program is a Python of that version."""
     program = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
-    told = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
-    return told.returncode == 0 and told.stdout.strip() == version
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
+    return done.returncode == 0 and done.stdout.strip() == version
 
 
 def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
-    """Sets up an environment, runs the fast tests in it, and returns what they printed.
+    """Sets up an environment and runs the fast tests in it.
 
     Args:
         python: The interpreter.
         version: Its version.
-        part: Which tests; all of them where it is empty.
+        part: Paths of tests, all tests if empty.
+
+    Returns:
+        Whether they passed, and their output.
     """
     started = time.monotonic()
     home = ROOT / ".venvs" / version
     own = home / "bin" / "python"
     pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip.append("--no-compile")  # what is imported is compiled then; most of what there is never is
+    pip.append("--no-compile")  # modules are compiled on import, and most are never imported
     steps = [
         [*pip, "-c", "constraints.txt", "-e", ".[dev,e2e]"],
         [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider", *part],
     ]
     if not own.exists():
         steps.insert(0, [python, "-m", "venv", str(home)])
-    told = ""
+    output = ""
     for step in steps:
         done = subprocess.run(
             step, check=False, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        told += done.stdout
+        output += done.stdout
         if done.returncode:
-            return False, told
+            return False, output
     seconds = f"{time.monotonic() - started:.0f} s"
     only = f"; only {' '.join(part)}" if part else ""
-    return True, f"{told}Python {version}: {seconds} with its setup{only}\n"
+    return True, f"{output}Python {version}: {seconds} with its setup{only}\n"
 
 
 def main() -> int:
@@ -100,13 +103,13 @@ def main() -> int:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         runs = {
             pool.submit(run, path, version, () if version in ends else PART): version
-            # The whole ones first: the short one then fills what they leave.
+            # Complete runs first: the short ones then use the remaining time.
             for version, path in sorted(found.items(), key=lambda item: item[0] not in ends)
             if path
         }
         for done in as_completed(runs):
-            passed, told = done.result()
-            print(f"=== Python {runs[done]}\n{told}", flush=True)
+            passed, output = done.result()
+            print(f"=== Python {runs[done]}\n{output}", flush=True)
             if not passed:
                 failed.append(runs[done])
     for version, path in found.items():

@@ -88,7 +88,7 @@ class PrefillDecodeRatioArgs(SpecModel):
     @model_validator(mode="after")
     def _bounds(self) -> PrefillDecodeRatioArgs:
         if self.min is None and self.max is None:
-            raise rule_error("required", "needs min, max or both")
+            raise rule_error("field-required", "needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise rule_error(
                 "minimum-above-maximum", f"min ({self.min:g}) is above max ({self.max:g})"

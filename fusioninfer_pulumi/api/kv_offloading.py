@@ -129,7 +129,9 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
     yield from json_findings(at, claim.spec)
     modes = claim.spec.get("accessModes")
     if not isinstance(modes, list) or not modes:
-        yield error("required", (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]")
+        yield error(
+            "field-required", (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]"
+        )
     resources = claim.spec.get("resources")
     requests = resources.get("requests") if isinstance(resources, dict) else None
     storage = requests.get("storage") if isinstance(requests, dict) else None

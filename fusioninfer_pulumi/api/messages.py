@@ -4,7 +4,7 @@ This table is the list of rules that pydantic checks:
 
 | Rule | What is wrong |
 |---|---|
-| `required` | A field is missing. |
+| `field-required` | A field is missing. |
 | `unknown-key` | A mapping has a key that is no field. |
 | `output-not-allowed` | A `pulumi.Output` stands where the value has to be known. |
 | `wrong-type` | The value is of another type, such as a string for an integer. |
@@ -12,7 +12,7 @@ This table is the list of rules that pydantic checks:
 | `out-of-range` | The number is below the least or above the greatest one allowed. |
 | `unknown-value` | The value is none of the allowed ones. |
 | `invalid-format` | The string does not match the field's format. |
-| `too-long`, `empty` | The string or list has too many items, or none. |
+| `too-long`, `value-empty` | The string or list has too many items, or none. |
 | `key-not-a-string` | A mapping has a key that is no string. |
 
 Checks of our own inside of models raise `rule_error`: its type is the rule's id.
@@ -36,6 +36,7 @@ _TYPES = {
     "float_type": "a number",
     "int_from_float": "an integer",
     "string_type": "a string",
+    "string_unicode": "a string",
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
@@ -83,20 +84,20 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
         raise ValidationError.from_exception_data(title, details)
 
 
-def mismatch(at: Location, value: Any, kind: str, rule: str | None = None) -> Finding:
+def mismatch(at: Location, value: Any, kind: str, rule: str = "wrong-type") -> Finding:
     """What is wrong with a value that is not what it must be.
 
     Args:
         at: Where it stands.
         value: The value; None where it is missing.
         kind: What it must be, such as `a list`.
-        rule: The rule that it violates where it is there; by default `wrong-type`.
+        rule: The rule that it violates where it is there.
     """
     if value is None:
-        return error("required", at, f"is required: {kind}")
+        return error("field-required", at, f"is required: {kind}")
     if is_output(value):
         return error("output-not-allowed", at, LIFT)
-    return error(rule or "wrong-type", at, f"must be {kind}, got {shown(value)}")
+    return error(rule, at, f"must be {kind}, got {shown(value)}")
 
 
 def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
@@ -127,7 +128,7 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
     at = below_spec(field_of(item["loc"]))
     if kind == "missing":
-        return error("required", at, "is required")
+        return error("field-required", at, "is required")
     if kind == "extra_forbidden":
         return error("unknown-key", at, _unknown_key(item["loc"], root))
     if is_output(value):
@@ -154,12 +155,14 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
             "too-long", at, f"must have at most {longest} characters, got {len(str(value))}"
         )
     if kind == "string_too_short":
-        return error("empty", at, "must not be empty")
+        return error("value-empty", at, "must not be empty")
     if kind == "too_short":
-        return error("empty", at, f"must hold at least {context['min_length']} item, got none")
+        return error(
+            "value-empty", at, f"must hold at least {context['min_length']} item, got none"
+        )
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error("key-not-a-string", at, f"keys must be strings, got {shown(value)}")
-    return error(kind, at, item["msg"])
+    return error(kind.replace("_", "-"), at, item["msg"])
 
 
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:

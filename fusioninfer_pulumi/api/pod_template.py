@@ -36,7 +36,9 @@ def text(
             return
         right = isinstance(value, str) and compiled.fullmatch(value) is not None
         if not right or (longest is not None and len(value) > longest):
-            yield mismatch(at, value, kind, "invalid-format" if isinstance(value, str) else None)
+            yield mismatch(
+                at, value, kind, "invalid-format" if isinstance(value, str) else "wrong-type"
+            )
 
     return check
 
@@ -63,7 +65,7 @@ def whole(least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32) -> Check:
         if value is None or is_output(value):
             return
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            yield mismatch(at, value, kind, "out-of-range" if type(value) is int else None)
+            yield mismatch(at, value, kind, "out-of-range" if type(value) is int else "wrong-type")
 
     return check
 
@@ -198,7 +200,7 @@ def _env(at: Location, value: Any) -> Iterator[Finding]:
             yield error("env-name-missing", (*at, index), "must be a mapping with a name")
             continue
         if not item["name"]:
-            yield error("empty", (*at, index, "name"), "must not be empty")
+            yield error("value-empty", (*at, index, "name"), "must not be empty")
         yield from _VARIABLE((*at, index, "name"), item["name"])
         held = item.get("value")
         if held is not None and not isinstance(held, str) and not is_output(held):

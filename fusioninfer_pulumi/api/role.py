@@ -356,10 +356,10 @@ def _multinode(at: Location, role: RoleArgs) -> Iterator[Finding]:
     if role.counted:
         return
     if role.parallelism is None:
-        yield error("required", (*at, "nodeCount"), "is required")
+        yield error("field-required", (*at, "nodeCount"), "is required")
     else:
         yield error(
-            "required",
+            "field-required",
             (*at, "nodeCount"),
             "is required: parallelism does not say how many pods a replica has (pipeline would, or "
             "data with dataLocal)",
@@ -430,7 +430,9 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
                 "stands in place of template; give one or the other",
             )
     elif not given:
-        yield error("required", (*at, "template"), "is required: the pods that serve the model")
+        yield error(
+            "field-required", (*at, "template"), "is required: the pods that serve the model"
+        )
     elif role.nodes == 1 and role.counted:
         for name in given:
             yield error(
@@ -440,7 +442,7 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
             )
     else:
         for name in sorted(set(separate) - set(given)):
-            yield error("required", (*at, name), f"is required beside {given[0]}")
+            yield error("field-required", (*at, name), f"is required beside {given[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             yield from pod_template_findings((*at, name), template, role.container)

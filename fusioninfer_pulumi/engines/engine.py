@@ -28,8 +28,6 @@ KV_EVENTS_FLAG = "--kv-events-config"
 #: vLLM's connector over NIXL (RDMA, NVLink or TCP), by which KV cache goes to other pods where
 #: nothing else is chosen.
 NIXL = "NixlConnector"
-#: Where the processes of an engine share memory: 64 MiB unless a volume is mounted there.
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
 _SERVED_NAME = "--served-model-name"
 

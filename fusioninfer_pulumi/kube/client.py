@@ -1,6 +1,6 @@
-"""Asks a live cluster, with the official client (the extra `cluster`), and never for long.
+"""Reads from a live cluster through the official Kubernetes client (the extra `cluster`).
 
-The only place that knows the client; it is imported when a cluster is asked.
+Every request has a timeout. The client is imported only when a cluster is read.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from typing import Any
 
 import yaml
 
-_SECONDS = (5, 15)  # to connect, to answer: a preview must not hang on a cluster that is away
+_SECONDS = (5, 15)  # to connect, to respond: a preview must not hang if the cluster is down
 _PAGE = 500
 
 
 class UnreadableError(Exception):
-    """The cluster cannot be read; the text says why."""
+    """The cluster cannot be read; the message says why."""
 
 
 class KubernetesApi:
-    """One connection, and what it was not allowed to read.
+    """One connection to a cluster.
 
     Attributes:
         client: The module `kubernetes.client`.
-        connection: Its `ApiClient`, for its typed interfaces.
-        unread: What one has no rights to read, with the server's answer.
+        connection: Its `ApiClient`, for the typed interfaces.
+        unread: What the credentials do not allow to read, with the server's response.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Reads a kubeconfig.
+        """Loads a kubeconfig.
 
         Args:
-            kubeconfig: Path or text of a kubeconfig, None for the one that kubectl would use.
+            kubeconfig: Path or content of a kubeconfig, None for the one that kubectl would use.
             context: Its context, None for the current one.
 
         Raises:
-            UnreadableError: There is no client or no usable kubeconfig.
+            UnreadableError: The client is not installed, or the kubeconfig is not usable.
         """
         try:
-            # By name, so that neither importing this package nor type checking needs the extra.
+            # By name: neither importing this package nor type checking may need the extra.
             self.client: Any = importlib.import_module("kubernetes.client")
             self._config: Any = importlib.import_module("kubernetes.config")
         except ImportError:
@@ -58,7 +58,7 @@ class KubernetesApi:
         into = {"client_configuration": configuration}
         try:
             if kubeconfig is None and context is None:
-                # The kubeconfig that kubectl would use, else the account of this pod.
+                # The kubeconfig that kubectl would use, else this pod's ServiceAccount.
                 self._config.load_config(**into)
             elif kubeconfig is None or "\n" not in kubeconfig.strip():
                 path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
@@ -68,27 +68,27 @@ class KubernetesApi:
                 self._config.load_kube_config_from_dict(
                     content, context, persist_config=False, **into
                 )
-        # A kubeconfig may be wrong in many ways, and its credential programs may fail in any.
+        # Parsers and credential plugins raise errors of any type.
         except Exception as problem:  # noqa: BLE001
-            # Texts of parsers quote the line that they could not read: it may be a credential.
-            told = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
-            raise UnreadableError(f"no usable kubeconfig: {_line(told)}") from None
+            # Messages of YAML errors quote the line, which may hold a credential.
+            reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
+            raise UnreadableError(f"no usable kubeconfig: {_line(reason)}") from None
         return self.client.ApiClient(configuration)
 
     def get(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Asks for one thing.
+        """Calls a function of the client and returns the response as JSON.
 
         Args:
-            what: Its name, for messages.
+            what: Name of the resource, for messages.
             call: A function of the client.
-            given: What the function is given.
-            more: The same, by name.
+            given: Its positional arguments.
+            more: Its keyword arguments.
 
         Returns:
-            The answer as JSON, None where there is nothing, words where it is refused.
+            None for 404, the text "refused" where the server denies access.
 
         Raises:
-            UnreadableError: The cluster does not answer, or does not accept the credentials.
+            UnreadableError: The cluster does not respond, or does not accept the credentials.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         try:
@@ -107,7 +107,7 @@ class KubernetesApi:
     def each(
         self, what: str, call: Callable[..., Any], *given: Any, **more: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yields all items of a list, page by page; none where it is refused or absent."""
+        """Yields all items of a list, page by page; none if denied or if the kind is unknown."""
         after: str | None = None
         while True:
             page = self.get(what, call, *given, limit=_PAGE, _continue=after, **more)
@@ -119,17 +119,10 @@ class KubernetesApi:
     def changes(
         self, call: Callable[..., Any], *given: Any, seconds: float, **more: Any
     ) -> Generator[tuple[str, dict[str, Any]], None, None]:
-        """Yields what a list holds, and then every change of it.
+        """Watches a list for some seconds, and yields each event's type and object.
 
-        Args:
-            call: The client's function for the list.
-            given: What the function is given.
-            seconds: How long to watch.
-            more: What the function is given, by name.
-
-        Yields:
-            The kind of each change (`ADDED`, `MODIFIED`, `DELETED`) and the object. It ends early
-            where the server refuses or goes away.
+        The types are `ADDED`, `MODIFIED` and `DELETED`. It ends early if the server denies access
+        or closes the connection.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         watching = importlib.import_module("kubernetes.watch").Watch()
@@ -145,7 +138,7 @@ class KubernetesApi:
 
 
 def items(listed: Any) -> list[Any]:
-    """The items of an answer; none where it is no list."""
+    """Returns the items of a response, none if it is not a list."""
     return listed.get("items") or [] if isinstance(listed, dict) else []
 
 

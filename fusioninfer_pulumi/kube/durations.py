@@ -1,7 +1,4 @@
-"""Durations as Kubernetes and Go write them: `90s`, `10m`, `1h30m`.
-
-The only owner of the notation: the spec checks with it, and Pulumi's timeouts read the same text.
-"""
+"""Durations as Kubernetes and Go write them: `90s`, `10m`, `1h30m`."""
 
 from __future__ import annotations
 
@@ -27,19 +24,12 @@ _NUMBER_AND_UNIT = re.compile(r"([0-9.]+)([a-zµμ]+)")
 _ROUTE = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
 _ROUTE_LARGEST = 99_999
 
-#: Go counts nanoseconds in 63 bits: 292 years. Nobody waits longer.
+#: Largest duration of Go: nanoseconds in 63 bits, about 292 years.
 _LIMIT = Fraction(2**63 - 1, 10**9)
 
 
 def seconds(text: str) -> Fraction | None:
-    """Reads a duration.
-
-    Args:
-        text: One or more numbers, each with a unit out of ns, us, ms, s, m and h.
-
-    Returns:
-        Its seconds, exactly; None when Go would not read it, or when it has a sign.
-    """
+    """Returns the exact seconds of a duration; None if Go cannot parse it or it has a sign."""
     if _DURATION.fullmatch(text) is None:
         return None
     parts = _NUMBER_AND_UNIT.findall(text)
@@ -48,7 +38,7 @@ def seconds(text: str) -> Fraction | None:
 
 
 def times(text: str, factor: int) -> str:
-    """A duration several times as long, in whole seconds; the same text where it is taken once."""
+    """Returns a multiple of a duration in whole seconds; the same text for a factor of 1."""
     length = seconds(text)
     if factor == 1 or length is None:
         return text
@@ -56,19 +46,15 @@ def times(text: str, factor: int) -> str:
 
 
 def is_for_routes(text: str) -> bool:
-    """Tells whether a duration is one of the Gateway API's (GEP-2257): no fractions, from ms up."""
+    """Returns whether the Gateway API accepts a duration (GEP-2257): no fractions, from ms up."""
     return _ROUTE.fullmatch(text) is not None
 
 
 def for_routes(text: str) -> str:
-    """Writes a duration as the Gateway API does: `1500ms` for `1.5s`.
+    """Returns a duration as the Gateway API writes it: `1500ms` for `1.5s`.
 
-    Args:
-        text: A duration of Go's.
-
-    Returns:
-        The same duration; the text as it is where it is written so already, is no duration, or
-        is none of whole milliseconds.
+    A text that is written so already, is not a duration, or is not in whole milliseconds is
+    returned unchanged.
     """
     length = seconds(text)
     if length is None or is_for_routes(text) or (length * 1000).denominator != 1:
@@ -83,6 +69,6 @@ def for_routes(text: str) -> str:
 
 
 def _number(text: str) -> str:
-    """A number as Python's Fraction reads it: digits on both sides of the point."""
+    """Returns a number with digits on both sides of the point, as Fraction needs it."""
     whole, _, part = text.partition(".")
     return f"{whole or '0'}.{part or '0'}"

@@ -1,4 +1,4 @@
-"""Lays a user's partial template over a generated one, as `kubectl patch` would."""
+"""Merges a user's partial template over a generated one, as `kubectl patch` does."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import Any
 
 
 def overlaid(generated: Any, given: Any) -> Any:
-    """Merges two pieces of a pod template; neither is changed.
+    """Returns the generated value with the user's value merged over it; neither is changed.
 
-    Args:
-        generated: What we write.
-        given: What the user wrote, which wins.
-
-    Returns:
-        Mappings merged key by key, and lists of named items (containers, volumes, env, mounts) by
-        name; every other list, and every other value, is the user's. A null takes a key away.
+    Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
+    other value is replaced by the user's. A null removes a key.
     """
     if isinstance(generated, Mapping) and isinstance(given, Mapping):
         merged = {

@@ -1,4 +1,4 @@
-"""What every object of a service has in its metadata."""
+"""Metadata of a service's objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceMeta:
-    """What every object of a service has in its metadata.
+    """Metadata that all objects of a service share.
 
     Attributes:
         service: Kubernetes name of the service.
@@ -27,17 +27,8 @@ class ServiceMeta:
     annotations: Mapping[str, Any]
 
 
-def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Name, namespace, labels and annotations of one object.
-
-    Args:
-        plan: The service, whose own labels and annotations go on every object.
-        name: Name of the object.
-        own: The object's own labels, which win.
-
-    Returns:
-        The metadata; the namespace is always written.
-    """
+def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str] | None = None) -> Manifest:
+    """Returns the `metadata` of one object; its own labels win over the service's."""
     built: Manifest = {
         "name": name,
         "namespace": plan.namespace,

@@ -1,7 +1,4 @@
-"""Every Kubernetes name that is derived from a service's name, and how long it may be.
-
-Nothing here knows pydantic, plans or manifests: all rooms may ask it.
-"""
+"""Every Kubernetes name that is derived from a service's name, and the limits of their length."""
 
 from __future__ import annotations
 
@@ -10,22 +7,22 @@ import re
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_LABEL_LIMIT = 63
 
-# What an InferencePool is, in routes, rights and grants.
+# Group and kind of InferencePools in routes, Roles and ReferenceGrants.
 POOL_GROUP = "inference.networking.k8s.io"
 POOL_KIND = "InferencePool"
 
-# Names of ports that monitors find: of the decode leaders' sidecar, and of the picker's metrics.
+# Ports that monitors select by name: the sidecar of decode leaders, and the picker's metrics.
 SIDECAR_PORT = "sidecar"
 PICKER_METRICS_PORT = "http-metrics"
 
-# A StatefulSet's pods carry `controller-revision-hash: <set>-<hash of up to 10 characters>`, and a
-# label value ends at 63 characters: a longer name passes admission and its pods never appear
-# (kubernetes#64023).
+# Pods of a StatefulSet have the label `controller-revision-hash: <name>-<hash of up to 10
+# characters>`. Label values have at most 63 characters: a longer name passes admission, but its
+# pods are never created (kubernetes#64023).
 STATEFUL_SET_LIMIT = 52
 
 
 def serving_group(service: str, index: int | None) -> str:
-    """What the names of one serving group start with: the service's where there are no groups."""
+    """Returns the prefix of one serving group's names: the service's name without groups."""
     return service if index is None else f"{service}-{index}"
 
 
@@ -46,9 +43,9 @@ def task(role: str, replica: int) -> str:
     return f"{role}-{replica}"
 
 
-def leader_pod(set_name: str, group: int = 0) -> str:
+def leader_pod(lws_name: str, group: int = 0) -> str:
     """Name of a group's leader pod, which is also the name of its worker StatefulSet."""
-    return f"{set_name}-{group}"
+    return f"{lws_name}-{group}"
 
 
 def pod_group(service: str, serving_group_index: int | None = None) -> str:
@@ -127,40 +124,38 @@ def metrics_reviewer(namespace: str, service: str) -> str:
 def reference_grant(namespace: str, name: str) -> str:
     """Name of a ReferenceGrant for references from a namespace.
 
-    Its `name` is that of the route or Gateway of ours that refers, or of the pool of ours that is
-    referred to. A dot, which neither part can hold, keeps them apart.
+    `name` is that of the route or Gateway that refers, or of the pool that is referred to. A dot,
+    which no part can hold, separates them.
     """
     return f"{namespace}.{name}"
 
 
 def model_cache(service: str, digest: str) -> str:
-    """Name of the claim that keeps a service's model files.
+    """Name of the PersistentVolumeClaim that caches the model's files.
 
-    A claim's class and access modes cannot change, so other ones make another claim.
+    Class and access modes of a claim are immutable: other values get another claim.
     """
     return f"{service}-model-cache-{digest}"
 
 
 def model_warm_up(service: str, digest: str) -> str:
-    """Name of the Job that fills the cache; Jobs cannot change, so each content is another one."""
+    """Name of the Job that fills the cache; Jobs are immutable: other content, another Job."""
     return f"{service}-model-{digest}"
 
 
 def claim_template(service: str, role: str, claim: str, digest: str) -> str:
-    """Name of a role's ResourceClaimTemplate; templates cannot change, so each spec is another."""
+    """Name of a role's ResourceClaimTemplate.
+
+    Its spec is immutable: another spec gets another template.
+    """
     return f"{service}-{role}-{claim}-{digest}"
 
 
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
-    """Longest LeaderWorkerSet name whose pods can be created.
+    """Returns the longest LeaderWorkerSet name whose pods can be created.
 
-    Args:
-        size: Pods in a group, the leader included.
-        groups: Groups of the set (`spec.replicas`).
-
-    Returns:
-        52 characters for single-pod groups; else 52 less the worker StatefulSet's suffix
-        `-<group>`, so 50 with a one-digit group index.
+    52 characters for groups of one pod. Otherwise the worker StatefulSet is named `<name>-<group>`,
+    so two less for a one-digit group index.
     """
     if size <= 1:
         return STATEFUL_SET_LIMIT

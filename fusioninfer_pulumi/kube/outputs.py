@@ -1,7 +1,7 @@
-"""Recognises Pulumi Outputs without importing pulumi.
+"""Recognises Pulumi Outputs without importing pulumi, which would slow down the command line.
 
-The pure rooms (spec, plan, manifests) let an Output through where a value is a leaf that they do
-not read, and refuse it elsewhere; importing pulumi for that would cost the command line its start.
+Outputs may stand where a value is only passed through; packages reject them where they need the
+value.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: What a revision hashes in place of an Output, whose value is unknown while the plan is made.
+#: Hashed in a revision in place of an Output, whose value is unknown at planning.
 PLACEHOLDER = "<output>"
-#: Printed in place of a value that only a deployment can know.
+#: Printed in place of a value that is known only after deployment.
 UNKNOWN = "<unknown>"
 
 
 def is_output(value: object) -> bool:
-    """Tells whether a value is a `pulumi.Output`."""
+    """Returns whether a value is a `pulumi.Output`."""
     if isinstance(value, (str, int, float, dict, list, type(None))):
         return False
     return any(
@@ -31,7 +31,7 @@ def surely_equal(one: object, other: object) -> bool:
 
 
 def contains_output(value: object) -> bool:
-    """Tells whether an Output stands anywhere inside plain mappings and lists."""
+    """Returns whether plain mappings and lists hold an Output at any depth."""
     if isinstance(value, Mapping):
         return any(contains_output(item) for item in value.values())
     if isinstance(value, (list, tuple)):
@@ -52,7 +52,7 @@ def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tupl
 
 
 def with_placeholders(value: Any) -> Any:
-    """Copies plain structure with `PLACEHOLDER` in place of each Output."""
+    """Returns a copy with `PLACEHOLDER` in place of each Output."""
     if isinstance(value, Mapping):
         return {key: with_placeholders(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

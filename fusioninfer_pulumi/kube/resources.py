@@ -1,13 +1,11 @@
-"""What a pod asks for: accelerators, and the sum of its requests."""
+"""Resource requests of pods: accelerators, and the sum that the scheduler counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.inventory import TaintEffect
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels, quantity
 
 # Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
@@ -32,47 +30,21 @@ _ACCELERATORS = frozenset(
 )
 _FAMILIES = ("nvidia.com/mig-",)
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
-#: Units that memory is written in; no pod has a million accelerators.
-_OF_MEMORY = ("i", "M", "G", "T", "P", "E")
 
 Amounts = dict[str, Decimal]
 
 
 def is_accelerator(resource: str) -> bool:
-    """Tells whether a resource name stands for an accelerator."""
+    """Returns whether a resource name stands for an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
 
 
-def unit_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Refuses accelerators with a unit: `4Gi` of them, four thousand million, was memory."""
-    spec = template.get("spec") or {}
-    for key in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            for kind, amounts in (container.get("resources") or {}).items():
-                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
-                    continue
-                for name, amount in amounts.items():
-                    if is_accelerator(str(name)) and str(amount).endswith(_OF_MEMORY):
-                        yield error(
-                            "accelerators-with-unit",
-                            (*at, "spec", key, index, "resources", kind, str(name)),
-                            "accelerators are counted in whole numbers without a unit, got "
-                            f"{shown(amount)} ({int(quantity.parse(amount))})",
-                        )
-
-
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
-    """Effective requests of one pod, as the scheduler counts them.
+    """Returns the effective requests of one pod by resource name, as the scheduler counts them.
 
-    The sum over containers and restartable init containers, or the largest single init container
-    where that is more, plus the pod's overhead; a request that is not given equals its limit
-    (Kubernetes, "Init containers: resource sharing within containers").
-
-    Args:
-        template: A pod template whose resources were validated.
-
-    Returns:
-        Amount by resource name.
+    The larger of two sums, plus the pod's overhead: all containers with restartable init
+    containers, or the largest init container. A missing request equals its limit (Kubernetes, "Init
+    containers: resource sharing within containers").
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
@@ -96,19 +68,19 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
 
 
 def accelerators(template: Mapping[str, Any]) -> int:
-    """Accelerators that one pod asks for through resources; DRA claims are not counted."""
+    """Returns the accelerators that one pod requests as resources; DRA claims are not counted."""
     return int(
         sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
     )
 
 
 def one_rank_each(template: Mapping[str, Any]) -> bool:
-    """Tells whether an engine runs one rank on each accelerator that the pod asks for."""
+    """Returns whether an engine runs one rank on each accelerator that the pod requests."""
     return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
 
 
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
-    """Sums requests, each times a count of pods, and writes them as quantities."""
+    """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
         {name: amount * pods for name, amount in each.items()} for each, pods in requests
     )
@@ -137,12 +109,9 @@ def _largest(one: Amounts, other: Amounts) -> Amounts:
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Whether a node is ready, not cordoned and not kept free because of its condition.
+    """Returns whether a node is ready, not cordoned, and has no taint of a node condition.
 
-    Taints that people set are not looked at: pods may tolerate them.
-
-    Args:
-        node: The Node object as JSON.
+    Other taints are ignored: pods may tolerate them.
     """
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = any(
@@ -151,7 +120,7 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
     )
     passing = any(
         str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)
-        and taint.get("effect") != TaintEffect.PREFER_NO_SCHEDULE.value
+        and taint.get("effect") != "PreferNoSchedule"
         for taint in spec.get("taints") or ()
     )
     return ready and not passing and not spec.get("unschedulable")

@@ -1,30 +1,26 @@
-"""Turns pulumi_kubernetes' typed args into plain Kubernetes structure, without importing them.
+"""Converts pulumi_kubernetes' typed args to plain Kubernetes structures, without importing them.
 
-`PodTemplateSpecArgs` and the like hold their values under Python names; every property knows the
-Kubernetes name that it stands for.
+Args such as `PodTemplateSpecArgs` hold values under Python names; each property has its Kubernetes
+name as an attribute.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# The SDK's mark on every property of an input type: the property's Kubernetes name.
+# Attribute of the SDK with the Kubernetes name of a property.
 _MARK = "_pulumi_name"
 
 
 def is_typed_args(value: object) -> bool:
-    """Tells whether a value is an instance of a Pulumi input type."""
+    """Returns whether a value is an instance of a Pulumi input type."""
     return hasattr(type(value), "_pulumi_input_type") and not isinstance(value, dict)
 
 
 def to_plain(value: Any) -> Any:
-    """Replaces typed args at any depth by mappings with Kubernetes' keys.
+    """Returns a value with typed args at any depth replaced by mappings with Kubernetes' keys.
 
-    Args:
-        value: Anything; Outputs and plain values stay as they are.
-
-    Returns:
-        The plain structure, without fields that were never set.
+    Outputs and other values stay as they are; properties that were not set are left out.
     """
     if is_typed_args(value):
         held = vars(value)

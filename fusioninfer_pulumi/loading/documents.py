@@ -100,7 +100,7 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if not isinstance(held, list):
         yield error("wrong-type", ("items",), f"must be a list, got {shown(held)}")
     elif not held:
-        yield error("empty", ("items",), "is empty: no manifest in it")
+        yield error("value-empty", ("items",), "is empty: no manifest in it")
 
 
 def read_all(
@@ -230,7 +230,7 @@ def _near(raw: Any) -> Finding | None:
         if isinstance(kind, str) and kind in importer.kinds:
             wanted = " or ".join(importer.kinds[kind])
             if version is None:
-                return error("required", ("apiVersion",), f"is required, must be {wanted}")
+                return error("field-required", ("apiVersion",), f"is required, must be {wanted}")
             return error(
                 "wrong-api-version", ("apiVersion",), f"must be {wanted}, got {shown(version)}"
             )
@@ -239,7 +239,7 @@ def _near(raw: Any) -> Finding | None:
                 sorted(each for each, its in importer.kinds.items() if version in its)
             )
             if kind is None:
-                return error("required", ("kind",), f"is required, must be one of {known}")
+                return error("field-required", ("kind",), f"is required, must be one of {known}")
             return error(
                 "wrong-kind",
                 ("kind",),

@@ -92,10 +92,10 @@ def parse(text: Text) -> Parsed:
             if wrong is not None:
                 told.append(Reading(wrong.label, wrong))
     except UnreadableError as problem:
-        told.append(refused(text.label, problem.rule, str(problem)))
+        told.append(refused_input(text.label, problem.rule, str(problem)))
     everything = None if told else tuple(raw for _, raw in given)
     if not given and not told and text.folder is None:
-        told.append(refused(text.label, "empty-input", "is empty: no InferenceService in it"))
+        told.append(refused_input(text.label, "empty-input", "is empty: no InferenceService in it"))
     if text.folder is not None and not told and not any(_is_manifest(raw) for _, raw in given):
         # Settings of a tool, values of a chart: a folder holds other files as well.
         told += [
@@ -106,7 +106,10 @@ def parse(text: Text) -> Parsed:
     inventories = [label for label, raw in given if text.folder is not None and _is_inventory(raw)]
     told += [
         _remark(
-            label, "inventory", ("kind",), "is an inventory: left out; give it with --inventory"
+            label,
+            "inventory-left-out",
+            ("kind",),
+            "is an inventory: left out; give it with --inventory",
         )
         for label in inventories
     ]
@@ -134,11 +137,11 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
             its = {label for each in texts if each.text.folder == folder for label in each.labels}
             found = (*read, *(one for each in texts for one in each.told))
             if not any(each.label in its and _counts(each) for each in found):
-                told.append(refused(folder, NO_SERVICE, "holds no manifest of a service"))
+                told.append(refused_input(folder, NO_SERVICE, "holds no manifest of a service"))
     return [*read, *(one for each in texts for one in each.told), *told]
 
 
-def refused(label: str, rule: str, why: str) -> Reading:
+def refused_input(label: str, rule: str, why: str) -> Reading:
     """An input that is refused as a whole."""
     return Reading(label, Document(label, None, (error(rule, (), why),)))
 
@@ -146,7 +149,7 @@ def refused(label: str, rule: str, why: str) -> Reading:
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
     texts: dict[str, Parsed] = {}
     again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
-    told = [refused(each.text.label, "input-given-twice", "is given twice") for each in again]
+    told = [refused_input(each.text.label, "input-given-twice", "is given twice") for each in again]
     return list(texts.values()), told
 
 

@@ -140,7 +140,7 @@ def _envelope(raw: Mapping[Any, Any]) -> list[Finding]:
         ("kind", KIND, "wrong-kind"),
     ):
         if key not in raw:
-            found.append(error("required", (key,), f"is required, must be {wanted}"))
+            found.append(error("field-required", (key,), f"is required, must be {wanted}"))
         elif raw[key] != wanted:
             found.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
     return found
@@ -172,8 +172,8 @@ def _refused(
 
 
 def _unplanned(roles: Sequence[RoleArgs], wrong: frozenset[Location]) -> frozenset[int]:
-    # By default all engines trace.
-    if any(each[:1] == ("tracing",) for each in wrong):
+    # They go into the containers of every role.
+    if any(each[:1] in (("model",), ("tracing",)) for each in wrong):
         return frozenset(range(len(roles)))
     return frozenset(
         index

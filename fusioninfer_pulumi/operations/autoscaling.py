@@ -1,4 +1,4 @@
-"""Autoscaling of a role: plan and object."""
+"""Autoscalers of roles, and the ratio of prefill to decode replicas."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True)
 class AutoscalerPlan:
-    """The autoscaler of one set.
+    """The autoscaler of one LeaderWorkerSet.
 
     Attributes:
         role: Name of the role.
         name: Name of the LeaderWorkerSet, and of the object.
-        args: What the user asked for.
+        args: The role's `autoscaling`.
     """
 
     role: str
@@ -48,16 +48,7 @@ class AutoscalerPlan:
 def autoscalers(
     args: InferenceServiceArgs, roles: Sequence[RolePlan], *, gang_scheduled: bool
 ) -> tuple[tuple[AutoscalerPlan, ...], list[Finding]]:
-    """Plans the autoscalers of a service.
-
-    Args:
-        args: The service's spec.
-        roles: Its serving roles.
-        gang_scheduled: Whether the pods are a gang.
-
-    Returns:
-        An autoscaler for each set of a role that asks for one, and what is to be said.
-    """
+    """Returns an autoscaler for each LeaderWorkerSet of a scaled role, and the findings."""
     minima = args.scheduling_strategy.gang_policy.min_role_replicas
     planned: list[AutoscalerPlan] = []
     found: list[Finding] = []
@@ -137,7 +128,7 @@ def _gang(
             "gang-minimum-above-autoscaling",
             field,
             f"must be at most autoscaling's minReplicas ({given.min_replicas}), got "
-            f"{minima[role.name]}: scaled below it, the gang would never be whole again",
+            f"{minima[role.name]}: with fewer replicas the gang would never be complete",
         )
 
 
@@ -147,7 +138,7 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         yield error(
             "prometheus-required",
             (*at, "prometheus"),
-            "is required with engine KEDA: where it asks its queries",
+            "is required with engine KEDA: the address for its queries",
         )
     if not keda and given.prometheus is not None:
         yield error(
@@ -201,15 +192,10 @@ _RATIO = ("prefillDecodeRatio",)
 def ratio_findings(
     given: PrefillDecodeRatioArgs | None, roles: Sequence[RolePlan]
 ) -> Iterator[Finding]:
-    """Checks the replicas of prefill and decode against each other.
+    """Yields findings of replicas outside `prefillDecodeRatio`.
 
-    Args:
-        given: The bounds, None for none.
-        roles: The serving roles.
-
-    Yields:
-        An error for replicas beyond the bounds, a warning for autoscalers that may get there.
-        Parked roles are not compared.
+    An error for the replicas now, a warning for what autoscalers may reach. Parked roles are not
+    compared.
     """
     if given is None:
         return
@@ -230,7 +216,9 @@ def ratio_findings(
         return
     beyond = _beyond(given, *now)
     if beyond:
-        yield error("prefill-decode-ratio-exceeded", _RATIO, f"must be {beyond}, got {_told(*now)}")
+        yield error(
+            "prefill-decode-ratio-exceeded", _RATIO, f"must be {beyond}, got {_ratio(*now)}"
+        )
         return
     for few, many in ((True, False), (False, True)):
         far = (_bound(prefill, fewest=few), _bound(decode, fewest=many))
@@ -239,12 +227,12 @@ def ratio_findings(
             yield warning(
                 "prefill-decode-ratio-exceeded-by-autoscaling",
                 _RATIO,
-                f"must be {beyond}; autoscaling may bring it to {_told(*far)}",
+                f"must be {beyond}; autoscaling may bring it to {_ratio(*far)}",
             )
 
 
 def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
-    """The fewest replicas that autoscalers leave, or the most that they make."""
+    """Returns the fewest replicas that autoscalers leave, or the most that they create."""
     total = 0
     for role in roles:
         scaled = role.args.autoscaling
@@ -263,7 +251,7 @@ def _beyond(given: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | N
     return None
 
 
-def _told(prefill: int, decode: int) -> str:
+def _ratio(prefill: int, decode: int) -> str:
     return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"
 
 
@@ -271,15 +259,7 @@ Manifest = dict[str, Any]
 
 
 def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
-    """Builds the autoscaler of one role.
-
-    Args:
-        plan: The service.
-        planned: The autoscaler.
-
-    Returns:
-        A HorizontalPodAutoscaler or a ScaledObject.
-    """
+    """Builds a HorizontalPodAutoscaler or a ScaledObject."""
     (role,) = (each for each in plan.roles if each.name == planned.role)
     own = metadata(plan, planned.name, role_labels(plan, role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}

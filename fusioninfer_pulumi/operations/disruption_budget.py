@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets of a role."""
+"""PodDisruptionBudgets of roles."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class BudgetPlan:
     Attributes:
         role: Name of the role.
         name: Name of the object.
-        replicas: Replicas that evictions may take down at a time.
-        min_available: Pods that have to stay healthy; None where an autoscaler changes their
-            number, and so many as `replicas` may be missing.
-        unhealthy_pods: Whether pods that are not ready may be evicted regardless.
+        replicas: Replicas that evictions may make unavailable at a time.
+        min_available: Pods that must stay healthy. None if an autoscaler changes their number: then
+        at
+            most `replicas` pods may be unavailable.
+        unhealthy_pods: Whether pods that are not ready can be evicted regardless.
     """
 
     role: str
@@ -42,16 +43,13 @@ def disruption_budgets(
     common: DisruptionBudgetArgs | None,
     optional: Sequence[str] = (),
 ) -> tuple[tuple[BudgetPlan, ...], list[Finding]]:
-    """Plans the budgets of a service.
+    """Returns a budget for each role that has replicas and asks for one, and the findings.
 
     Args:
         service: Name of the service.
         roles: Its serving roles.
         common: The service's own budget, for roles without one.
         optional: Names of roles of which the gang does not need every replica.
-
-    Returns:
-        A budget for each role that has replicas and asks for one, and what is to be said.
     """
     budgets: list[BudgetPlan] = []
     found: list[Finding] = []
@@ -63,8 +61,8 @@ def disruption_budgets(
         at: Location = (
             ("roles", role.position, "disruptionBudget") if own else ("disruptionBudget",)
         )
-        replicas, said = _allowed(given, role, at)
-        found += said
+        replicas, more = _allowed(given, role, at)
+        found += more
         if role.name in optional and replicas:
             found.append(
                 info(
@@ -89,7 +87,7 @@ def disruption_budgets(
 def _allowed(
     given: DisruptionBudgetArgs, role: RolePlan, at: Location
 ) -> tuple[int, list[Finding]]:
-    """Replicas that may be down, and what is to be said."""
+    """Returns how many replicas may be unavailable, and the findings."""
     count = len(role.replicas)
     if role.scaled_externally:
         return _of_scaled(given, role, at)
@@ -113,8 +111,8 @@ def _allowed(
             warning(
                 "disruption-budget-blocks-eviction",
                 field,
-                f"lets no replica of {role.name} go ({count} in all): node drains and upgrades "
-                "wait for ever; add a replica, or delete the pods by hand when a node has to go",
+                f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
+                "never finish; add a replica, or delete the pods by hand",
             )
         ]
     return allowed, []
@@ -123,7 +121,7 @@ def _allowed(
 def _of_scaled(
     given: DisruptionBudgetArgs, role: RolePlan, at: Location
 ) -> tuple[int, list[Finding]]:
-    """The same for a role whose replicas an autoscaler changes."""
+    """Returns the same for a role whose replicas an autoscaler changes."""
     most = 1 if given.max_unavailable is None else given.max_unavailable
     if given.min_available is None and isinstance(most, int) and most > 0:
         return most, []
@@ -141,7 +139,7 @@ def _most(given: int | str | None, count: int) -> int:
     if given is None:
         return 1
     share = _share(given, count, math.floor)
-    # As with `rollout.maxUnavailable`; 0% is meant.
+    # At least 1, as with `rollout.maxUnavailable`, except for an explicit 0%.
     return max(share, 1) if isinstance(given, str) and given != "0%" else share
 
 
@@ -162,7 +160,7 @@ def disruption_budget(plan: Topology, role: RolePlan, budget: BudgetPlan) -> dic
         "metadata": metadata(plan, budget.name, role_labels(plan, role.args)),
         "spec": {
             **kept,
-            # All pods: whichever is evicted takes its replica down.
+            # All pods: the eviction of any pod makes its replica unavailable.
             "selector": {"matchLabels": role_labels(plan, role.args)},
             "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
         },

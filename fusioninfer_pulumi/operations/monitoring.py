@@ -1,4 +1,4 @@
-"""Monitors of engines and picker."""
+"""PodMonitors of engines and the ServiceMonitor of the endpoint picker."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fusioninfer_pulumi.topology.topology import Topology
 Manifest = dict[str, Any]
 
 _API = "monitoring.coreos.com/v1"
-#: Labels of pods that their metrics get too, with dots, slashes and dashes as underscores.
+#: Pod labels that Prometheus copies to metrics, with dots, slashes and dashes as underscores.
 _TARGET_LABELS = [labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME]
-# Prometheus's own token, where the operator mounts it.
+# Path of Prometheus' own ServiceAccount token in its pods.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
 
@@ -33,9 +33,9 @@ class EngineMonitor:
     Attributes:
         role: Name of the role.
         name: Name of the object.
-        port_name: Name of the serving port in the pods, None where it has none.
+        port_name: Name of the serving port in the pods, None without a name.
         port: Number of the serving port.
-        https: Whether the engine speaks TLS.
+        https: Whether the engine serves TLS.
     """
 
     role: str
@@ -50,10 +50,10 @@ class MonitoringPlan:
     """The monitors of one service.
 
     Attributes:
-        args: What the user asked for.
+        args: The service's `monitoring`.
         engines: One for each role that runs.
         picker: Whether the endpoint picker has one.
-        picker_token: Whether the picker asks its readers for a token.
+        picker_token: Whether the endpoint picker requires a token for its metrics.
     """
 
     args: MonitoringArgs
@@ -68,27 +68,17 @@ def monitoring_plan(
     roles: Sequence[RolePlan],
     router: RouterPlan | None,
 ) -> tuple[MonitoringPlan | None, list[Finding]]:
-    """Plans the monitors of a service.
-
-    Args:
-        service: Name of the service.
-        args: What the user asked for, None for nothing.
-        roles: The serving roles.
-        router: The router, None without one.
-
-    Returns:
-        The monitors, None where none are asked for, and what is to be said.
-    """
+    """Returns the monitors of a service, None without `monitoring`, and the findings."""
     if args is None:
         return None, []
-    found = list(_asked(args))
+    found = list(_label_findings(args))
     monitors: list[EngineMonitor] = []
     for role in roles if args.engines else ():
         if not role.replicas:
             continue
-        monitor, said = _engine(service, role)
+        monitor, more = _engine(service, role)
         monitors.append(monitor)
-        found += said
+        found += more
     metrics = router.picker.metrics if router is not None else MetricsMode.OFF
     found += _picker(args, router, metrics)
     picker = metrics is not MetricsMode.OFF and args.picker is not False
@@ -106,7 +96,7 @@ def monitoring_plan(
     )
 
 
-def _asked(args: MonitoringArgs) -> Iterator[Finding]:
+def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
     for key in args.labels:
         if key.startswith(labels.PREFIX):
             yield error(
@@ -120,7 +110,7 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
     port = role.serving.port
     at = ("roles", role.position)
     declared = _declared(role, port)
-    found = list(_silent(role, at))
+    found = list(_without_metrics(role, at))
     https = _https(role)
     if declared is None:
         found.append(
@@ -152,7 +142,7 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
 
 
 def _declared(role: RolePlan, port: int) -> Mapping[str, Any] | None:
-    """The leader's container port of that number, None where no container declares it."""
+    """Returns the leader's container port of that number, None if no container declares it."""
     leader = role.pods.leader
     others = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
     for container in (leader.container, *others):
@@ -169,21 +159,21 @@ def _https(role: RolePlan) -> bool:
     return role.serving.command.serves_https
 
 
-def _silent(role: RolePlan, at: Location) -> Iterator[Finding]:
-    """What an engine that keeps its numbers to itself is told."""
+def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
+    """Yields findings about engines that serve no metrics, or may not."""
     engine = role.serving.command.engine
     reason = engine.metrics_off(role.serving.command) if engine is not None else None
     if reason is not None:
         yield warning(
             "monitoring-engine-without-metrics",
             at,
-            f"monitoring reads nothing of {role.name}: {reason}",
+            f"monitoring gets no metrics from {role.name}: {reason}",
         )
     elif engine is None:
         yield info(
             "monitoring-engine-unknown",
             at,
-            f"the program of {role.name} is not known: monitoring takes it to serve metrics",
+            f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
         )
 
 
@@ -208,8 +198,8 @@ def _picker(
             yield info(
                 "monitoring-picker-token-default",
                 ("monitoring", "pickerToken"),
-                "is not given: Prometheus shows the picker the token of its own ServiceAccount, "
-                "which may then need `get` on the URL /metrics",
+                "not set: Prometheus sends the token of its own ServiceAccount, which may need "
+                "`get` on the URL /metrics",
             )
     elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
         yield warning(
@@ -222,7 +212,7 @@ def _picker(
 def monitors(
     plan: Topology, router: RouterPlan | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
-    """Builds a PodMonitor for each engine, and the picker's ServiceMonitor."""
+    """Yields a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
     roles = {role.name: role for role in plan.roles}
     for monitor in monitoring.engines:
         yield _pod_monitor(plan, roles[monitor.role], monitoring, monitor)

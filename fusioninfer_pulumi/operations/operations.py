@@ -1,4 +1,4 @@
-"""Everything that operates a service: plan and objects."""
+"""Plans and objects of disruption budgets, autoscalers and monitors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True)
 class OperationsPlan:
-    """What operates a service that runs.
+    """Disruption budgets, monitors and autoscalers of a service.
 
     Attributes:
-        budgets: Disruption budgets, one for each role that asks for it.
-        monitoring: The monitors, None where none are asked for.
-        autoscalers: One for each set that is scaled.
+        budgets: Disruption budgets, one for each role that has one.
+        monitoring: The monitors, None without `monitoring`.
+        autoscalers: One for each LeaderWorkerSet that is scaled.
     """
 
     budgets: tuple[BudgetPlan, ...] = ()
@@ -49,18 +49,7 @@ def operations_plan(
     router: RouterPlan | None,
     gang: GangPlan | None,
 ) -> tuple[OperationsPlan, list[Finding]]:
-    """Plans disruption budgets, monitors and autoscalers, and checks what these put into pods.
-
-    Args:
-        service: Name of the service.
-        args: Its spec.
-        roles: Its serving roles.
-        router: Its router, None without one.
-        gang: The gang, None where its pods are scheduled one by one.
-
-    Returns:
-        The plan, and what is to be said.
-    """
+    """Returns the plan of disruption budgets, monitors and autoscalers, and its findings."""
     minima = args.scheduling_strategy.gang_policy.min_role_replicas
     needed = required_replicas(roles, minima if gang is not None else None)
     budgets, found = disruption_budgets(
@@ -69,13 +58,13 @@ def operations_plan(
         args.disruption_budget,
         [role.name for role in roles if needed[role.name] < role.group_replicas],
     )
-    monitoring, said = monitoring_plan(service, args.monitoring, roles, router)
-    found += said
+    monitoring, more = monitoring_plan(service, args.monitoring, roles, router)
+    found += more
     family = router.picker.family if router is not None else None
     traced = any(role.pods.traced for role in roles)
     found += picker_findings(args.tracing, family, has_roles=traced)
-    scaled, said = autoscalers(args, roles, gang_scheduled=gang is not None)
-    found += said
+    scaled, more = autoscalers(args, roles, gang_scheduled=gang is not None)
+    found += more
     found += ratio_findings(args.prefill_decode_ratio, roles)
     return OperationsPlan(budgets, monitoring, scaled), found
 
@@ -83,7 +72,7 @@ def operations_plan(
 def operations(
     plan: Topology, router: RouterPlan | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
-    """Builds the disruption budgets, role by role, then autoscalers and monitors."""
+    """Yields the disruption budgets, role by role, then the autoscalers and monitors."""
     roles = {role.name: role for role in plan.roles}
     for budget in planned.budgets:
         yield disruption_budget(plan, roles[budget.role], budget)

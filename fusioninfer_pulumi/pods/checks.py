@@ -20,7 +20,8 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each, unit_findings
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
@@ -367,3 +368,25 @@ def _named(word: Any, following: Any) -> str | None:
 
 def _is_literal(value: Any) -> bool:
     return isinstance(value, str) and bool(value) and "$" not in value
+
+
+#: Suffixes of memory quantities; no pod has a million accelerators.
+_MEMORY_SUFFIXES = ("i", "M", "G", "T", "P", "E")
+
+
+def unit_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yields an error for each accelerator count with a unit: `4Gi` was meant as memory."""
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            for kind, amounts in (container.get("resources") or {}).items():
+                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
+                    continue
+                for name, amount in amounts.items():
+                    if is_accelerator(str(name)) and str(amount).endswith(_MEMORY_SUFFIXES):
+                        yield error(
+                            "accelerators-with-unit",
+                            (*at, "spec", key, index, "resources", kind, str(name)),
+                            "accelerators are counted in whole numbers without a unit, got "
+                            f"{shown(amount)} ({int(quantity.parse(amount))})",
+                        )

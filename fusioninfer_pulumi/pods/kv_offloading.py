@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.kv_offloading import (
 )
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.engines.editing import EditError
-from fusioninfer_pulumi.engines.engine import SHARED_MEMORY, Engine, Offload, Offloading
+from fusioninfer_pulumi.engines.engine import Engine, Offload, Offloading
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -24,7 +24,13 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.containers import free_name, mounted, with_env, with_mounts
+from fusioninfer_pulumi.kube.containers import (
+    SHARED_MEMORY,
+    free_name,
+    mounted,
+    with_env,
+    with_mounts,
+)
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
 
 _DISK = "ephemeral-storage"

@@ -1,4 +1,4 @@
-"""What is to be said about a rollout: settings without effect, and what an update takes down."""
+"""Checks of `rollout` and `wait`: settings without effect, and disruptive updates."""
 
 from __future__ import annotations
 
@@ -17,19 +17,12 @@ from fusioninfer_pulumi.pods.health import startup_seconds
 from fusioninfer_pulumi.rollout.groups import group_rollout
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout, stated
+from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
-    """Looks at `rollout` and `wait` of a service and its roles.
-
-    Args:
-        plan: The service, without these findings.
-
-    Yields:
-        Every finding.
-    """
+    """Yields the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
         yield warning(
             "wait-scheduled-without-gang",
@@ -49,8 +42,7 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
         yield info(
             "rollout-level-mixes-revisions",
             ("rollout", "level"),
-            "is Role: an update mixes revisions in a group while it is under way; Group changes "
-            "whole groups",
+            "is Role: during an update a group runs mixed revisions; Group updates whole groups",
         )
     for role in plan.roles:
         if role.replicas:
@@ -92,7 +84,7 @@ def _groups(plan: Topology) -> Iterator[Finding]:
                 yield error(
                     "role-setting-with-group-rollout",
                     field_location(role, field),
-                    "stands for one role, and rollout.level is Group: whole groups change; remove "
+                    "applies to one role, and rollout.level is Group: whole groups change; remove "
                     "it, or use level Role",
                 )
     if plan.rollout.max_surge is not None:
@@ -146,7 +138,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             field_location(role, "partition"),
             f"holds back all replicas of {role.name}",
         )
-    given = stated(plan.rollout, role, "max_unavailable")
+    given = explicit(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
@@ -167,7 +159,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             "optional-replicas-restart-together",
             ("roles", role.position, "replicas"),
             f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
-            "together, after the others: nothing waits for them, as they may lack room",
+            "together, after the others: nothing waits for them, as they may stay pending",
         )
     lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
     if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):

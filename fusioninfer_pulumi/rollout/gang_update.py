@@ -1,8 +1,8 @@
-"""How far an update comes while running replicas become part of a gang, or get more nodes in one.
+"""Simulates an update in which running replicas join a gang, or get more nodes in one.
 
-The scheduler places a pod of a gang only when all pods that the PodGroup asks for exist. A replica
-that runs counts as it is now: with the gang's annotation, and with as many pods as it has. So the
-first replica that changes may wait for those that come after it, while they wait for it.
+The scheduler places a pod of a gang only if all pods that the PodGroup asks for exist. A running
+replica counts as it is: with its gang annotation and its number of pods. So the first replica that
+changes may wait for later ones, while those wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True)
 class RunningSet:
-    """What a LeaderWorkerSet runs before an update.
+    """A LeaderWorkerSet before the update.
 
     Attributes:
         gang: PodGroup that its pods name, empty for none.
@@ -36,14 +36,14 @@ class RunningSet:
     changes: bool
 
 
-#: By name: the sets of a service that there are already. None where nothing is known of one, or
-#: where it is made anew; both are taken for what the gang asks for.
+#: The existing LeaderWorkerSets of a service by name. None if its state is unknown or if it is
+#: replaced: then it counts as what the gang asks for.
 Running = Mapping[str, RunningSet | None]
 
 
 @dataclass(frozen=True)
-class Member:
-    """A set of the plan, with its role and its gang."""
+class GangMember:
+    """A LeaderWorkerSet of the plan, with its role and its gang."""
 
     role: RolePlan
     planned: SetPlan
@@ -61,12 +61,12 @@ class Member:
 
     @property
     def needed(self) -> int:
-        """Replicas of the role that the gang asks for."""
+        """Replicas of the role that the gang needs."""
         minima = minima_of(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @property
-    def stands_in(self) -> bool:
+    def counts_for_minimum(self) -> bool:
         """Whether its replicas count for the minimum of its role."""
         if self.planned.ordinal is None:
             return True
@@ -76,44 +76,44 @@ class Member:
         return not lowest or self.planned.ordinal < self.needed
 
     def counts(self, running: RunningSet | None) -> bool:
-        """Whether replicas that run are such as the gang asks for."""
+        """Returns whether running replicas have the gang and the size that the plan asks for."""
         if running is None:
             return True
         return running.gang == self.gang.pod_group and running.nodes >= self.role.nodes
 
 
 @dataclass
-class End:
-    """How far an update comes.
+class Progress:
+    """How far an update gets.
 
     Attributes:
-        begun: Sets whose change has begun, or that are made.
+        started: LeaderWorkerSets whose change has started, or that are created.
         done: Those that nothing waits for any more.
-        counted: Replicas of each set that its gang counts.
-        have: The same of each gang and role, as far as they count for its minimum.
+        counted: Replicas of each LeaderWorkerSet that its gang counts.
+        have: Replicas of each gang and role that count for its minimum.
     """
 
-    begun: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     counted: dict[str, int] = field(default_factory=dict)
     have: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class GangUpdate:
-    """An update of a service that has a gang, followed through its graph."""
+    """The update of a service with a gang, simulated along its dependency graph."""
 
     def __init__(self, plan: Topology, running: Running, workers: int | None) -> None:
-        """Follows nothing yet.
+        """Prepares the simulation.
 
         Args:
-            plan: The service as it is to be.
-            running: Its sets that there are.
-            workers: Operations that the engine runs at a time, None where nobody knows.
+            plan: The new plan of the service.
+            running: Its existing LeaderWorkerSets.
+            workers: Operations that Pulumi runs in parallel, None if unknown.
         """
         gangs = {gang.group: gang for gang in plan.gangs}
         self._plan, self._running, self._workers = plan, running, workers
         self.members = {
-            each.name: Member(role, each, gangs[each.group])
+            each.name: GangMember(role, each, gangs[each.group])
             for role in plan.roles
             for each in role.sets
             if gangs
@@ -123,70 +123,73 @@ class GangUpdate:
 
     @cached_property
     def steps(self) -> tuple[SetStep, ...]:
-        """The sets, each after all that it depends on."""
+        """The LeaderWorkerSets, each after all that it depends on."""
         return rollout_plan(self._plan, self._workers, self._running).steps
 
     def joins(self) -> bool:
-        """Whether a set that runs is not what its gang asks for."""
+        """Returns whether a running LeaderWorkerSet differs from what its gang asks for."""
         known = self.members.keys() & self._running.keys()
         return any(not self.members[name].counts(self._running[name]) for name in known)
 
-    def ends(self, at_once: Collection[str], *, hold: bool) -> End:
-        """Follows the update as far as it comes.
+    def progress_of(self, at_once: Collection[str], *, hold: bool) -> Progress:
+        """Returns how far the update gets.
 
         Args:
-            at_once: Roles of which nothing waits.
-            hold: Whether partitions hold replicas back; else as if they did not.
-
-        Returns:
-            Where it stands when nothing goes on.
+            at_once: Roles that do not wait for their replicas.
+            hold: Whether partitions hold replicas back.
         """
-        end = End()
+        progress = Progress()
         for name, found in self._running.items():
             member = self.members.get(name)
             if member is not None and member.counts(found):
-                self._count(end, name, found.replicas if found else len(member.planned.replicas))
+                self._count(
+                    progress, name, found.replicas if found else len(member.planned.replicas)
+                )
         moved = True
         while moved:
             moved = False
             for step in self.steps:
-                if step.name in end.done:
+                if step.name in progress.done:
                     continue
-                if step.name not in end.begun:
-                    if any(name not in end.done for name in step.after):
+                if step.name not in progress.started:
+                    if any(name not in progress.done for name in step.after):
                         continue
-                    end.begun.add(step.name)
-                    self._count(end, step.name, self._counted(step, end, at_once, hold=hold))
+                    progress.started.add(step.name)
+                    self._count(
+                        progress, step.name, self._counted(step, progress, at_once, hold=hold)
+                    )
                     moved = True
                 gang = self.members[step.name].gang.pod_group
-                if self._waits(step, at_once, hold=hold) and not self._complete(gang, end):
+                if self._waits(step, at_once, hold=hold) and not self._complete(gang, progress):
                     continue
-                end.done.add(step.name)
+                progress.done.add(step.name)
                 moved = True
-        return end
+        return progress
 
-    def _count(self, end: End, name: str, replicas: int) -> None:
+    def _count(self, progress: Progress, name: str, replicas: int) -> None:
         member = self.members[name]
-        if member.stands_in:
-            before = end.counted.get(name, 0)
-            end.have[member.share] = end.have.get(member.share, 0) + replicas - before
-        end.counted[name] = replicas
+        if member.counts_for_minimum:
+            before = progress.counted.get(name, 0)
+            progress.have[member.share] = progress.have.get(member.share, 0) + replicas - before
+        progress.counted[name] = replicas
 
-    def _counted(self, step: SetStep, end: End, at_once: Collection[str], *, hold: bool) -> int:
-        """Replicas of a set that its gang counts when its change has begun."""
+    def _counted(
+        self, step: SetStep, progress: Progress, at_once: Collection[str], *, hold: bool
+    ) -> int:
+        """Returns the replicas that the gang counts once the change of a step has started."""
         member, found = self.members[step.name], self._running.get(step.name)
         count = len(member.planned.replicas)
         if found is None or member.counts(found):
             return count
         if step.frozen and hold:
-            return end.counted.get(step.name, 0)
+            return progress.counted.get(step.name, 0)
         if not step.whole:
             return count
         kept = min(step.rollout.partition, count) if hold else 0
         if step.role in at_once or step.rollout.strategy is RolloutStrategy.RECREATE:
             return count - kept
-        # LeaderWorkerSet makes new replicas first, and waits for them; else it restarts one. Of as
-        # many beside the others as there are, it leaves one out.
+        # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
+        # If it surges by all replicas, it leaves one out.
         beside = min(step.rollout.max_surge, count - 1)
         return min(beside + max(0, count - found.replicas) or 1, count - kept + beside)
 
@@ -196,37 +199,43 @@ class GangUpdate:
             return False
         return step.paced and step.rollout.strategy is RolloutStrategy.ROLLING
 
-    def _complete(self, gang: str, end: End) -> bool:
+    def _complete(self, gang: str, progress: Progress) -> bool:
         shares = self._needed.items()
-        return all(end.have.get(share, 0) >= need for share, need in shares if share[0] == gang)
+        return all(
+            progress.have.get(share, 0) >= need for share, need in shares if share[0] == gang
+        )
 
-    def missing(self, end: End, names: Collection[str]) -> dict[str, list[str]]:
-        """Those of the sets that a gang lacks, by their roles."""
+    def missing(self, progress: Progress, names: Collection[str]) -> dict[str, list[str]]:
+        """Returns which of these LeaderWorkerSets a gang lacks, by role."""
         found: dict[str, list[str]] = {}
         for name in names:
             member = self.members[name]
-            short = end.have.get(member.share, 0) < self._needed[member.share]
-            if short and member.stands_in and (member.whole or not end.counted.get(name)):
+            short = progress.have.get(member.share, 0) < self._needed[member.share]
+            if (
+                short
+                and member.counts_for_minimum
+                and (member.whole or not progress.counted.get(name))
+            ):
                 found.setdefault(member.role.name, []).append(name)
         return found
 
-    def late(self, end: End, at_once: Collection[str]) -> list[str]:
-        """Sets whose turn never comes, or of which LeaderWorkerSet holds replicas back."""
+    def late(self, progress: Progress, at_once: Collection[str]) -> list[str]:
+        """Returns LeaderWorkerSets that never start, or that hold replicas back themselves."""
         return [
             step.name
             for step in self.steps
-            if step.name not in end.begun or (step.whole and step.role not in at_once)
+            if step.name not in progress.started or (step.whole and step.role not in at_once)
         ]
 
     def blocking(
-        self, end: End, late: Mapping[str, Sequence[str]], at_once: Collection[str]
+        self, progress: Progress, late: Mapping[str, Sequence[str]], at_once: Collection[str]
     ) -> list[str]:
-        """Roles that what never comes waits for."""
-        waiting = end.begun - end.done
+        """Returns the roles that the late LeaderWorkerSets wait for."""
+        waiting = progress.started - progress.done
         found = {
             self.members[name].role.name
             for step in self.steps
-            if step.name not in end.begun
+            if step.name not in progress.started
             for name in step.after
             if name in waiting
         }

@@ -1,8 +1,8 @@
-"""The order of sets where serving groups change as a whole, one after the other.
+"""The order of LeaderWorkerSets with `rollout.level: Group`: whole serving groups in sequence.
 
-All sets of a group go down together, and the next group follows when those that it needs are back:
-the other groups serve meanwhile, and prefill and decode of a group are of one revision. What holds
-at creation holds here too: different groups are different gangs, and no set waits when it is made.
+All LeaderWorkerSets of a group change together, and the next group follows when its required
+ones are available again. The other groups serve meanwhile, and prefill and decode of one group
+have the same revision. At creation nothing waits: different groups are different gangs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True)
 class GroupRollout:
-    """How groups change, with nothing left open.
+    """The rolling update settings of serving groups, with defaults.
 
     Attributes:
-        max_unavailable: Groups that may be down because of an update.
-        partition: Groups below it keep what they have.
-        strategy: How.
+        max_unavailable: Groups that the update may make unavailable.
+        partition: Groups with lower indexes keep their pod templates.
+        strategy: The rollout strategy.
     """
 
     max_unavailable: int
@@ -39,17 +39,17 @@ class GroupRollout:
 
     @property
     def side_by_side(self) -> int | None:
-        """Groups that change at a time, None for all."""
+        """Groups that may change at the same time, None for all."""
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
 def by_group(plan: Topology) -> bool:
-    """Tells whether the serving groups of a service change as a whole."""
+    """Returns whether the serving groups of a service change as a whole."""
     return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
 
 
 def group_rollout(plan: Topology) -> GroupRollout:
-    """How the groups of a service change, by its `rollout` and the defaults."""
+    """Returns the settings of a service's groups: its `rollout`, else the defaults."""
     given = plan.rollout.max_unavailable
     groups = plan.groups or 0
     return GroupRollout(
@@ -62,21 +62,18 @@ def group_rollout(plan: Topology) -> GroupRollout:
 def group_steps(
     plan: Topology, workers: int | None, only: Collection[str] | None = None
 ) -> list[SetStep]:
-    """Orders the sets of a service group by group, the highest first.
+    """Returns the steps of a service group by group, the highest index first.
 
     Args:
         plan: A service with groups.
-        workers: Operations that the engine runs at a time, None where nobody knows.
-        only: Names of the sets that are meant, None for all.
-
-    Returns:
-        The sets.
+        workers: Operations that Pulumi runs in parallel, None if unknown.
+        only: Names of the LeaderWorkerSets to order, None for all.
     """
     free = MAX_LANES if workers is None else min(max(1, workers - 1), MAX_LANES)
     rollout = group_rollout(plan)
     most = MAX_LANES if rollout.side_by_side is None else rollout.side_by_side
     lanes = max(1, min(most, free))
-    # A set depends on one row of required and one of optional sets.
+    # A LeaderWorkerSet depends on one row of required and one of optional ones.
     width = max(1, min(free // lanes, MAX_LANES // 2))
     steps: list[SetStep] = []
     done: list[tuple[Names, Names]] = []
@@ -96,22 +93,22 @@ def _group(
     width: int,
     only: Collection[str] | None,
 ) -> tuple[list[SetStep], tuple[Names, Names]]:
-    """The sets of one group, and the last of its required and of its optional ones."""
+    """Returns the steps of one group, and the last row of its required and of its optional ones."""
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     stages = [[role] for role in plan.roles] if sequential else [list(plan.roles)]
     needed, optional = before
     steps: list[SetStep] = []
     for stage in stages:
-        required, others = _sets(plan, group, stage, only)
+        required, others = _required_and_optional(plan, group, stage, only)
         first, needed_ends = _rows(plan, required, needed, width)
-        # Optional sets may lack room for ever, and nothing waits for them but one another.
+        # Optional ones may stay pending: only other optional ones wait for them.
         last, optional = _rows(plan, others, (*needed, *optional), width, or_else=optional)
         steps += first + last
         needed = needed_ends
     return steps, (needed, optional)
 
 
-def _sets(
+def _required_and_optional(
     plan: Topology, group: int, roles: Sequence[RolePlan], only: Collection[str] | None
 ) -> tuple[list[tuple[RolePlan, SetPlan]], list[tuple[RolePlan, SetPlan]]]:
     required: list[tuple[RolePlan, SetPlan]] = []
@@ -131,7 +128,7 @@ def _rows(
     width: int,
     or_else: Names | None = None,
 ) -> tuple[list[SetStep], Names]:
-    """Steps that change side by side, at most `width` of them, and the last row."""
+    """Returns the steps in rows of `width` that change in parallel, and the last row's names."""
     names = [each.name for _, each in sets]
     steps = [
         _step(plan, role, each, before if at < width else (names[at - width],))

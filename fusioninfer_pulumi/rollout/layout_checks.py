@@ -1,4 +1,4 @@
-"""What a layout cannot do, and what LeaderWorkerSet's own rolling update does with a gang."""
+"""Checks of `rollout` against `layout`, where LeaderWorkerSet's own rolling update applies."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
 from fusioninfer_pulumi.pods.pod import PAIRED
 from fusioninfer_pulumi.rollout.steps import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollout, stated
+from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 
 def layout_findings(plan: Topology) -> Iterator[Finding]:
-    """Checks `rollout` against the layout.
-
-    Args:
-        plan: The service, without these findings.
-
-    Yields:
-        Every finding, once: roles may share the field that it is about.
-    """
+    """Yields the findings of `rollout` with the layout, once for a field that roles share."""
     gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
@@ -56,10 +49,10 @@ def assumed_replicas_findings(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
 
 def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
-    surge = stated(plan.rollout, role, "max_surge")
+    surge = explicit(plan.rollout, role, "max_surge")
     per_role = plan.layout is Layout.PER_ROLE
     rolling = rollout.strategy is RolloutStrategy.ROLLING
-    if stated(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+    if explicit(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
         yield error(
             "max-unavailable-zero",
             field_location(role, "max_unavailable"),
@@ -69,8 +62,8 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield error(
             "max-surge-needs-per-role",
             field_location(role, "max_surge"),
-            f"needs layout: PerRole, got {shown(surge)}: where each replica is a LeaderWorkerSet "
-            "of its own, none of them can have one replica more for the time of an update",
+            f"needs layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet has "
+            "exactly one replica",
         )
     if not per_role:
         return
@@ -79,7 +72,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             "partition-with-recreate",
             field_location(role, "partition"),
             f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
-            "the set is deleted with all its replicas and made anew; use Rolling or AllAtOnce",
+            "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
     if surge and not rolling:
         yield warning(
@@ -96,9 +89,9 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             yield info(
                 "max-unavailable-needs-feature-gate",
                 field_location(role, field),
-                "the replicas of a set go down together only where the cluster's feature gate "
-                "MaxUnavailableStatefulSet is on (by default in Kubernetes 1.35.0 to 1.35.3, and "
-                "from 1.37); else one after the other",
+                "replicas of one LeaderWorkerSet go down together only with the cluster's feature "
+                "gate MaxUnavailableStatefulSet (on by default in Kubernetes 1.35.0 to 1.35.3, and "
+                "from 1.37); otherwise one after the other",
             )
 
 
@@ -110,13 +103,13 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         yield warning(
             "max-surge-kept-by-partition",
             field_location(role, "max_surge"),
-            f"LeaderWorkerSet keeps the replicas that it started beside the others until partition "
-            f"is 0 again, got {rollout.partition}",
+            f"LeaderWorkerSet keeps the additional replicas until partition is 0 again, got "
+            f"{rollout.partition}",
         )
     more = f"{rollout.max_surge} more of {role.name}"
     accelerators = rollout.max_surge * role.replica_accelerators
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
-    # Whatever maxUnavailable says: the highest ordinal comes first, and these are the highest.
+    # Regardless of maxUnavailable: additional replicas have the highest ordinals, which come first.
     severity = warning if plan.gang_scheduled else info
     yield severity(
         "max-surge-needs-room",

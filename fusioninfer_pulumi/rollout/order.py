@@ -1,4 +1,4 @@
-"""The order of an update."""
+"""The rolling update order of a service's LeaderWorkerSets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True)
 class Rollout:
-    """The order of a whole service.
+    """The rolling update order of a service.
 
     Attributes:
-        steps: Every set, each after all that it depends on.
-        barrier: Sets after which every set has been made: what waits depends on these.
-        patched: Sets that get a patch, all of them required.
+        steps: The LeaderWorkerSets, each after all that it depends on.
+        barrier: The last LeaderWorkerSets: after these, all are created. Whatever waits for pods
+        depends
+            on them.
+        patched: LeaderWorkerSets that get a patch, all of them required.
         level: What an update waits for.
         wait_timeout: How long a new replica may take.
     """
@@ -45,18 +47,20 @@ class Rollout:
 
     @functools.cached_property
     def by_name(self) -> dict[str, SetStep]:
-        """The steps by the name of their set, in the same order."""
+        """The steps by the name of their LeaderWorkerSet, in the same order."""
         return {step.name: step for step in self.steps}
 
 
 @dataclass(frozen=True)
 class Down:
-    """Replicas that do not serve before an update begins.
+    """Replicas that are unavailable before an update begins.
 
     Attributes:
-        sets: Their sets, which change before the others of a role: that takes nothing more down.
-        lasting: How many of a role stay down whatever the update does, by the role's name: they
-            count against `max_unavailable`.
+        sets: Their LeaderWorkerSets. They change before others of the role: that makes no further
+            replica unavailable.
+        lasting: Number of replicas by role that stay unavailable during the update: they count
+        against
+            `max_unavailable`.
     """
 
     sets: frozenset[str] = frozenset()
@@ -72,23 +76,24 @@ def rollout_plan(
     existing: Collection[str] | None = None,
     down: Down = _NOTHING,
 ) -> Rollout:
-    """Orders the sets of a service.
+    """Returns the rolling update order of a service.
+
+    At most `max_unavailable` required replicas of a role change at a time, the highest ordinal
+    first. Optional replicas follow; nothing waits for them, as they may stay pending. With `level:
+    Group` all LeaderWorkerSets of a group change together, at most `max_unavailable` groups at a
+    time.
+
+    New LeaderWorkerSets do not disrupt running replicas and are not waited for at creation.
+    Required ones come before all updates, whose pods may need them. Optional ones come last: they
+    might take the accelerators of a pod that restarts.
 
     Args:
         plan: The service.
-        workers: Operations that the engine runs at a time, None where nobody knows. A set that
-            waits occupies one: one is always left for new sets, which the waiting pods may need.
-        existing: Names of the sets that the engine made before, None where nobody knows: then any
-            of them may be one that changes.
-        down: Replicas that are down, as far as anybody knows; with `level: Group` it says nothing.
-
-    Returns:
-        The order. At most `max_unavailable` required replicas of a role change at a time, the
-        highest ordinal first; optional ones, which may wait for room for ever and so are not
-        waited for, change after them. With `level: Group` all sets of a group change together, and
-        at most `max_unavailable` groups. Sets that are new take nothing down and are not waited for
-        when they are made: required ones come before all updates, whose pods may need them, and
-        optional ones, which may take the room of a pod that restarts, after all.
+        workers: Operations that Pulumi runs in parallel, None if unknown. Each waiting
+        LeaderWorkerSet
+            occupies one; one is always left for new ones, which the waiting pods may need.
+        existing: Names of the LeaderWorkerSets in the stack, None if unknown: then any may exist.
+        down: Replicas known to be unavailable; ignored with `level: Group`.
     """
     every = _ordered(plan, workers, None, down)
     if existing is None:
@@ -107,7 +112,7 @@ def rollout_plan(
 def _ordered(
     plan: Topology, workers: int | None, only: Collection[str] | None, down: Down
 ) -> list[SetStep]:
-    """The sets as they change, or only those of some names."""
+    """Returns the steps of all LeaderWorkerSets, or only of some names."""
     if by_group(plan):
         return group_steps(plan, workers, only)
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
@@ -127,7 +132,7 @@ def _ordered(
 
 
 def _side_by_side(steps: Sequence[SetStep], before: Names) -> list[SetStep]:
-    """As many lanes as a graph may have, so that the engine always has something to make."""
+    """Returns the steps in as many parallel lanes as the graph may have."""
     names = [step.name for step in steps]
     return [
         replace(step, after=before if at < MAX_LANES else (names[at - MAX_LANES],))
@@ -136,7 +141,7 @@ def _side_by_side(steps: Sequence[SetStep], before: Names) -> list[SetStep]:
 
 
 def _ends(steps: Sequence[SetStep]) -> Names:
-    """The sets that no other one comes after."""
+    """Returns the LeaderWorkerSets that no other one depends on."""
     followed = {name for step in steps for name in step.after}
     return tuple(step.name for step in steps if step.name not in followed)
 
@@ -151,7 +156,7 @@ def _rollout(plan: Topology, steps: list[SetStep]) -> Rollout:
 
 @dataclass(frozen=True)
 class _Lanes:
-    """How many sets of a role may change side by side."""
+    """How many LeaderWorkerSets of a role may change in parallel."""
 
     free: int
     down: Down
@@ -166,18 +171,18 @@ class _Lanes:
 def _chain(
     plan: Topology, role: RolePlan, sets: Sequence[SetPlan], before: Names, lanes: _Lanes
 ) -> tuple[list[SetStep], Names]:
-    """Sets of one role, and those after which all of them have been made."""
+    """Returns the steps of one role, and the last ones: after these, all are created."""
     rollout = role_rollout(plan.rollout, role)
     required = required_ordinals(plan, role)
     steps: list[SetStep] = []
     if plan.layout is Layout.PER_ROLE:
-        # LeaderWorkerSet paces the replicas of a set; here the sets of serving groups take turns.
+        # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
         for each in sets:
             steps.append(whole_role(role, each, rollout, required, before))
             before = (each.name,)
         return steps, before
-    # What is down already, then the highest group and ordinal. An optional replica goes down when
-    # all required ones are back.
+    # First unavailable replicas, then the highest group and ordinal. Optional replicas change when
+    # all required ones are available again.
     needed = [each for each in sets if each.replicas[0].index < required]
     broken = [each for each in needed if each.name in lanes.down.sets]
     whole = [each for each in needed if each.name not in lanes.down.sets]

@@ -1,4 +1,4 @@
-"""Changes that no update can make."""
+"""Checks against the running service: updates that would never end or interrupt it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from fusioninfer_pulumi.topology.role_rollout import field_location, role_rollou
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 from fusioninfer_pulumi.topology.topology import Topology
 
-#: Sets that a message names; the others are counted.
+#: LeaderWorkerSets that a message names; the others are counted.
 _NAMED = 3
 
 
 def gang_findings(plan: Topology, running: Running, workers: int | None = None) -> list[Finding]:
-    """Finds what would wait for ever for a gang to become complete.
+    """Returns an error for each role that would prevent a gang from becoming complete.
+
+    Either its partition holds back replicas that the gang needs, or its replicas cannot change one
+    after the other.
 
     Args:
-        plan: The service as it is to be.
-        running: Its sets that there are.
-        workers: Operations that the engine runs at a time, None where nobody knows.
-
-    Returns:
-        One finding for each role whose partition keeps replicas back that the gang needs, and one
-        for each role whose replicas cannot change one after the other.
+        plan: The new plan of the service.
+        running: Its existing LeaderWorkerSets.
+        workers: Operations that Pulumi runs in parallel, None if unknown.
     """
     update = GangUpdate(plan, running, workers)
     if not update.joins():
         return []
     held = list(_held_back(update))
-    return [*held, *_one_after_the_other(update, hold=not held)]
+    return [*held, *_blocked_roles(update, hold=not held)]
 
 
 def _held_back(update: GangUpdate) -> Iterator[Finding]:
-    """Replicas below a partition, which never become what their gang asks for."""
-    end = update.ends(update.roles, hold=True)
-    for role, names in update.missing(end, [step.name for step in update.steps]).items():
+    """Yields an error for each role whose partition holds back replicas that the gang needs."""
+    progress = update.progress_of(update.roles, hold=True)
+    for role, names in update.missing(progress, [step.name for step in update.steps]).items():
         yield error(
             "gang-update-held-back",
             field_location(update.roles[role], "partition"),
@@ -50,30 +49,26 @@ def _held_back(update: GangUpdate) -> Iterator[Finding]:
         )
 
 
-def _one_after_the_other(update: GangUpdate, *, hold: bool) -> Iterator[Finding]:
-    """Roles whose first replica waits for those behind it.
+def _blocked_roles(update: GangUpdate, *, hold: bool) -> Iterator[Finding]:
+    """Yields an error for each role whose first replica waits for those that change after it.
 
-    Args:
-        update: The update.
-        hold: Whether partitions hold replicas back; else as if they did not.
-
-    Yields:
-        One finding for each, as if what is told already had been mended.
+    Each round assumes that the roles of earlier findings change all at once. `hold` is whether
+    partitions hold replicas back.
     """
     at_once: set[str] = set()
     while True:
-        end = update.ends(at_once, hold=hold)
-        late = update.missing(end, update.late(end, at_once))
-        blocking = update.blocking(end, late, at_once)
+        progress = update.progress_of(at_once, hold=hold)
+        late = update.missing(progress, update.late(progress, at_once))
+        blocking = update.blocking(progress, late, at_once)
         if not blocking:
             return
         names = [name for each in late.values() for name in each]
         for role in blocking:
-            yield _endless(update, update.roles[role], names)
+            yield _deadlock(update, update.roles[role], names)
         at_once.update(blocking)
 
 
-def _endless(update: GangUpdate, role: RolePlan, names: Sequence[str]) -> Finding:
+def _deadlock(update: GangUpdate, role: RolePlan, names: Sequence[str]) -> Finding:
     gang = update.members[names[0]].gang.pod_group
     strategy = next(each.rollout.strategy for each in update.steps if each.role == role.name)
     ways = "Recreate" if update.members[role.sets[0].name].whole else "AllAtOnce or Recreate"
@@ -95,14 +90,14 @@ def _named(names: Sequence[str]) -> str:
 
 
 def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:
-    """Finds roles that would lose more replicas at once than they may.
+    """Returns an error for each role that a changed subgroup policy would interrupt.
+
+    LeaderWorkerSets of another policy are replaced: more replicas than `maxUnavailable` would end
+    at once.
 
     Args:
-        plan: The service as it is to be.
-        differing: Names of sets that there are, with another policy than the plan's.
-
-    Returns:
-        One finding for each such role.
+        plan: The new plan of the service.
+        differing: Names of existing LeaderWorkerSets with another policy than the plan's.
     """
     if not differing:
         return []
@@ -124,8 +119,8 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
         yield error(
             "subgroup-policy-immutable",
             ("roles", role.position, FIELD),
-            "LeaderWorkerSet does not change it on a set that exists: "
-            f"{replicas} replicas of {role.name} would end at once and be made anew; rename the "
-            "role in the same update to go on serving, or give it rollout.strategy AllAtOnce or "
-            "Recreate where a pause is acceptable (docs/rollout.md)",
+            "LeaderWorkerSet does not change it after creation: "
+            f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "
+            "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
+            "interruption is acceptable (docs/rollout.md)",
         )

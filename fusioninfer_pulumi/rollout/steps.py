@@ -13,24 +13,24 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 Names = tuple[str, ...]
 
-#: Sets that change side by side at most, so that the graph stays small.
+#: LeaderWorkerSets that change in parallel at most, which keeps the dependency graph small.
 MAX_LANES = 32
 
 
 @dataclass(frozen=True)
 class SetStep:
-    """One set in the rollout.
+    """The update of one LeaderWorkerSet.
 
     Attributes:
         name: Name of the LeaderWorkerSet.
         role: Its role.
-        after: Sets that have to be done before.
-        required: Whether the service needs it; the others run where there is room.
-        frozen: Whether it keeps the pod template that it has.
-        rollout: How its role changes.
-        timeout: How long an update of it may take: that of a replica, as often as it takes.
-        partial: Whether some of its replicas may lack room for ever.
-        scaled_externally: Whether something else sets its replicas.
+        after: LeaderWorkerSets that must be complete before it starts.
+        required: Whether the service needs it; optional ones run if there are enough accelerators.
+        frozen: Whether it keeps its pod template.
+        rollout: The rollout settings of its role.
+        timeout: How long its update may take: a replica's timeout, times the replicas in sequence.
+        partial: Whether some of its replicas may stay pending.
+        scaled_externally: Whether an autoscaler or another program sets its replicas.
         whole: Whether it runs all replicas of its role.
     """
 
@@ -47,14 +47,14 @@ class SetStep:
 
     @property
     def paced(self) -> bool:
-        """Whether a change of it waits until it is available again."""
+        """Whether the update waits until it is available again."""
         return self.required and self.rollout.strategy is not RolloutStrategy.ALL_AT_ONCE
 
 
 def required_ordinals(plan: Topology, role: RolePlan) -> int:
-    """Replicas that a role, in each serving group, cannot do without: the lowest ordinals.
+    """Returns how many replicas of a role, in each serving group, are required.
 
-    The scheduler fills those first.
+    These are the lowest ordinals, which the scheduler places first.
     """
     return min(required_replicas([role], minima_of(plan.gang))[role.name], role.group_replicas)
 
@@ -62,10 +62,10 @@ def required_ordinals(plan: Topology, role: RolePlan) -> int:
 def whole_role(
     role: RolePlan, planned: SetPlan, rollout: RoleRollout, required: int, before: Names
 ) -> SetStep:
-    """The one set of a role: LeaderWorkerSet paces what is in it, and holds the partition."""
+    """Returns the step of a role's only LeaderWorkerSet, which orders its own replicas."""
     count = len(planned.replicas)
-    # Maybe one after the other, whatever maxUnavailable says: StatefulSets take several pods down
-    # at a time only where the feature gate MaxUnavailableStatefulSet is on.
+    # Possibly in sequence: StatefulSets honour maxUnavailable only with the feature gate
+    # MaxUnavailableStatefulSet.
     steps = 1 if rollout.strategy is RolloutStrategy.RECREATE else count
     return SetStep(
         planned.name,

@@ -1,27 +1,27 @@
-"""How many replicas of each role run with so many accelerators free.
+"""How many replicas of each role run on a number of free accelerators.
 
-The model of what Volcano v1.14.1 binds once several scheduling cycles have passed, for one service
-that is alone in its queue, on accelerators only (CPU, memory, affinity and taints never decide).
-What the scheduler does, with lines under ``pkg/scheduler`` of that version:
+It models what Volcano v1.14.1 binds after several scheduling cycles, for one service alone in its
+queue. Only accelerators count: CPU, memory, affinity and taints are ignored. The scheduler's rules,
+with lines under ``pkg/scheduler`` of that version:
 
-* A replica is a subgroup, and is placed whole or not at all: the first pod without a node ends it
-  and its statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
+* A replica is a subgroup and is placed as a whole or not at all: the first pod without a node
+  discards its statement (``actions/allocate/allocate.go:628-632,658-670``,
   ``api/job_info.go:926-930``). The literal form is one such unit of all pods (``job_info.go:923``).
-* The subgroups of the minimum come first: of each role the ``minSubGroups`` first in order
+* The subgroups of the minimum come first: of each role the first ``minSubGroups`` in order
   (``allocate.go:226-244``). Nothing is bound before all of them have a place (``309``, ``396``,
-  ``plugins/gang/gang.go:177-183``), then they are committed together (``384-386``).
+  ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
 * After that each commit takes one more subgroup, in the same order: pod priority (one for the
   whole service here), then the replica index, then the policy's UID, whose text ends in
   ``{role}-{index}`` (``framework/session_plugins.go:635-658``, ``api/sub_job_info.go:202-214``).
-  So replica 1 of every role precedes replica 2 of any, and roles take turns by name.
-* A subgroup that does not fit is left out of this cycle and the next one in order is tried, also a
-  smaller one of another role (``allocate.go:370-388``). It is tried again in every cycle
-  (``buildAllocateContext``, ``149-192``), in vain while nothing is released.
+  So replica 1 of every role precedes replica 2 of any role, and roles take turns by name.
+* A subgroup that does not fit is skipped in this cycle and the next one in order is tried, also a
+  smaller one of another role (``allocate.go:370-388``). Every cycle tries it again
+  (``buildAllocateContext``, ``149-192``), without success while no accelerators are released.
 * Pods outside every subgroup form one of size 1 that comes first among index 0 and is never part
-  of the minimum (``job_info.go:1239-1253``). Our policies leave no pod of a role outside.
+  of the minimum (``job_info.go:1239-1253``). Generated policies leave no pod outside.
 
-It takes the pods as they all exist when the first of them is bound. Roles that compete for the
-last accelerators while their pods are still being created get them in order of creation.
+The model assumes that all pods exist before the first one is bound. Roles that compete for the last
+accelerators while their pods are still being created get them in order of creation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 
 
 class GangForm(enum.Enum):
-    """What the PodGroup of a service asks of the scheduler."""
+    """The form of a service's PodGroup."""
 
     NONE = "none"
     """No PodGroup: every pod is scheduled by itself."""
@@ -46,13 +46,13 @@ class GangForm(enum.Enum):
 
 @dataclass(frozen=True)
 class RoleDemand:
-    """What one role asks for.
+    """The replicas of one role and their accelerators.
 
     Attributes:
         name: The role, which is also the name of its subgroup policy.
-        replicas: How many are wanted; 0 parks the role.
-        pod_sizes: Accelerators of each pod of one replica, the leader first; 0 asks for none.
-        minimum: Replicas that the gang needs; only ``GangForm.SUBGROUP`` reads it.
+        replicas: Desired replicas; 0 for a parked role.
+        pod_sizes: Accelerators of each pod of one replica, the leader first; 0 for none.
+        minimum: Replicas that the gang needs; used only by ``GangForm.SUBGROUP``.
     """
 
     name: str
@@ -71,15 +71,16 @@ class NodePool:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What runs on some pools.
+    """What runs on some node pools.
 
     Attributes:
         gpus: All accelerators of the pools.
         running: Replicas of each role with all their pods bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
-        exact: Whether the scheduler does just this. Where it is False, ``running`` is the most
-            that each role can reach when the others take no more than the gang's minimum, so the
-            roles may not reach it together; ``Full`` then says that no bound rules it out.
+        exact: Whether the scheduler reaches exactly this. If False, ``running`` is an upper bound
+        for
+            each role, computed with the others at the gang's minimum: the roles may not reach it
+            together, and ``Full`` means that no bound excludes it.
         groups: Serving groups of which at least the minimum runs, None without groups or gangs.
     """
 
@@ -91,17 +92,11 @@ class Capacity:
 
 
 def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:
-    """Say how many replicas of each role run on the pools.
+    """Returns how many replicas of each role run on the pools.
 
-    Args:
-        roles: The roles that are scheduled together, their names distinct.
-        form: The gang that they form.
-        pools: The nodes that are free.
-
-    Returns:
-        Exact where all accelerator-asking pods are interchangeable (one size, or each node holds
-        as many of the largest as of the smallest) and form a gang, and where the outcome does not
-        depend on which node a pod takes; otherwise an upper bound for each role.
+    Exact if all pods with accelerators form a gang and are interchangeable (one size, or each node
+    holds as many of the largest as of the smallest), or if the outcome does not depend on the nodes
+    that pods get; otherwise an upper bound for each role.
     """
     wanted = _wanted(roles, form)
     units, nodes = _normalised(wanted, [(pool.nodes, pool.accelerators) for pool in pools])
@@ -122,14 +117,9 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
 
 
 def pools_for_gpus(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
-    """Lay that many accelerators out on nodes that each hold the largest pod and no more.
+    """Returns nodes of the largest pod's size that have this many accelerators in total.
 
-    Args:
-        gpus: The accelerators.
-        largest_pod: The accelerators of the largest pod; 0 where no pod asks for any.
-
-    Returns:
-        The full nodes, and a smaller one for a remainder.
+    A remainder is one smaller node. `largest_pod` is 0 where no pod requests accelerators.
     """
     full, rest = divmod(gpus, largest_pod) if largest_pod > 0 else (0, gpus)
     pools = (NodePool(full, largest_pod), NodePool(1, rest))
@@ -140,7 +130,7 @@ _Nodes = list[tuple[int, int]]  # (how many, accelerators of each)
 
 
 def _wanted(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
-    """The roles with the minimum that the form gives them, and accelerator-asking pods only."""
+    """Returns the roles with the minimum of their gang form, and only pods with accelerators."""
     wanted = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
@@ -150,11 +140,11 @@ def _wanted(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
 
 
 def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
-    """Measure pods and nodes in the largest unit that changes nothing.
+    """Returns pods and nodes in the largest unit that does not change the result.
 
-    Pods only ever take multiples of the divisor that their sizes share. Where every node holds
-    exactly as many of the largest pods as of the smallest, it holds that many of any mixture, so
-    their sizes no longer matter.
+    Pods only take multiples of the greatest common divisor of their sizes. If every node holds
+    exactly as many of the largest pods as of the smallest, it holds that many of any mixture, and
+    sizes do not matter.
     """
     sizes = {size for role in roles for size in role.pod_sizes}
     if not sizes:
@@ -171,14 +161,14 @@ def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand
 
 
 def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
-    """The gang's minimum, then replica after replica in the scheduler's order; pods of size 1."""
+    """Returns the replicas that run for pods of size 1: the gang's minimum, then in order."""
     free -= sum(role.minimum * len(role.pod_sizes) for role in roles)
     if free < 0:
         return {role.name: 0 for role in roles}
     running = {role.name: role.replicas for role in roles}
 
     def taken(index: int) -> int:
-        """Pods of all replicas below the index that run beyond the minimum."""
+        """Returns the pods of all replicas below the index that run beyond the minimum."""
         beyond = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
         return sum(replicas * len(pods) for replicas, pods in beyond)
 
@@ -191,16 +181,16 @@ def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
                 if len(role.pod_sizes) <= left:
                     left -= len(role.pod_sizes)
                 else:
-                    # Room only shrinks, so no later replica of the role fits either.
+                    # Free accelerators only decrease, so no later replica of the role fits either.
                     running[role.name] = index
     return running
 
 
 def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
-    """The most replicas that each role may get beside the minimum of the others.
+    """Returns the most replicas of each role while the others have their minimum.
 
-    For each size, the pods of at least this size need that many places and that many accelerators
-    on the nodes that can take one of them.
+    For each size, pods of at least this size need that many places, and that many accelerators on
+    nodes that can hold one of them.
     """
     bounds = {role.name: role.replicas for role in roles}
     for size in sorted({size for role in roles for size in role.pod_sizes}):
@@ -221,20 +211,22 @@ def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
 def _outcome_is_certain(
     roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes, form: GangForm
 ) -> bool:
-    """Whether the bounds are reached wherever the scheduler puts each pod.
+    """Returns whether the bounds are reached on whichever nodes the scheduler puts pods.
 
-    A pod finds no node only when each node that is large enough is filled up to less than its
-    size. The other pods cannot fill them all when they are too few for that.
+    A pod finds no node only if each node that is large enough has less than its size free. That
+    cannot happen if the other pods are too few to fill them.
     """
-    torn = any(len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles)
-    if form is GangForm.NONE and torn and any(running[r.name] for r in roles if r.pod_sizes):
-        # Without a gang, pods of replicas that never complete hold accelerators.
+    incomplete = any(
+        len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles
+    )
+    if form is GangForm.NONE and incomplete and any(running[r.name] for r in roles if r.pod_sizes):
+        # Without a gang, pods of incomplete replicas hold accelerators.
         return False
     total = sum(running[role.name] * sum(role.pod_sizes) for role in roles)
     for role in roles:
         if role.pod_sizes and running[role.name]:
-            # A node without room for the largest pod of a replica may be ruled out for its smaller
-            # pods too: the scheduler caches misfits by task name (util/predicate_helper.go).
+            # A node too small for the largest pod of a replica may be excluded for its smaller pods
+            # too: the scheduler caches misfits by task name (util/predicate_helper.go).
             largest = max(role.pod_sizes)
             filled = sum(count * max(0, room - largest + 1) for count, room in nodes)
             if total - min(role.pod_sizes) >= filled:
@@ -243,7 +235,7 @@ def _outcome_is_certain(
 
 
 def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
-    """The one-word answer; a service that wants nothing has all it wants."""
+    """Returns `Full`, `Partial` or `Blocked`; a service of 0 replicas is `Full`."""
     if all(running[role.name] == role.replicas for role in roles):
         everything = [replace(role, minimum=role.replicas) for role in roles]
         return "Full" if _upper_bounds(everything, nodes) == running else "Partial"
@@ -253,17 +245,10 @@ def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) 
 def group_capacity(
     roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int
 ) -> Capacity:
-    """Says how many replicas of each role run over all groups.
+    """Returns how many replicas of each role run over all serving groups.
 
-    Args:
-        roles: What the roles of one group ask for.
-        form: The gang that each group forms.
-        pools: The nodes that are free.
-        groups: How many groups are wanted.
-
-    Returns:
-        Exact where all accelerator-asking pods have one size and roles do not compete for what the
-        groups' minima leave; otherwise an upper bound for each role.
+    Exact if all pods with accelerators have one size and roles do not compete for what the groups'
+    minima leave; otherwise an upper bound for each role.
     """
     if groups == 1 and form is not GangForm.NONE:
         one = capacity(roles, form, pools)
@@ -299,7 +284,7 @@ def _times(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
 
 
 def _fitting(roles: Sequence[RoleDemand], pools: Sequence[NodePool], groups: int) -> int:
-    """The most groups that no bound rules out."""
+    """Returns the most groups that no bound excludes."""
 
     def blocked(count: int) -> bool:
         found = capacity(_times(roles, count), GangForm.LITERAL, pools)
@@ -311,13 +296,14 @@ def _fitting(roles: Sequence[RoleDemand], pools: Sequence[NodePool], groups: int
 def _with_extras(
     roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, certain: bool
 ) -> tuple[dict[str, int], bool]:
-    """Replicas of each role where so many groups have their minimum, and whether that is sure."""
+    """Returns the replicas of each role with this many groups started, and if it is exact."""
     if started == 1 and certain:
         one = capacity(roles, GangForm.SUBGROUP, pools)
         return dict(one.running), one.exact
     most = {role.name: 0 for role in roles}
     sure = certain
-    # With fewer groups more of one role may fit; with pods of one size none stays out that fits.
+    # With fewer groups more of one role may fit. With pods of one size, every group that fits
+    # starts.
     for count in [started] if certain else range(1, started + 1):
         for role in roles:
             alone = [

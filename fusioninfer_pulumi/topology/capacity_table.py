@@ -1,4 +1,4 @@
-"""What of a service runs with so many accelerators free."""
+"""The capacity of a service on a number of free accelerators, or on node pools."""
 
 from __future__ import annotations
 
@@ -18,21 +18,16 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 
 def capacity_for_gpus(plan: Topology, gpus: Sequence[int]) -> list[Capacity]:
-    """Capacity for counts of accelerators, on nodes of the largest pod's size.
+    """Returns the capacity for each number of free accelerators.
 
-    Args:
-        plan: The service.
-        gpus: Counts of free accelerators.
-
-    Returns:
-        One entry per count, in the same order.
+    The nodes have the size of the largest pod.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
     return [capacity_on(plan, pools_for_gpus(count, largest)) for count in gpus]
 
 
 def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
-    """Capacity on node pools whose accelerators are all free."""
+    """Returns the capacity on node pools whose accelerators are all free."""
     minima = required_replicas(plan.roles, minima_of(plan.gang))
     demands = [
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
@@ -42,6 +37,6 @@ def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
         found = group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
     else:
         found = capacity(demands, gang_form(plan.gang), pools)
-    # Where nodes stand in the network is not known here.
-    tied = plan.gang is not None and plan.gang.topology is not None
-    return replace(found, exact=False) if tied else found
+    # The nodes' places in the network are unknown here.
+    bound_to_network = plan.gang is not None and plan.gang.topology is not None
+    return replace(found, exact=False) if bound_to_network else found

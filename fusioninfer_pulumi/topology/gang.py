@@ -1,4 +1,4 @@
-"""The gang of a service: PodGroup plan and object."""
+"""Gangs of a service: the plan of its PodGroups, and the objects."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fusioninfer_pulumi.topology.role import RolePlan
 
 @dataclass(frozen=True)
 class SubGroup:
-    """The share of one role in a gang that may run in part.
+    """The subgroups of one role in a gang that may run in part.
 
     Attributes:
         role: Name of the role.
         size: Pods in one replica, all of which start together.
         minimum: Replicas that must be placed together with the rest of the minimum.
-        lowest: Whether these are the ones with the lowest ordinals, and none stands in for them.
+        lowest: Whether these must be the replicas with the lowest ordinals.
     """
 
     role: str
@@ -40,21 +40,21 @@ class SubGroup:
 
 @dataclass(frozen=True)
 class GangPlan:
-    """What the scheduler places only together: a service, or one of its serving groups.
+    """The pods that the scheduler places together: a service, or one of its serving groups.
 
     Attributes:
         pod_group: Name of the PodGroup.
         min_member: Pods that must be placed together.
-        partial: Whether replicas may be left out of the minimum; else it is all-or-nothing.
-        tasks: Pods of each `{role}-{replica}` in the literal, all-or-nothing form; else None.
-        sub_groups: Shares of the roles in the form that may run in part; else None.
+        partial: Whether replicas may be left out of the minimum; otherwise it is all-or-nothing.
+        tasks: Pods of each task `{role}-{replica}` in the literal, all-or-nothing form; else None.
+        sub_groups: Subgroups of the roles in the form that may run in part; else None.
         min_accelerators: Accelerators of the minimum.
         min_resources: Resource requests of the minimum, None to leave them out.
         queue: Volcano queue, None for Volcano's default.
         priority_class: PriorityClass, None for none.
-        group: Serving group that it is, None where the service has no groups.
+        group: Index of the serving group, None where the service has no groups.
         topology: How close to each other in the network its pods are placed.
-        replica_label: Label of pods that tells the replicas of a role apart.
+        replica_label: Pod label that identifies the replica of a role.
     """
 
     pod_group: str
@@ -78,19 +78,10 @@ def gang_plans(
     layout: Layout = Layout.PER_REPLICA,
     groups: int | None = None,
 ) -> tuple[GangPlan, ...]:
-    """Computes the gangs of a service whose topology asks for them.
+    """Returns the gang of a service, or one for each of its serving groups.
 
-    Args:
-        service: Name of the service.
-        roles: Its serving roles.
-        scheduling: Its scheduling strategy.
-        layout: Which LeaderWorkerSets run the replicas. Those of one set share their pod template
-            and so their task: only the subgroups keep them apart.
-        groups: Its serving groups, None without.
-
-    Returns:
-        The gang of the service, or one for each of its groups, which start independently of each
-        other; none when no replica exists or every role is optional.
+    None if no replica exists or every role is optional. Replicas of one LeaderWorkerSet share their
+    pod template and so their task: with layout PerRole only subgroups separate them.
     """
     whole = _gang_plan(service, roles, scheduling, layout)
     if whole is None:
@@ -112,7 +103,7 @@ def _gang_plan(
         return None
     partial = scheduling.gang_policy.min_role_replicas is not None
     topology = scheduling.gang_policy.network_topology
-    # Volcano knows the replicas of a role as its subgroups only.
+    # Volcano identifies the replicas of a role only by subgroups.
     by_replica = topology is not None and topology.role_policy is not None
     grouped = partial or by_replica or layout is Layout.PER_ROLE
     return GangPlan(
@@ -133,36 +124,36 @@ def _gang_plan(
 def required_replicas(
     roles: Sequence[RolePlan], minima: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """Replicas of each role that a gang needs: all of them where no minimum is named."""
+    """Returns the replicas of each role that a gang needs: all of them without a minimum."""
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
 def minima_of(gang: GangPlan | None) -> dict[str, int] | None:
-    """Replicas of each role that a gang needs, None without one or where it needs all of them."""
+    """Returns the replicas of each role that a gang needs, None if it needs all or is None."""
     if gang is None or gang.sub_groups is None:
         return None
     return {group.role: group.minimum for group in gang.sub_groups}
 
 
 def gang_form(gang: GangPlan | None) -> GangForm:
-    """The form of a gang, as the capacity model names it."""
+    """Returns the form of a gang in the capacity model."""
     if gang is None:
         return GangForm.NONE
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
 
 
 def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
-    # The tasks of every serving group have the same names, each in its own PodGroup.
+    # Tasks of different serving groups have the same names, each in its own PodGroup.
     return {each.task: role.nodes for role in roles for each in role.sets}
 
 
 def _sub_groups(
     roles: Sequence[RolePlan], minima: Mapping[str, int], policy: GangPolicyArgs
 ) -> tuple[SubGroup, ...]:
-    # A role of which all replicas are needed has none that could stand in for another.
+    # Without a minimum all replicas are required: none can replace another.
     named = policy.min_role_replicas or {}
     lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    # A role whose every replica is optional stays listed: its replicas still start whole.
+    # A role of optional replicas stays listed: each of its replicas still starts as a whole.
     return tuple(
         SubGroup(role.name, role.nodes, minima[role.name], lowest and named.get(role.name, 0) > 0)
         for role in roles
@@ -184,15 +175,10 @@ KIND = "PodGroup"
 
 
 def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
-    """Builds the PodGroup that all pods of a service, or of a group, name in their annotation.
+    """Builds the PodGroup that the annotation of all pods of a service, or of a group, names.
 
-    Args:
-        plan: The service.
-        gang: Its gang.
-
-    Returns:
-        The literal form (`minTaskMember`) or the one that may run in part (`subGroupPolicy`,
-        Volcano 1.14.1 and later); Volcano knows no mixture of the two.
+    It has the literal form (`minTaskMember`) or the form that may run in part (`subGroupPolicy`,
+    Volcano 1.14.1 and later); Volcano does not support both in one PodGroup.
     """
     spec: dict[str, Any] = {"minMember": gang.min_member}
     if gang.tasks is not None:
@@ -231,24 +217,24 @@ def _sub_group_policies(
     if not group.lowest:
         yield whole
         return
-    # Volcano takes the first policy that a pod matches. No role's name holds a dot.
+    # Volcano uses the first policy that matches a pod. Names of roles have no dots.
     ordinals = [str(ordinal) for ordinal in range(group.minimum)]
     chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     selector = {**whole["labelSelector"], "matchExpressions": [chosen]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": selector}
-    # Listed even where there are none yet, so that a replica more changes nothing.
+    # Listed even without optional replicas, so that one more replica does not change the PodGroup.
     yield {**whole, "minSubGroups": 0}
 
 
 def _sub_group_policy(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> dict[str, Any]:
     rule = None if gang.topology is None else gang.topology.role_policy
     return {
-        # Volcano breaks ties between roles by this name; the capacity model relies on it.
+        # Volcano orders roles by this name; the capacity model relies on it.
         "name": group.role,
         "labelSelector": {
             "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
         },
-        # One subgroup per replica: without a key the pods would fall into one subgroup.
+        # One subgroup for each replica; without a key all pods would be one subgroup.
         "matchLabelKeys": [gang.replica_label],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,

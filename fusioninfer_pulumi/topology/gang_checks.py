@@ -1,4 +1,4 @@
-"""What cannot work, or will surprise, in how a service's pods are scheduled."""
+"""Checks of scheduling: settings that deadlock, conflict or have no effect."""
 
 from __future__ import annotations
 
@@ -33,19 +33,7 @@ def scheduling_findings(
     *,
     gang_scheduled: bool,
 ) -> Iterator[Finding]:
-    """Checks how the pods of a service are scheduled.
-
-    Args:
-        roles: Roles that run pods.
-        scheduling: The scheduling strategy.
-        annotations: The service's own annotations, which reach the LeaderWorkerSets.
-        scheduler: Scheduler of the pods, None for the templates' own.
-        gang: The gang, None when there is none.
-        gang_scheduled: Whether the topology asks for one.
-
-    Yields:
-        Every finding.
-    """
+    """Yields the findings of a service's scheduling strategy and its pods' scheduler fields."""
     for role in roles:
         for pod in role.pods.written:
             yield from _pod_scheduler(pod, scheduling, scheduler)
@@ -116,7 +104,7 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
         yield warning(
             "task-priority-reorders-gang",
             _annotation(pod, labels.TASK_PRIORITY),
-            "reorders the gang: the capacity table does not know it",
+            "reorders the gang: the capacity table ignores it",
         )
     if not any(pod_requests(pod.template).values()):
         yield warning(
@@ -191,7 +179,7 @@ def _minimum(
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
     if not gang.partial:
-        # One replica, or one gang of single pods: there is nothing that could start in part.
+        # A single replica cannot start in part.
         if sum(role.group_replicas for role in roles) > 1:
             each = "" if gang.group is None else " of a group"
             yield info(
@@ -248,15 +236,7 @@ _AT = (*_STRATEGY, "gangPolicy", "networkTopology")
 def network_topology_findings(
     scheduling: SchedulingStrategyArgs, *, gang_scheduled: bool
 ) -> Iterator[Finding]:
-    """Checks the network topology of a service's gang.
-
-    Args:
-        scheduling: The scheduling strategy.
-        gang_scheduled: Whether the pods are a gang.
-
-    Yields:
-        Every finding; nothing where no topology is asked for.
-    """
+    """Yields the findings of a gang's network topology."""
     policy = scheduling.gang_policy
     topology = policy.network_topology
     if topology is None:
@@ -274,8 +254,7 @@ def network_topology_findings(
         yield error(
             "network-topology-without-gang",
             _AT,
-            "stands on the PodGroup of a gang, and the pods are no gang; remove it, or set "
-            "gangPolicy.mode to On",
+            "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On",
         )
         return
     for name, rule in given.items():
@@ -289,9 +268,8 @@ def network_topology_findings(
     yield info(
         "network-topology-plugin",
         _AT,
-        "is applied by Volcano's scheduler plugin network-topology-aware, which is off by default, "
-        "on HyperNodes (topology.volcano.sh): without the plugin it does nothing, and the capacity "
-        "table does not know it",
+        "has an effect only with Volcano's scheduler plugin network-topology-aware (off by "
+        "default) and HyperNodes (topology.volcano.sh); the capacity table ignores it",
     )
 
 

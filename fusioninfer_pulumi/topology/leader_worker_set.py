@@ -1,4 +1,4 @@
-"""LeaderWorkerSets (leaderworkerset.x-k8s.io/v1): one per replica of a role."""
+"""LeaderWorkerSets (leaderworkerset.x-k8s.io/v1) of a service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND = "LeaderWorkerSet"
 
 
 def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
-    """Builds the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
+    """Yields the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
         for each in role.sets:
             yield _leader_worker_set(plan, role, each)
@@ -49,7 +49,7 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: SetPlan) -> Mani
 
 
 def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
-    """The rolling update of a set that runs several replicas, the only type there is."""
+    """Returns the rolling update of a LeaderWorkerSet with several replicas."""
     rollout = role_rollout(plan.rollout, role)
     at_once = rollout.strategy is RolloutStrategy.ALL_AT_ONCE
     return {
@@ -68,14 +68,14 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: SetPlan) ->
     if policy is not None:
         built["restartPolicy"] = policy.value
     if role.args.sub_group_policy is not None:
-        # LeaderWorkerSet would write the type itself: what is there is then what was written.
+        # With the webhook's default, so that the stored object equals the rendered one.
         built["subGroupPolicy"] = completed(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
 
     if role.nodes > 1:
         built["leaderTemplate"] = _for_set(plan, role.leader_template, role, planned)
-    # LeaderWorkerSet makes a group's only pod from the worker template.
+    # LeaderWorkerSet creates a group's only pod from the worker template.
     built["workerTemplate"] = _for_set(plan, role.worker_template, role, planned)
     return built
 
@@ -104,10 +104,10 @@ def _set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
 
 
 def restart_policy(role: RolePlan) -> RestartPolicy | None:
-    """Restart policy of a role's groups, None for LeaderWorkerSet's own default.
+    """Returns the restart policy of a role's groups, None for LeaderWorkerSet's default.
 
-    A worker may give up before the leader's ray head is up; recreating the whole group for that
-    would never end, so a multi-node group is recreated only after it has started once.
+    A worker may fail before the leader's Ray head runs. Recreating the group for that would never
+    end, so a multi-node group is recreated only after it has started once.
     """
     if role.args.restart_policy is not None:
         return role.args.restart_policy

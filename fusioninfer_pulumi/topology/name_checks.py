@@ -1,7 +1,7 @@
-"""Whether every name that the controllers derive fits and is unique.
+"""Checks that the names which controllers derive are short enough and not reserved.
 
-Admission takes names that are too long, and names that two objects share; the pods then never
-appear, or two controllers fight over one object. Both are refused here instead.
+Admission accepts names that are too long or that two objects share. Then pods are never created, or
+two controllers fight over one object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 
-#: Role names that would meet the names of the router's objects.
+#: Role names that collide with the names of the router's objects.
 RESERVED_ROLES = frozenset(
     name("").removeprefix("-")
     for name in (
@@ -30,16 +30,7 @@ RESERVED_ROLES = frozenset(
 def name_findings(
     service: str, roles: Sequence[RolePlan], rollout: RolloutArgs
 ) -> Iterator[Finding]:
-    """Checks the names of one service by themselves.
-
-    Args:
-        service: Name of the service.
-        roles: Its roles that run pods.
-        rollout: How it is updated: an update may start replicas beside the others.
-
-    Yields:
-        One finding per role whose names cannot work.
-    """
+    """Yields an error for each role whose names are reserved or too long."""
     for role in roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
@@ -64,7 +55,7 @@ def name_findings(
 
 
 def groups_of(rollout: RolloutArgs, role: RolePlan, planned: SetPlan) -> int:
-    """Groups that a set may have, with those that an update starts beside them."""
+    """Returns the most groups that a LeaderWorkerSet may have, with those that an update adds."""
     scaled = role.args.autoscaling
     most = len(planned.replicas) if scaled is None else scaled.max_replicas
     return most + role_rollout(rollout, role).max_surge

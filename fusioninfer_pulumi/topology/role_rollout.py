@@ -1,4 +1,4 @@
-"""How the replicas of one role change."""
+"""The rolling update settings of one role."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fusioninfer_pulumi.topology.role import RolePlan
 
 @dataclass(frozen=True)
 class RoleRollout:
-    """How one role changes, with nothing left open.
+    """The rolling update settings of one role, with defaults.
 
     Attributes:
-        strategy: How.
-        max_unavailable: Replicas that may be down because of it.
-        max_surge: Replicas that it may start beside those that there are.
-        partition: Ordinals below it keep what they have.
-        timeout: How long one replica may take.
+        strategy: Its rollout strategy.
+        max_unavailable: Replicas that the update may make unavailable.
+        max_surge: Replicas that the update may start beside the existing replicas.
+        partition: Replicas with lower ordinals keep their pod template.
+        timeout: How long the update of one replica may take.
     """
 
     strategy: RolloutStrategy
@@ -36,52 +36,52 @@ class RoleRollout:
 
     @property
     def side_by_side(self) -> int | None:
-        """Required replicas that change at a time, None for all."""
+        """Required replicas that may change at the same time, None for all."""
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
 def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
-    """How a role changes: its own settings, else the service's, else the defaults."""
-    strategy = stated(service, role, "strategy") or RolloutStrategy.ROLLING
-    timeout = stated(service, role, "timeout") or DEFAULT_TIMEOUT
+    """Returns the settings of a role: its own, else the service's, else the defaults."""
+    strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
+    timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
     if service.level is RolloutLevel.GROUP:
-        # Its counts are of groups; inside of a group nothing is held back.
+        # The service's counts are of groups; inside a group nothing is held back.
         return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
-    limit = stated(service, role, "max_unavailable")
-    # LeaderWorkerSet counts in each set that runs several; sets of one replica count together.
+    limit = explicit(service, role, "max_unavailable")
+    # LeaderWorkerSet counts within itself; LeaderWorkerSets of one replica count together.
     whole = role.sets and role.sets[0].ordinal is None
     count = role.group_replicas if whole else len(role.replicas)
     return RoleRollout(
         strategy,
         replicas_of(1 if limit is None else limit, count),
-        surge_of(stated(service, role, "max_surge") or 0, count),
-        stated(service, role, "partition") or 0,
+        surge_of(explicit(service, role, "max_surge") or 0, count),
+        explicit(service, role, "partition") or 0,
         timeout,
     )
 
 
-def stated(service: RolloutArgs, role: RolePlan, field: str) -> Any:
-    """What a field of `rollout` says for a role, None where neither role nor service states it."""
+def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
+    """Returns a role's value of a `rollout` field, else the service's; None if neither is set."""
     own = None if role.args.rollout is None else getattr(role.args.rollout, field)
     return getattr(service, field) if own is None else own
 
 
 def field_location(role: RolePlan, field: str) -> Location:
-    """Location of a field of `rollout` as the user wrote it: the role's own, else the service's."""
+    """Returns the location of a `rollout` field that the user wrote, of the role or the service."""
     alias = RoleRolloutArgs.model_fields[field].alias or field
     own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
     return ("roles", role.position, "rollout", alias) if own else ("rollout", alias)
 
 
 def replicas_of(limit: int | str, replicas: int) -> int:
-    """A count, or a percentage of the replicas rounded down, but at least 1."""
+    """Returns a count, or a percentage of the replicas rounded down, at least 1."""
     if isinstance(limit, int):
         return limit
     return max(1, replicas * int(limit.removesuffix("%")) // 100)
 
 
 def surge_of(limit: int | str, replicas: int) -> int:
-    """A count, or a percentage of the replicas rounded up, as LeaderWorkerSet does; at most all."""
+    """Returns a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
     if isinstance(limit, str):
         limit = -(-replicas * int(limit.removesuffix("%")) // 100)
     return min(limit, replicas)

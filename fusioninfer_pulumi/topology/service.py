@@ -13,37 +13,33 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 
 def entry_roles(plan: Topology) -> list[RolePlan]:
-    """Roles whose leaders answer clients."""
+    """Returns the roles whose leaders receive client requests."""
     types = entry_types([role.args for role in plan.roles])
     return [role for role in plan.roles if role.component_type in types]
 
 
 def entry_type(plan: Topology) -> ComponentType | None:
-    """The one component type that answers clients, None where there are several."""
+    """Returns the only component type that receives client requests, None if there are several."""
     types = entry_types([role.args for role in plan.roles])
     return types[0] if len(types) == 1 else None
 
 
 def entry_port(plan: Topology) -> int:
-    """Port of the first role that answers clients, one that is not parked if there is any."""
+    """Returns the port of the first role that receives client requests; parked roles come last."""
     roles = entry_roles(plan)
     running = [role for role in roles if role.replicas]
     return (running or roles)[0].serving.port
 
 
 def endpoint(plan: Topology) -> tuple[str, Any, int]:
-    """Name, namespace and port of the Service; the namespace may be an Output."""
+    """Returns the Service's name, namespace (may be an Output) and port."""
     return names.serving_service(plan.service), plan.namespace, entry_port(plan)
 
 
 def serving_service(plan: Topology) -> dict[str, Any]:
-    """Builds the Service: leaders only, and no prefill pods where decode is separate.
+    """Builds the Service of a plan without a router.
 
-    Args:
-        plan: A service without a router.
-
-    Returns:
-        The Service, on the serving port.
+    It selects leaders only, and no prefill pods where decode is separate.
     """
     selector = {labels.SERVICE: plan.service, labels.LWS_WORKER_INDEX: "0"}
     only = entry_type(plan)

@@ -1,4 +1,4 @@
-"""The pods of a service, and which of them are scheduled together."""
+"""The pods of a service and their gangs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fusioninfer_pulumi.topology.role import RolePlan
 
 @dataclass(frozen=True, kw_only=True)
 class Topology(ServiceMeta):
-    """The pods of a service, and which of them are scheduled together.
+    """The pods of a service and their gangs.
 
     Attributes:
         roles: Roles that run pods, in the order of the spec.
-        groups: Serving groups, None where the service has none.
-        gangs: The gang of the service, or those of its serving groups, which differ in their names
-            only; none where pods are scheduled one by one or none exist.
+        groups: Number of serving groups, None where the service has none.
+        gangs: The gang of the service, or one for each serving group, which differ only in their
+            names. Empty if pods are scheduled one by one or none exist.
         scheduler_name: Scheduler of the pods, None for the pod templates' own.
-        gang_scheduled: Whether the topology asks for a gang (also while no replica exists).
+        gang_scheduled: Whether the service needs a gang (also while no replica exists).
         queue: Volcano queue of the service, None for the default.
         priority_class: PriorityClass of the pods.
         layout: Which LeaderWorkerSets run the replicas.
-        rollout: How pod templates change, as the user wrote it.
+        rollout: The `rollout` settings as the user wrote them.
         wait: What an update waits for.
     """
 
@@ -41,7 +41,7 @@ class Topology(ServiceMeta):
 
     @property
     def gang(self) -> GangPlan | None:
-        """The gang, of the first serving group where there are several; None without gangs."""
+        """The gang, of the first serving group if there are several; None without gangs."""
         return self.gangs[0] if self.gangs else None
 
     @property

@@ -9,9 +9,6 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from fusioninfer_pulumi.cli.yaml_output import to_yaml
-from fusioninfer_pulumi.dialects import DIALECTS
-from fusioninfer_pulumi.dialects.model import DialectModel
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from samples import Manifest, problems, role, service
 
@@ -22,6 +19,9 @@ from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.schema import manifest_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, CountOrPercentage, Quantity
+from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.importers import IMPORTERS
+from fusioninfer_pulumi.importers.model import ImportedModel
 from fusioninfer_pulumi.loading import loads
 
 
@@ -46,9 +46,9 @@ def patterns(schema: Any) -> Iterator[str]:
 
 
 def test_every_format_has_a_description() -> None:
-    for dialect in DIALECTS:
-        importlib.import_module(f"fusioninfer_pulumi.dialects.{dialect.module}")
-    every = [*models(SpecModel), *models(DialectModel)]
+    for importer in IMPORTERS:
+        importlib.import_module(f"fusioninfer_pulumi.importers.{importer.module}")
+    every = [*models(SpecModel), *models(ImportedModel)]
     found = {each for model in every for each in patterns(model.model_json_schema())}
     for told in TELL_THEMSELVES:
         found -= set(patterns(TypeAdapter(told).json_schema()))

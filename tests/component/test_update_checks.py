@@ -45,8 +45,8 @@ def test_more_than_may_be_down_are_not_replaced(
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, after, 3, **more)
     assert str(refused.value).startswith(
-        "svc: roles[0].subGroupPolicy: LeaderWorkerSet does not change it on a set that exists: "
-        "3 replicas of inference would end at once and be made anew; rename the role"
+        "svc: roles[0].subGroupPolicy: LeaderWorkerSet does not change it after creation: "
+        "3 replicas of inference would be replaced at once; rename the role"
     )
 
 

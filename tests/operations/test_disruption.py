@@ -162,7 +162,7 @@ def test_what_cannot_be_held_is_refused(manifest: Manifest, problem: str) -> Non
 def test_a_budget_that_stops_every_drain_is_a_warning(given: Manifest, field: str) -> None:
     (found,) = warnings(service(role(replicas=2, disruptionBudget=given)))
     assert found.startswith(
-        f"warning: roles[0].disruptionBudget.{field}: lets no replica of inference go (2 in all)"
+        f"warning: roles[0].disruptionBudget.{field}: allows no eviction of inference (replicas: 2)"
     )
 
 

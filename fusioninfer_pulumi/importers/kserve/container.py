@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.engines.engine import SHARED_MEMORY
 from fusioninfer_pulumi.engines.flags import flag_value, integer
 from fusioninfer_pulumi.importers.conversion import ConversionReport
 from fusioninfer_pulumi.importers.kserve.nodes import Node, merge, synthetic, with_fields
 from fusioninfer_pulumi.importers.kserve.shell import container_arguments, shell_arguments
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 
 MAIN = "main"
 #: Variable whose arguments the presets' script puts before the container's own args.

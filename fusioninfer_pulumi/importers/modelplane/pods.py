@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.engine import PORT_FLAG, SHARED_MEMORY
+from fusioninfer_pulumi.engines.engine import PORT_FLAG
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_pulumi.importers.modelplane.models import Device, NodeSelector, Template
 from fusioninfer_pulumi.importers.source import SourceField
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 
 #: Component type of each phase.
 TYPES = {"Prefill": "prefiller", "Decode": "decoder"}

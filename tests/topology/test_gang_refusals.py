@@ -144,7 +144,7 @@ def test_a_pod_order_of_ones_own_is_unknown_to_the_capacity_table() -> None:
         (
             "warning: roles[0].template.metadata.annotations[volcano.sh/task-priority]: reorders "
             "the "
-            "gang: the capacity table does not know it"
+            "gang: the capacity table ignores it"
         ),
         NO_ROUTER,
     ]

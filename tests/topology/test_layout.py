@@ -161,9 +161,8 @@ def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_sha
     several = service(role(), role("other"), rollout={"maxSurge": 1})
     assert problems(several) == [
         (
-            "rollout.maxSurge: needs layout: PerRole, got 1: where each replica is a "
-            "LeaderWorkerSet of its own, none of them can have one replica more for the time of an "
-            "update"
+            "rollout.maxSurge: needs layout: PerRole, got 1: with PerReplica each LeaderWorkerSet "
+            "has exactly one replica"
         )
     ]
     inner = service(role(rollout={"maxSurge": "10%"}))
@@ -186,9 +185,9 @@ def test_nothing_may_be_down_only_where_something_may_be_more(spec: Any) -> None
     [({"maxUnavailable": 2}, "maxUnavailable"), ({"strategy": "AllAtOnce"}, "strategy")],
 )
 def test_replicas_go_down_together_only_with_a_feature_gate(rollout: Any, field: str) -> None:
-    gate = "only where the cluster's feature gate MaxUnavailableStatefulSet is on"
+    gate = "only with the cluster's feature gate MaxUnavailableStatefulSet"
     told = [each for each in said(of(rollout)) if gate in each]
-    assert [each.partition(": the")[0] for each in told] == [f"info: rollout.{field}"]
+    assert [each.partition(": replicas")[0] for each in told] == [f"info: rollout.{field}"]
     assert "by default in Kubernetes 1.35.0 to 1.35.3, and from 1.37" in told[0]
     assert not any(gate in each for each in said(of({})) + said(of(rollout, replicas=1)))
 
@@ -206,7 +205,7 @@ def test_what_an_update_starts_beside_the_others_is_told() -> None:
     assert any(each.startswith(f"warning: {needs} (16 accelerators): Leader") for each in gang)
     assert any(each.startswith(f"info: {needs}: ") for each in said(of({"maxSurge": 1})))
     told = warnings(of({"maxSurge": 1, "partition": 2}))
-    assert "keeps the replicas that it started beside the others until partition is 0" in told[0]
+    assert "keeps the additional replicas until partition is 0 again, got 2" in told[0]
     (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))
     assert told_once == "warning: rollout.maxSurge: has no effect with strategy AllAtOnce"
 

@@ -137,7 +137,7 @@ def test_at_the_level_of_roles_groups_and_ordinals_go_from_the_last() -> None:
         (service(rollout={"level": "Group"}), "rollout.level: Group needs groups"),
         (
             service(role(rollout={"partition": 1}), groups=2, rollout={"level": "Group"}),
-            "roles[0].rollout.partition: stands for one role",
+            "roles[0].rollout.partition: applies to one role",
         ),
         (grouped(maxSurge=1), "rollout.maxSurge: counts replicas"),
         (grouped(maxUnavailable=0), "rollout.maxUnavailable: must be at least 1"),

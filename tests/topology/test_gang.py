@@ -185,7 +185,7 @@ def test_an_all_or_nothing_gang_is_a_choice_worth_knowing() -> None:
         ),
         (
             "info: roles[1].replicas: an update restarts the 2 replicas of decode above the "
-            "gang's minimum together, after the others: nothing waits for them, as they may lack "
-            "room"
+            "gang's minimum together, after the others: nothing waits for them, as they may stay "
+            "pending"
         ),
     ]
