@@ -162,7 +162,8 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
         )
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error("key-not-a-string", at, f"keys must be strings, got {shown(value)}")
-    return error(kind.replace("_", "-"), at, item["msg"])
+    rule = kind.replace("_", "-")
+    return error(rule, at, item["msg"])
 
 
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
