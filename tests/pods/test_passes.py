@@ -129,7 +129,8 @@ def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_refused(mode: s
 
 
 def test_workers_that_ask_for_nothing_are_warned_of_beside_a_leader_with_a_sidecar() -> None:
-    several = {"multinode": {"nodeCount": 2}, "template": template(container()), "kvTransfer": {}}
+    pod = template(container(resources={}))
+    several = {"multinode": {"nodeCount": 2}, "template": pod, "kvTransfer": {}}
     manifest = prefill_decode(decode=several)
     manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
     plan = plan_of(manifest)
