@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
+from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
 from fusioninfer_pulumi.component.diagnosis.read import read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.kube.labels import REVISION
@@ -121,7 +121,7 @@ class LiveService:
             revisions = {name: each["metadata"]["labels"][REVISION] for name, each in sets.items()}
             where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
             found.clear()
-            found.update(failing_sets(revisions, read_pods(*where)))
+            found.update(failed_lws(revisions, read_pods(*where)))
             return set(found) == set(names)
 
         self.cluster.wait(look, PATIENCE, lambda: found)

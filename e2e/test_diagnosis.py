@@ -16,9 +16,12 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.harness.stages import CRASHING, FAILING, UNPULLABLE
 from e2e.live import LiveService
-from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
-from fusioninfer_pulumi.component.diagnosis.pods import Seen
-from fusioninfer_pulumi.component.diagnosis.read import read_service, watch_service
+from fusioninfer_pulumi.component.diagnosis.explain import (
+    explain_gang,
+    explain_lws,
+    lws_shows_reason,
+)
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_service, watch_service
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
 SET = "svc-inference-0"
@@ -45,18 +48,18 @@ class Case:
 
     def says(self, name: str, *words: str) -> None:
         """Wait until both explanations together hold these words; record what was seen."""
-        seen = Seen()
+        seen = Snapshot()
 
         def look() -> bool:
             nonlocal seen
             seen = read_service(str(self._cluster.kubeconfig), None, self._namespace, "svc")
-            text = "\n".join([*explain_set(SET, seen), *explain_gang(seen)])
-            return all(word in text for word in words) and is_told(SET, seen)
+            text = "\n".join([*explain_lws(SET, seen), *explain_gang(seen)])
+            return all(word in text for word in words) and lws_shows_reason(SET, seen)
 
-        self._cluster.wait(look, PATIENCE, lambda: (explain_set(SET, seen), explain_gang(seen)))
+        self._cluster.wait(look, PATIENCE, lambda: (explain_lws(SET, seen), explain_gang(seen)))
         kept = _kept(seen)
-        said = {"set": explain_set(SET, seen), "gang": explain_gang(seen)}
-        assert said == {"set": explain_set(SET, kept), "gang": explain_gang(kept)}
+        said = {"set": explain_lws(SET, seen), "gang": explain_gang(seen)}
+        assert said == {"set": explain_lws(SET, kept), "gang": explain_gang(kept)}
         if self._write:
             FOLDER.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(
@@ -99,12 +102,12 @@ def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> Non
     case.start(behaving(CRASHING))
     config = str(cluster.kubeconfig)
 
-    def enough(seen: Seen) -> bool:
-        return is_told(SET, seen)
+    def enough(seen: Snapshot) -> bool:
+        return lws_shows_reason(SET, seen)
 
     for _ in range(5):
-        seen = watch_service(config, None, namespace, "svc", Seen(), enough, 20)
-        (pod, *_) = explain_set(SET, seen)
+        seen = watch_service(config, None, namespace, "svc", Snapshot(), enough, 20)
+        (pod, *_) = explain_lws(SET, seen)
         assert "CrashLoopBackOff" in pod
         assert "exit code 1 (Error), restarted 1 time" in pod
 
@@ -145,9 +148,9 @@ def test_refused(cluster: Cluster, namespace: str, case: Case) -> None:
     case.says("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu")
 
 
-def _kept(seen: Seen) -> Seen:
+def _kept(seen: Snapshot) -> Snapshot:
     """What the explanation reads, and no more."""
-    return Seen(
+    return Snapshot(
         [_pod(each) for each in seen.pods],
         [_event(each) for each in seen.events],
         [_only(each) for each in seen.pod_groups],

@@ -11,8 +11,8 @@ from e2e.harness import Cluster
 from fusioninfer_pulumi import findings, load, loads, plan_service
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
-from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
+from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, read_cluster
+from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 ROOT = Path(__file__).parent.parent

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
         InferenceService,
         LeaderWorkerSet,
         PodGroup,
+    )
+    from fusioninfer_pulumi.component.prerequisites import (
         ServingPrerequisites,
         ServingPrerequisitesArgs,
     )
@@ -176,9 +178,8 @@ _PACKAGES = {
         "InferenceService",
         "LeaderWorkerSet",
         "PodGroup",
-        "ServingPrerequisites",
-        "ServingPrerequisitesArgs",
     ),
+    "component.prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "objects": ("render",),
     "placement": ("Placement", "place", "read_inventory", "read_placement"),

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.operations.operations import operations
 from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
-from fusioninfer_pulumi.routing.router import routing
+from fusioninfer_pulumi.routing.router import router_objects
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
@@ -36,7 +36,7 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     if plan.router is not None:
         return (
             *workloads(plan),
-            *routing(plan, plan.router),
+            *router_objects(plan, plan.router),
             *operations(plan, plan.router, plan.operations),
         )
     return (

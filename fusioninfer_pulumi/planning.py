@@ -29,8 +29,7 @@ from fusioninfer_pulumi.pods.template_keys import key_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
-from fusioninfer_pulumi.routing.records import RouterPlan
-from fusioninfer_pulumi.routing.router import router_plan
+from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
 from fusioninfer_pulumi.topology.gang_checks import (

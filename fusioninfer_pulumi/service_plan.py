@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.topology import Topology
 
 

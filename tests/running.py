@@ -10,7 +10,7 @@ from samples import of_kind, plan_of, rendered
 
 from fusioninfer_pulumi import render
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.component.running_checks import running_findings
+from fusioninfer_pulumi.component.update_checks import update_findings
 
 Manifest = dict[str, Any]
 
@@ -34,7 +34,7 @@ def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     before, after = map(render, plans)
 
     def program() -> None:
-        told.extend(map(str, running_findings("svc", plans[1], after)))
+        told.extend(map(str, update_findings("svc", plans[1], after)))
 
     engine.run(program)
     notes = compare(before, after, plans=([plans[0]], [plans[1]])).notes

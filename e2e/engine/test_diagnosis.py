@@ -89,7 +89,7 @@ def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None
     nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
     program = stack.folder / "__main__.py"
     program.write_text(
-        "from fusioninfer_pulumi.component import access\n"
+        "from fusioninfer_pulumi.component import cluster_access as access\n"
         f"async def kubeconfig(_): return {str(nobody)!r}, None\n"
         "assert access.kubeconfig_of\naccess.kubeconfig_of = kubeconfig\n"
         + program.read_text(encoding="utf-8"),

@@ -100,7 +100,7 @@ def test_pods_that_fail_later(cluster: Cluster, namespace: str, project: Make) -
     text = program.read_text(encoding="utf-8")
     nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
     program.write_text(
-        "from fusioninfer_pulumi.component import access\n"
+        "from fusioninfer_pulumi.component import cluster_access as access\n"
         f"async def kubeconfig(_): return {str(nobody)!r}, None\n"
         "assert access.kubeconfig_of\naccess.kubeconfig_of = kubeconfig\n" + text,
         encoding="utf-8",

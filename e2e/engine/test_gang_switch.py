@@ -18,8 +18,8 @@ PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
 SHORT = "40s"
 #: Takes the refusal away, to see what it saves from.
 UNCHECKED = """\
-from fusioninfer_pulumi.component import running
-running.gang_findings = lambda *_: []
+from fusioninfer_pulumi.component import update_checks
+update_checks.gang_findings = lambda *_: []
 """
 
 

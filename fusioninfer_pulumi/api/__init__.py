@@ -1,6 +1,6 @@
-"""What a user may write: pydantic models and the only validator.
+"""What users write: one file for each concept, with its models and the rules of its own fields.
 
-Knows no Kubernetes kind but the pod template, and neither Pulumi nor a plan.
+Knows of Kubernetes only the pod template, and nothing of Pulumi or of plans.
 """
 
 from __future__ import annotations
@@ -56,12 +56,10 @@ from fusioninfer_pulumi.api.rollout import (
     WaitArgs,
     WaitLevel,
 )
+from fusioninfer_pulumi.api.route import GatewayArgs, GatewayRefArgs, HttpRouteArgs
 from fusioninfer_pulumi.api.router import (
     EndpointPickerArgs,
     FailureMode,
-    GatewayArgs,
-    GatewayRefArgs,
-    HttpRouteArgs,
     MetricsMode,
     NetworkPolicyArgs,
     PickerTlsArgs,

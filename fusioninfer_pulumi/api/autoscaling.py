@@ -6,11 +6,10 @@ import enum
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.api.base import Count, LabelMap, PositiveCount, SpecModel
-from fusioninfer_pulumi.api.string_formats import WebAddress
-from fusioninfer_pulumi.api.types import Quantity
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -70,8 +69,8 @@ class AutoscalingArgs(SpecModel):
     @model_validator(mode="after")
     def _bounds(self) -> AutoscalingArgs:
         if self.min_replicas > self.max_replicas:
-            raise PydanticCustomError(
-                "bounds",
+            raise rule_error(
+                "minimum-above-maximum",
                 f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
             )
         return self
@@ -89,7 +88,9 @@ class PrefillDecodeRatioArgs(SpecModel):
     @model_validator(mode="after")
     def _bounds(self) -> PrefillDecodeRatioArgs:
         if self.min is None and self.max is None:
-            raise PydanticCustomError("bounds", "needs min, max or both")
+            raise rule_error("required", "needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise PydanticCustomError("bounds", f"min ({self.min:g}) is above max ({self.max:g})")
+            raise rule_error(
+                "minimum-above-maximum", f"min ({self.min:g}) is above max ({self.max:g})"
+            )
         return self

@@ -7,16 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from fusioninfer_pulumi.api.base import PositiveCount, SpecModel
-from fusioninfer_pulumi.api.plain import plain_problems
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.api.string_formats import ObjectName, form
-from fusioninfer_pulumi.findings import LIFT, Location
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import string_format
+from fusioninfer_pulumi.api.types import ObjectName, PositiveCount, json_findings
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
 
 _Label = Annotated[
     str,
-    form(
+    string_format(
         r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
     ),
@@ -69,33 +68,33 @@ class ResourceClaimArgs(SpecModel):
         return self.device_class_name is not None or self.spec is not None
 
 
-def claim_problems(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Problem]:
-    """Checks the claims of a role.
-
-    Args:
-        at: Where they stand.
-        claims: The claims, well-formed field by field.
-
-    Yields:
-        Every problem.
-    """
+def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Finding]:
+    """Checks the claims of a role, each field of which is valid."""
     names: dict[str, int] = {}
     for index, claim in enumerate(claims):
         here = (*at, index)
         first = names.setdefault(claim.name, index)
         if first != index:
-            yield Problem(
-                (*here, "name"), f'"{claim.name}" is also the name of resourceClaims[{first}]'
+            yield error(
+                "duplicate-claim-name",
+                (*here, "name"),
+                f'"{claim.name}" is also the name of resourceClaims[{first}]',
             )
         given = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
         if len(given) != 1:
             stated = f", got {' and '.join(given)}" if given else ""
-            yield Problem(here, f"needs one of {', '.join(_SOURCES.values())}{stated}")
+            yield error(
+                "one-claim-source", here, f"needs one of {', '.join(_SOURCES.values())}{stated}"
+            )
         if claim.device_class_name is None:
             for field, alias in _TYPED.items():
                 if getattr(claim, field) is not None:
-                    yield Problem((*here, alias), "belongs to deviceClassName")
+                    yield error(
+                        "claim-field-without-device-class",
+                        (*here, alias),
+                        "belongs to deviceClassName",
+                    )
         if claim.spec is not None:
-            yield from plain_problems((*here, "spec"), claim.spec)
+            yield from json_findings((*here, "spec"), claim.spec)
             if contains_output(claim.spec):
-                yield Problem((*here, "spec"), LIFT)
+                yield error("output-not-allowed", (*here, "spec"), LIFT)

@@ -6,9 +6,9 @@ import enum
 from typing import Annotated
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 
 
@@ -36,7 +36,8 @@ class DisruptionBudgetArgs(SpecModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> DisruptionBudgetArgs:
         if self.max_unavailable is not None and self.min_available is not None:
-            raise PydanticCustomError(
-                "one_of_both", "maxUnavailable and minAvailable say the same; give one of them"
+            raise rule_error(
+                "fields-exclude-each-other",
+                "maxUnavailable and minAvailable say the same; give one of them",
             )
         return self

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.types import Bytes
 
@@ -26,5 +26,5 @@ class StartupArgs(SpecModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> StartupArgs:
         if self.timeout is not None and self.model_size is not None:
-            raise PydanticCustomError("one_of_both", "give timeout or modelSize, not both")
+            raise rule_error("fields-exclude-each-other", "give timeout or modelSize, not both")
         return self

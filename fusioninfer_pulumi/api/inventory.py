@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from fusioninfer_pulumi.api.base import Count, LabelMap, PositiveCount, SpecModel, label_problem
-from fusioninfer_pulumi.api.placement import Text
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.api.types import Bytes
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import raise_findings
+from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text, label_finding
+from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
 
 INVENTORY_KIND = "NodePoolInventory"
@@ -116,19 +114,7 @@ class InventoryArgs(SpecModel):
 
     @model_validator(mode="after")
     def _rules(self) -> InventoryArgs:
-        problems = list(_problems(self))
-        if problems:
-            raise ValidationError.from_exception_data(
-                type(self).__name__,
-                [
-                    InitErrorDetails(
-                        type=PydanticCustomError("rule", "{message}", {"message": each.message}),
-                        loc=each.location,
-                        input=each.value,
-                    )
-                    for each in problems
-                ],
-            )
+        raise_findings(type(self).__name__, _findings(self))
         return self
 
 
@@ -155,29 +141,39 @@ class InventoryManifest(SpecModel):
     """The pools."""
 
 
-def _problems(inventory: InventoryArgs) -> Iterator[Problem]:
+def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
     names = Counter(pool.name for pool in inventory.pools)
     for index, pool in enumerate(inventory.pools):
         at = ("pools", index)
         if names[pool.name] > 1:
-            yield Problem((*at, "name"), f"{shown(pool.name)} names {names[pool.name]} pools")
+            yield error(
+                "duplicate-pool-name",
+                (*at, "name"),
+                f"{shown(pool.name)} names {names[pool.name]} pools",
+            )
         if pool.resource is None and not pool.device_classes:
-            yield Problem(
+            yield error(
+                "pool-without-resource",
                 (*at, "resource"),
                 "must name a resource where deviceClasses name no class, got null",
             )
         if len(pool.in_use) > pool.nodes:
-            yield Problem(
-                (*at, "inUse"), f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}"
+            yield error(
+                "in-use-above-nodes",
+                (*at, "inUse"),
+                f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}",
             )
         for each, held in enumerate(pool.in_use):
             if held > pool.accelerators:
-                yield Problem(
-                    (*at, "inUse", each), f"must be at most {pool.accelerators}, got {held}", held
+                yield error(
+                    "in-use-above-accelerators",
+                    (*at, "inUse", each),
+                    f"must be at most {pool.accelerators}, got {held}",
                 )
     key = inventory.selector_label
     if key is None:
-        yield Problem(
+        yield error(
+            "pool-label-missing",
             ("poolLabel",),
             "is required: the node label that tells the pools apart (by default one of "
             f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)",
@@ -185,11 +181,13 @@ def _problems(inventory: InventoryArgs) -> Iterator[Problem]:
         return
     values = [inventory.selected_by(pool) for pool in inventory.pools]
     for index, value in enumerate(values):
-        if problem := label_problem(key, value):
-            yield Problem(("poolLabel",), problem)
+        if found := label_finding(("poolLabel",), key, value):
+            yield found
         elif value in values[:index]:
             first = inventory.pools[values.index(value)].name
             if first != inventory.pools[index].name:
-                yield Problem(
-                    ("pools", index, "labels"), f"{key}: {value} is also that of pool {first}"
+                yield error(
+                    "pool-label-not-unique",
+                    ("pools", index, "labels"),
+                    f"{key}: {value} is also that of pool {first}",
                 )

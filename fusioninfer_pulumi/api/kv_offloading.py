@@ -9,15 +9,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.plain import plain_problems
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.api.string_formats import ObjectName, form
-from fusioninfer_pulumi.api.types import Bytes, bytes_problem
-from fusioninfer_pulumi.findings import LIFT, Location, shown
+from fusioninfer_pulumi.api.messages import string_format
+from fusioninfer_pulumi.api.types import Bytes, ObjectName, bytes_finding, json_findings
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
 
 _Folder = Annotated[
-    str, form(r"^[^/\s][^\s]*$", "a folder such as cache/chat, without spaces or a / before it")
+    str,
+    string_format(
+        r"^[^/\s][^\s]*$", "a folder such as cache/chat, without spaces or a / before it"
+    ),
 ]
 
 
@@ -91,44 +92,52 @@ class KvCacheOffloadingArgs(SpecModel):
     default nothing."""
 
 
-def offloading_problems(at: Location, given: KvCacheOffloadingArgs) -> Iterator[Problem]:
-    """Checks the tiers of a role.
-
-    Args:
-        at: Where they stand.
-        given: The tiers, well-formed field by field.
-
-    Yields:
-        Every problem.
-    """
-    for index, tier in enumerate(given.secondary):
+def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    """Checks the tiers of a role, each field of which is valid."""
+    for index, tier in enumerate(offloading.secondary):
         here = (*at, "secondary", index, "fileSystem")
         system = tier.file_system
         if (system.empty_dir is None) == (system.pvc is None):
-            yield Problem(here, "needs either emptyDir (the node's disk) or pvc (a claim)")
+            yield error(
+                "one-offloading-tier",
+                here,
+                "needs either emptyDir (the node's disk) or pvc (a claim)",
+            )
         if system.pvc is not None:
             yield from _claim((*here, "pvc"), system.pvc)
 
 
-def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Problem]:
+def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
     if (claim.spec is None) == (claim.ref is None):
-        yield Problem(at, "needs either spec (a claim for each pod) or ref (an existing claim)")
+        yield error(
+            "one-claim-source",
+            at,
+            "needs either spec (a claim for each pod) or ref (an existing claim)",
+        )
     if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
-        yield Problem((*at, "ref", "path"), f"must not hold .., got {shown(claim.ref.path)}")
+        yield error(
+            "path-leaves-volume",
+            (*at, "ref", "path"),
+            f"must not hold .., got {shown(claim.ref.path)}",
+        )
     if claim.spec is None:
         return
     at = (*at, "spec")
     if contains_output(claim.spec):
-        yield Problem(at, LIFT)
+        yield error("output-not-allowed", at, LIFT)
         return
-    yield from plain_problems(at, claim.spec)
+    yield from json_findings(at, claim.spec)
     modes = claim.spec.get("accessModes")
     if not isinstance(modes, list) or not modes:
-        yield Problem((*at, "accessModes"), "is required: a list such as [ReadWriteOnce]")
+        yield error("required", (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]")
     resources = claim.spec.get("resources")
     requests = resources.get("requests") if isinstance(resources, dict) else None
     storage = requests.get("storage") if isinstance(requests, dict) else None
     if storage is None:
-        yield Problem((*at, "resources"), "must hold requests.storage: the size of each claim")
-    elif problem := bytes_problem(storage):
-        yield Problem((*at, "resources", "requests", "storage"), problem, storage)
+        yield error(
+            "claim-size-missing",
+            (*at, "resources"),
+            "must hold requests.storage: the size of each claim",
+        )
+    elif found := bytes_finding((*at, "resources", "requests", "storage"), storage):
+        yield found

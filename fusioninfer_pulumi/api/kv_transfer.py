@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from fusioninfer_pulumi.api.base import Count, LeafText, Port, PositiveCount, SpecModel
-from fusioninfer_pulumi.api.string_formats import form
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import string_format
+from fusioninfer_pulumi.api.pod_template import (
+    amount_findings,
+    image_findings,
+    resource_findings,
+)
+from fusioninfer_pulumi.api.types import (
+    Count,
+    LeafText,
+    Port,
+    PositiveCount,
+    Text,
+    known_json_findings,
+)
+from fusioninfer_pulumi.findings import Finding, Location, error
 
 
 class KvRole(str, enum.Enum):
@@ -61,16 +76,17 @@ class SidecarArgs(SpecModel):
 
 
 _Resource = Annotated[
-    str, form(r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$", "an extended resource such as rdma/ib")
+    str, string_format(r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$", "an extended resource such as rdma/ib")
 ]
 _Device = Annotated[
-    str, form(r"^[A-Za-z0-9_.-]+(:[0-9]+)?$", "a device such as mlx5_0 or mlx5_0:1")
+    str, string_format(r"^[A-Za-z0-9_.-]+(:[0-9]+)?$", "a device such as mlx5_0 or mlx5_0:1")
 ]
 _Transports = Annotated[
-    str, form(r"^[^\s]+$", "transports without spaces between them, such as rc,cuda_copy")
+    str, string_format(r"^[^\s]+$", "transports without spaces between them, such as rc,cuda_copy")
 ]
 _Endpoint = Annotated[
-    str, form(r"^tcp://.+:[0-9]{1,5}$", "a ZMQ endpoint such as tcp://*:5557, with its port")
+    str,
+    string_format(r"^tcp://.+:[0-9]{1,5}$", "a ZMQ endpoint such as tcp://*:5557, with its port"),
 ]
 
 
@@ -104,7 +120,7 @@ class KvTransferArgs(SpecModel):
     engine's arguments hold `--kv-transfer-config` already, they are used as they are.
     """
 
-    connector: Annotated[str, StringConstraints(min_length=1)] | None = None
+    connector: Text | None = None
     """vLLM's KV connector, by default `NixlConnector`."""
 
     role: Annotated[KvRole, Field(strict=False)] | None = None
@@ -139,6 +155,39 @@ class KvEventsArgs(SpecModel):
     endpoint: _Endpoint = "tcp://*:5557"
     """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
 
-    topic: Annotated[str, StringConstraints(min_length=1)] | None = None
+    topic: Text | None = None
     """Topic of the events, by default `kv@$(POD_IP):PORT@MODEL`, the name under which llm-d's
     pickers look for a pod."""
+
+
+def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Finding]:
+    """Checks how a role hands its KV cache over, each field of which is valid."""
+    if transfer.extra_config is not None:
+        yield from known_json_findings((*at, "extraConfig"), transfer.extra_config)
+    if transfer.shared_memory is not None:
+        # The error of a resource amount, at the field itself.
+        amounts = {"sharedMemory": transfer.shared_memory}
+        yield from amount_findings(at, amounts)
+    if transfer.engine_port == transfer.side_channel_port:
+        yield error(
+            "port-used-twice",
+            (*at, "enginePort"),
+            f"must differ from sideChannelPort, got {transfer.engine_port} for both",
+        )
+    yield from _sidecar((*at, "sidecar"), transfer.sidecar)
+
+
+def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
+    if sidecar.image is not None:
+        yield from image_findings((*at, "image"), sidecar.image)
+    if sidecar.resources is not None:
+        yield from known_json_findings((*at, "resources"), sidecar.resources)
+        yield from resource_findings((*at, "resources"), sidecar.resources)
+    if not sidecar.enabled:
+        for field in sorted(sidecar.model_fields_set - {"enabled"}):
+            alias = SidecarArgs.model_fields[field].alias or field
+            yield error(
+                "field-without-effect",
+                (*at, alias),
+                "has no effect: the sidecar is not enabled; remove it",
+            )

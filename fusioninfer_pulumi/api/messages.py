@@ -1,23 +1,39 @@
-"""Writes pydantic's errors as findings: field, value, and what is allowed, in plain words."""
+"""Pydantic's errors as findings: which rule, which field, which value, and what is allowed.
+
+This table is the list of rules that pydantic checks:
+
+| Rule | What is wrong |
+|---|---|
+| `required` | A field is missing. |
+| `unknown-key` | A mapping has a key that is no field. |
+| `output-not-allowed` | A `pulumi.Output` stands where the value has to be known. |
+| `wrong-type` | The value is of another type, such as a string for an integer. |
+| `number-not-finite` | The number is infinite or NaN. |
+| `out-of-range` | The number is below the least or above the greatest one allowed. |
+| `unknown-value` | The value is none of the allowed ones. |
+| `invalid-format` | The string does not match the field's format. |
+| `too-long`, `empty` | The string or list has too many items, or none. |
+| `key-not-a-string` | A mapping has a key that is no string. |
+
+Checks of our own inside of models raise `rule_error`: its type is the rule's id.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.alias_generators import to_snake
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from fusioninfer_pulumi.api.string_formats import words_of
-from fusioninfer_pulumi.findings import LIFT, Finding, error, join, shown, similar
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown, similar
 from fusioninfer_pulumi.kube.outputs import is_output
 
 _TYPES = {
     "int_type": "an integer",
     "float_type": "a number",
-    "finite_number": "a finite number",
     "int_from_float": "an integer",
     "string_type": "a string",
     "bool_type": "true or false",
@@ -32,60 +48,118 @@ _BOUNDS = {
     "less_than": ("below", "lt"),
     "less_than_equal": ("at most", "le"),
 }
+_DESCRIPTIONS: dict[str, str] = {}
+
+
+def string_format(pattern: str, description: str, **limits: Any) -> StringConstraints:
+    """A constraint on strings whose errors say what the string must be.
+
+    Args:
+        pattern: Regular expression of the whole string.
+        description: What the string must be, such as `a path that starts with /`.
+        **limits: Further limits of the string, as `StringConstraints` takes them.
+    """
+    _DESCRIPTIONS[pattern] = description
+    return StringConstraints(pattern=pattern, **limits)
+
+
+def format_description(pattern: str) -> str:
+    """What a string must be to match a pattern of `string_format`."""
+    return _DESCRIPTIONS[pattern]
+
+
+def rule_error(rule: str, message: str) -> PydanticCustomError:
+    """The error of a rule, to be raised inside of a model's validators."""
+    return PydanticCustomError(rule, "{message}", {"message": message})
+
+
+def raise_findings(title: str, findings: Iterable[Finding]) -> None:
+    """Raises findings inside of a model's validators, where there are any."""
+    details = [
+        InitErrorDetails(type=rule_error(each.rule, each.message), loc=each.location, input=None)
+        for each in findings
+    ]
+    if details:
+        raise ValidationError.from_exception_data(title, details)
+
+
+def mismatch(at: Location, value: Any, kind: str, rule: str | None = None) -> Finding:
+    """What is wrong with a value that is not what it must be.
+
+    Args:
+        at: Where it stands.
+        value: The value; None where it is missing.
+        kind: What it must be, such as `a list`.
+        rule: The rule that it violates where it is there; by default `wrong-type`.
+    """
+    if value is None:
+        return error("required", at, f"is required: {kind}")
+    if is_output(value):
+        return error("output-not-allowed", at, LIFT)
+    return error(rule or "wrong-type", at, f"must be {kind}, got {shown(value)}")
 
 
 def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """Turns a validation error into one finding per problem.
+    """Turns a validation error into one finding for each of its errors.
 
     Args:
         problem: What pydantic raised.
         root: The model that was validated; unknown keys are compared with its fields.
 
     Returns:
-        The findings, in the order of the fields; paths are relative to `spec`.
+        The findings, in the order of the fields; locations are relative to `spec`.
     """
     details = problem.errors(include_url=False)
-    return [error(path(item["loc"]), _message(item, root)) for item in details]
+    return [_finding(each, root) for each in details]
 
 
-def path(location: Sequence[str | int]) -> str:
-    """Writes a location relative to `spec`."""
-    parts = [part for part in location if part != "[key]"]
-    if parts and parts[0] == "spec":
-        parts = parts[1:] or ["spec"]
-    return join(*parts)
+def below_spec(location: Sequence[str | int]) -> Location:
+    """A location in a manifest, relative to `spec` where it lies in it."""
+    return tuple(location[1:]) if len(location) > 1 and location[0] == "spec" else tuple(location)
 
 
-def _message(item: ErrorDetails, root: type[BaseModel]) -> str:
+def field_of(location: Sequence[str | int]) -> Location:
+    """A location of pydantic's, where a key's own error is marked, as that of the field."""
+    return tuple(part for part in location if part != "[key]")
+
+
+def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
+    at = below_spec(field_of(item["loc"]))
     if kind == "missing":
-        return "is required"
+        return error("required", at, "is required")
     if kind == "extra_forbidden":
-        return _unknown_key(item["loc"], root)
+        return error("unknown-key", at, _unknown_key(item["loc"], root))
     if is_output(value):
-        return LIFT
+        return error("output-not-allowed", at, LIFT)
     if kind in _TYPES:
-        return f"must be {_TYPES[kind]}, got {shown(value)}"
+        return error("wrong-type", at, f"must be {_TYPES[kind]}, got {shown(value)}")
+    if kind == "finite_number":
+        return error("number-not-finite", at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
         limit = int(limit) if limit == int(limit) else limit
-        return f"must be {words} {limit}, got {shown(value)}"
+        return error("out-of-range", at, f"must be {words} {limit}, got {shown(value)}")
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-        return f"must be {choice}, got {shown(value)}"
+        return error("unknown-value", at, f"must be {choice}, got {shown(value)}")
     if kind == "string_pattern_mismatch":
-        return f"must be {words_of(context['pattern'])}, got {shown(value)}"
+        description = format_description(context["pattern"])
+        return error("invalid-format", at, f"must be {description}, got {shown(value)}")
     if kind == "string_too_long":
-        return f"must have at most {context['max_length']} characters, got {len(str(value))}"
+        longest = context["max_length"]
+        return error(
+            "too-long", at, f"must have at most {longest} characters, got {len(str(value))}"
+        )
     if kind == "string_too_short":
-        return "must not be empty"
+        return error("empty", at, "must not be empty")
     if kind == "too_short":
-        return f"must hold at least {context['min_length']} item, got none"
+        return error("empty", at, f"must hold at least {context['min_length']} item, got none")
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
-        return f"keys must be strings, got {shown(value)}"
-    return item["msg"]
+        return error("key-not-a-string", at, f"keys must be strings, got {shown(value)}")
+    return error(kind, at, item["msg"])
 
 
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:

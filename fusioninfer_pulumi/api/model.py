@@ -8,15 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from fusioninfer_pulumi.api.base import Count, LeafText, PositiveCount, SpecModel
-from fusioninfer_pulumi.api.plain import plain_problems
-from fusioninfer_pulumi.api.pod_template import resource_problems
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.api.string_formats import ObjectName, form
-from fusioninfer_pulumi.api.types import Bytes
-from fusioninfer_pulumi.findings import Location, shown
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import string_format
+from fusioninfer_pulumi.api.pod_template import image_findings, resource_findings
+from fusioninfer_pulumi.api.types import (
+    Bytes,
+    Count,
+    LeafText,
+    ObjectName,
+    PositiveCount,
+    Text,
+    json_findings,
+)
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
@@ -25,14 +31,15 @@ FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
 FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
 FETCHER_USER = 1000
 
-Text = Annotated[str, StringConstraints(min_length=1)]
 AbsolutePath = Annotated[
     str,
-    form(r"^(/[A-Za-z0-9_.-]+)+$", "a path such as /models/chat, of A-Z a-z 0-9 _ . - and /"),
+    string_format(
+        r"^(/[A-Za-z0-9_.-]+)+$", "a path such as /models/chat, of A-Z a-z 0-9 _ . - and /"
+    ),
 ]
 RelativePath = Annotated[
     str,
-    form(
+    string_format(
         r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$",
         "a path such as models/chat without a / before it, of A-Z a-z 0-9 _ . - and /",
     ),
@@ -238,8 +245,8 @@ class ModelArgs(SpecModel):
     """A volume that keeps the files."""
 
 
-#: The forms, for messages.
-FORMS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
+#: The formats of a `uri`, for messages.
+URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
 
 _REPO = re.compile(r"([\w.-]+/[\w.-]+?)(?:[@:]([\w./-]+))?", re.ASCII)
 _CLAIM = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
@@ -249,7 +256,7 @@ _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A source that was read.
+    """A model's `uri`, parsed.
 
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
@@ -265,13 +272,13 @@ class ModelSource:
 
     @property
     def fetched(self) -> str:
-        """The source in the words of KServe's storage-initializer."""
+        """The source as KServe's storage-initializer takes it."""
         revision = f":{self.revision}" if self.revision else ""
         return f"{self.scheme}://{self.place}{revision}"
 
 
 def read_source(uri: str) -> ModelSource | None:
-    """Reads a source; None when it has none of the forms.
+    """The source that a `uri` names; None when it has none of the formats.
 
     A revision of a repository stands behind `@`, or `:` as in KServe's documents.
     """
@@ -296,23 +303,17 @@ def read_source(uri: str) -> ModelSource | None:
     return None
 
 
-#: Fields of a cache that are about what a warm-up wrote, by their names in YAML.
+#: Fields of a cache that need `warmUp`, by their names in YAML.
 _WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
 
 
-def model_problems(at: Location, model: ModelArgs) -> Iterator[Problem]:
-    """Checks a model whose fields are well-formed by themselves.
-
-    Args:
-        at: Where it stands.
-        model: The model.
-
-    Yields:
-        Every problem.
-    """
+def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
+    """Checks a model, each field of which is valid."""
     source = read_source(model.uri)
     if source is None:
-        yield Problem((*at, "uri"), f"must be {FORMS}, got {shown(model.uri)}")
+        yield error(
+            "invalid-model-uri", (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
+        )
     else:
         yield from _foreign(at, model, source)
     yield from _lora(at, model)
@@ -321,77 +322,123 @@ def model_problems(at: Location, model: ModelArgs) -> Iterator[Problem]:
         yield from _cache((*at, "cache"), model, model.cache, source)
 
 
-def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Problem]:
+def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
     others = [read_source(each.uri) for each in (model.lora.adapters if model.lora else ())]
     schemes = {source.scheme, *(each.scheme for each in others if each is not None)}
     if model.path is not None and source.scheme != "oci":
-        yield Problem((*at, "path"), f"belongs to oci:// (this model is {source.scheme}://)")
+        yield error(
+            "field-of-other-uri-scheme",
+            (*at, "path"),
+            f"belongs to oci:// (this model is {source.scheme}://)",
+        )
     if model.fetch is not None and source.scheme != "hf":
-        yield Problem((*at, "fetch"), f"belongs to hf:// (this model is {source.scheme}://)")
+        yield error(
+            "field-of-other-uri-scheme",
+            (*at, "fetch"),
+            f"belongs to hf:// (this model is {source.scheme}://)",
+        )
     if model.token_secret is not None and "hf" not in schemes:
-        yield Problem((*at, "tokenSecret"), "has no effect: nothing comes from hf://; remove it")
+        yield error(
+            "field-without-effect",
+            (*at, "tokenSecret"),
+            "has no effect: nothing comes from hf://; remove it",
+        )
     if model.s3 != S3Args() and "s3" not in schemes:
-        yield Problem((*at, "s3"), "has no effect: nothing comes from s3://; remove it")
+        yield error(
+            "field-without-effect",
+            (*at, "s3"),
+            "has no effect: nothing comes from s3://; remove it",
+        )
 
 
-def _lora(at: Location, model: ModelArgs) -> Iterator[Problem]:
+def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
     taken = {model.name: "the model"} if model.name is not None else {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         here = (*at, "lora", "adapters", index)
         if adapter.name in taken:
-            yield Problem(
-                (*here, "name"), f'"{adapter.name}" is also the name of {taken[adapter.name]}'
+            yield error(
+                "duplicate-model-name",
+                (*here, "name"),
+                f'"{adapter.name}" is also the name of {taken[adapter.name]}',
             )
         elif "=" in adapter.name or "/" in adapter.name or adapter.name in (".", ".."):
             # It stands before `=` in an argument, and names a folder.
-            yield Problem((*here, "name"), f"must hold neither = nor /, got {shown(adapter.name)}")
+            yield error(
+                "invalid-adapter-name",
+                (*here, "name"),
+                f"must hold neither = nor /, got {shown(adapter.name)}",
+            )
         taken.setdefault(adapter.name, f"adapters[{index}]")
         if read_source(adapter.uri) is None:
-            yield Problem((*here, "uri"), f"must be {FORMS}, got {shown(adapter.uri)}")
+            yield error(
+                "invalid-model-uri",
+                (*here, "uri"),
+                f"must be {URI_FORMATS}, got {shown(adapter.uri)}",
+            )
 
 
-def _fetcher(at: Location, model: ModelArgs) -> Iterator[Problem]:
+def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
     fetcher = model.fetcher
-    if isinstance(fetcher.image, str) and (not fetcher.image or " " in fetcher.image):
-        yield Problem((*at, "image"), f"must be an image reference, got {shown(fetcher.image)}")
+    if fetcher.image is not None:
+        yield from image_findings((*at, "image"), fetcher.image)
     if fetcher.resources is not None:
-        yield from resource_problems((*at, "resources"), fetcher.resources)
+        yield from resource_findings((*at, "resources"), fetcher.resources)
     for index, variable in enumerate(fetcher.env):
         if not isinstance(variable.get("name"), str):
-            yield Problem((*at, "env", index), "must be a mapping with a name")
-        yield from plain_problems((*at, "env", index), variable)
+            yield error("env-name-missing", (*at, "env", index), "must be a mapping with a name")
+        yield from json_findings((*at, "env", index), variable)
 
 
 def _cache(
     at: Location, model: ModelArgs, cache: CacheArgs, source: ModelSource | None
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     if (cache.claim_name is None) == (cache.storage is None):
-        yield Problem(at, "needs either claimName (an existing claim) or storage (one of ours)")
+        yield error(
+            "one-cache-volume",
+            at,
+            "needs either claimName (an existing claim) or storage (one of ours)",
+        )
     if source is not None and source.scheme in ("pvc", "oci"):
-        yield Problem(at, f"has nothing to keep: {source.scheme}:// is mounted as it is; remove it")
+        yield error(
+            "cache-without-use",
+            at,
+            f"has nothing to keep: {source.scheme}:// is mounted as it is; remove it",
+        )
     elif not cache.warm_up:
         if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):
-            yield Problem(
+            yield error(
+                "warm-up-required",
                 (*at, "warmUp"),
                 "must be true: init containers of several pods would write the same files at once",
             )
         for field, key in _WARMED.items():
             if field in cache.model_fields_set:
-                yield Problem((*at, key), "has no effect without warmUp; remove it")
+                yield error(
+                    "field-without-effect", (*at, key), "has no effect without warmUp; remove it"
+                )
     elif model.fetch is not None:
-        yield Problem(
-            (*at[:-1], "fetch"), "has no effect: the warm-up fetches the model; remove it"
+        yield error(
+            "field-without-effect",
+            (*at[:-1], "fetch"),
+            "has no effect: the warm-up fetches the model; remove it",
         )
     if durations.seconds(cache.job.timeout) is None:
-        yield Problem(
+        yield error(
+            "invalid-duration",
             (*at, "job", "timeout"),
             f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
         )
     modes = set(cache.storage.access_modes) if cache.storage is not None else set()
     if modes == {AccessMode.READ_ONLY_MANY}:
-        yield Problem(
-            (*at, "storage", "accessModes"), "must hold a mode that somebody can write with"
+        yield error(
+            "cache-not-writable",
+            (*at, "storage", "accessModes"),
+            "must hold a mode that somebody can write with",
         )
     inside = (cache.mount_path + "/").startswith(model.mount_path + "/")
     if inside or (model.mount_path + "/").startswith(cache.mount_path + "/"):
-        yield Problem((*at, "mountPath"), f"must not overlap model.mountPath {model.mount_path}")
+        yield error(
+            "overlapping-mount-paths",
+            (*at, "mountPath"),
+            f"must not overlap model.mountPath {model.mount_path}",
+        )

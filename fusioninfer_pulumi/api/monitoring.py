@@ -6,10 +6,10 @@ import re
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.api.base import LabelMap, SpecModel
-from fusioninfer_pulumi.api.string_formats import form
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error, string_format
+from fusioninfer_pulumi.api.types import LabelMap
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -19,11 +19,11 @@ _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms
 
 def _interval(value: Any) -> Any:
     if is_output(value):
-        raise PydanticCustomError("interval", LIFT)
+        raise rule_error("output-not-allowed", LIFT)
     if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
         return value
-    raise PydanticCustomError(
-        "interval", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
+    raise rule_error(
+        "invalid-duration", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
     )
 
 
@@ -44,7 +44,7 @@ class TokenSecretArgs(SpecModel):
     """Key that holds the token; `token` by default."""
 
 
-_Path = Annotated[str, form(r"^/", "a path that starts with /")]
+_Path = Annotated[str, string_format(r"^/", "a path that starts with /")]
 
 
 class MonitoringArgs(SpecModel):

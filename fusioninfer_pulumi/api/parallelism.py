@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import Port, PositiveCount, SpecModel
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.types import Port, PositiveCount
+from fusioninfer_pulumi.findings import Finding, Location, error
 
 
 class ParallelismArgs(SpecModel):
@@ -60,64 +60,62 @@ class ParallelismArgs(SpecModel):
         return self.pipeline or 1
 
 
-def parallelism_problems(
-    at: Location, given: ParallelismArgs, node_count: int | None
-) -> Iterator[Problem]:
-    """Checks that the sizes fit together, and the stated number of nodes.
-
-    Args:
-        at: Where they stand.
-        given: The sizes.
-        node_count: The role's `multinode.nodeCount`, None when it states none.
-
-    Yields:
-        Every problem.
-    """
-    yield from size_problems(at, given, node_count)
-    if given.data_rpc_port is not None and (given.data or 1) == 1:
-        yield Problem((*at, "dataRPCPort"), "has no effect without data; remove it")
+def parallelism_findings(
+    at: Location, sizes: ParallelismArgs, node_count: int | None
+) -> Iterator[Finding]:
+    """Checks that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
+    yield from size_findings(at, sizes, node_count)
+    if sizes.data_rpc_port is not None and (sizes.data or 1) == 1:
+        yield error(
+            "field-without-effect", (*at, "dataRPCPort"), "has no effect without data; remove it"
+        )
 
 
-def size_problems(
-    at: Location, given: ParallelismArgs, node_count: int | None
-) -> Iterator[Problem]:
-    """As `parallelism_problems`, of the sizes alone."""
-    data, local, pipeline = given.data, given.data_local, given.pipeline
+def size_findings(
+    at: Location, sizes: ParallelismArgs, node_count: int | None
+) -> Iterator[Finding]:
+    """As `parallelism_findings`, without the port."""
+    data, local, pipeline = sizes.data, sizes.data_local, sizes.pipeline
     if local is not None and data is None:
-        yield Problem((*at, "dataLocal"), "needs data: the copies over all pods of a replica")
+        yield error(
+            "data-local-without-data",
+            (*at, "dataLocal"),
+            "needs data: the copies over all pods of a replica",
+        )
         return
     if data is not None and local is not None and data % local:
-        yield Problem(
+        yield error(
+            "data-local-not-a-divisor",
             (*at, "dataLocal"),
             f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
-            local,
         )
         return
     if (pipeline or 1) > 1 and (data or 1) > 1 and node_count is None:
-        yield Problem(
+        yield error(
+            "pods-per-replica-unknown",
             (*at, "pipeline"),
             f"together with data ({data}) does not say how many pods a replica has; state "
             "multinode.nodeCount",
-            pipeline,
         )
         return
     if node_count is not None:
-        yield from _node_count(at, given, node_count)
+        yield from _node_count(at, sizes, node_count)
 
 
-def _node_count(at: Location, given: ParallelismArgs, nodes: int) -> Iterator[Problem]:
-    if given.data_local is not None and given.pods != nodes:
-        yield Problem(
+def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]:
+    if sizes.data_local is not None and sizes.pods != nodes:
+        yield error(
+            "data-local-contradicts-node-count",
             (*at, "dataLocal"),
-            f"makes replicas of data {given.data} / dataLocal {given.data_local} = {given.pods} "
+            f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
             f"pods, multinode.nodeCount says {nodes}; remove one",
-            given.data_local,
         )
-    elif given.sized and given.ranks % nodes:
-        sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
-        stated = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
-        yield Problem(
+    elif sizes.sized and sizes.ranks % nodes:
+        named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
+        stated = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
+        yield error(
+            "parallelism-not-divisible",
             at,
-            f"{stated} = {given.ranks} accelerators cannot be divided among multinode.nodeCount "
-            f"{nodes}: {given.ranks % nodes} would be left",
+            f"{stated} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
+            f"{nodes}: {sizes.ranks % nodes} would be left",
         )

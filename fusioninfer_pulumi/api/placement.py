@@ -7,9 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.types import Bytes
-
-Text = Annotated[str, Field(min_length=1)]
+from fusioninfer_pulumi.api.types import Bytes, Text
 
 
 def _listed(value: Any) -> Any:

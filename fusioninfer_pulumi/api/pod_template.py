@@ -1,7 +1,7 @@
-"""Shapes that parts of a pod have to have, and what is wrong where they have not.
+"""Structure checks of pod templates: the fields of Kubernetes' that would be refused.
 
-A shape looks at one value and yields every problem in it. Nothing is wrong with null, which the
-API server reads as a field that is not given, but where a field is required.
+A check takes one value and yields every error in it. Null is valid unless the field is required:
+the API server reads it as a field that is not set.
 """
 
 from __future__ import annotations
@@ -10,25 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.base import key_problem, label_problem
-from fusioninfer_pulumi.api.plain import plain_problems
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.findings import LIFT, Location, shown
+from fusioninfer_pulumi.api.messages import mismatch
+from fusioninfer_pulumi.api.types import json_findings, label_finding, label_key_finding
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.outputs import contains_output, is_output
 
-Shape = Callable[[Location, Any], Iterator[Problem]]
+Check = Callable[[Location, Any], Iterator[Finding]]
 
-#: What is said of a field that has to be there.
-MISSING = "is required"
 _MAX_INT32 = 2**31 - 1
-
-
-def wanted(value: Any, kind: str) -> str:
-    """What is wrong with a value that is not of the kind that it must be."""
-    if value is None:
-        return f"is required: {kind}"
-    return LIFT if is_output(value) else f"must be {kind}, got {shown(value)}"
 
 
 def text(
@@ -37,51 +27,51 @@ def text(
     longest: int | None = None,
     *,
     plain: bool = False,
-) -> Shape:
-    """A string that matches a pattern; not `plain`, it may be an Output that is one later."""
-    form = re.compile(pattern)
+) -> Check:
+    """A string that matches a pattern; unless `plain`, it may be an Output."""
+    compiled = re.compile(pattern)
 
-    def check(at: Location, value: Any) -> Iterator[Problem]:
+    def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (is_output(value) and not plain):
             return
-        right = isinstance(value, str) and form.fullmatch(value) is not None
+        right = isinstance(value, str) and compiled.fullmatch(value) is not None
         if not right or (longest is not None and len(value) > longest):
-            yield Problem(at, wanted(value, kind), value)
+            yield mismatch(at, value, kind, "invalid-format" if isinstance(value, str) else None)
 
     return check
 
 
-def choice(*allowed: str, plain: bool = False) -> Shape:
-    """One of a few words; the empty one is the API server's default."""
+def choice(*allowed: str, plain: bool = False) -> Check:
+    """One of a few values; the empty string is the API server's default."""
 
-    def check(at: Location, value: Any) -> Iterator[Problem]:
+    def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (is_output(value) and not plain) or value == "":
             return
         if not isinstance(value, str) or value not in allowed:
-            yield Problem(at, wanted(value, f"one of {', '.join(allowed)}"), value)
+            yield mismatch(at, value, f"one of {', '.join(allowed)}", "unknown-value")
 
     return check
 
 
-def whole(least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32) -> Shape:
+def whole(least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32) -> Check:
     """A whole number within bounds."""
     kind = "an integer" if least < 0 else f"an integer of at least {least}"
     if most < _MAX_INT32:
         kind = f"an integer from {least} to {most}"
 
-    def check(at: Location, value: Any) -> Iterator[Problem]:
+    def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or is_output(value):
             return
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            yield Problem(at, wanted(value, kind), value)
+            yield mismatch(at, value, kind, "out-of-range" if type(value) is int else None)
 
     return check
 
 
-def flag(at: Location, value: Any) -> Iterator[Problem]:
+def flag(at: Location, value: Any) -> Iterator[Finding]:
     """True or false."""
     if value is not None and not isinstance(value, bool) and not is_output(value):
-        yield Problem(at, wanted(value, "true or false"), value)
+        yield mismatch(at, value, "true or false")
 
 
 #: Name of a port (IANA_SVC_NAME).
@@ -92,69 +82,71 @@ port_name = text(
 )
 
 
-def port(at: Location, value: Any) -> Iterator[Problem]:
+def port(at: Location, value: Any) -> Iterator[Finding]:
     """A port's number, or the name of one of the container's ports."""
     number = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
     named = isinstance(value, str) and value and not any(port_name(at, value))
     if value is not None and not is_output(value) and not number and not named:
-        yield Problem(at, wanted(value, "an integer from 1 to 65535 or the name of a port"), value)
+        yield mismatch(at, value, "an integer from 1 to 65535 or the name of a port")
 
 
-def items(of: Shape, *, open_to_outputs: bool = False) -> Shape:
-    """A list; only one that nothing is added to may be an Output as a whole."""
+def items(of: Check, *, open_to_outputs: bool = False) -> Check:
+    """A list; one that the library adds nothing to may be an Output as a whole."""
 
-    def check(at: Location, value: Any) -> Iterator[Problem]:
+    def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (open_to_outputs and is_output(value)):
             return
         if not isinstance(value, (list, tuple)):
-            yield Problem(at, wanted(value, "a list"), value)
+            yield mismatch(at, value, "a list")
             return
         for index, item in enumerate(value):
             if item is None:
-                yield Problem((*at, index), "must not be null")
+                yield error("null-item", (*at, index), "must not be null")
             elif not (open_to_outputs and is_output(item)):
                 yield from of((*at, index), item)
 
     return check
 
 
-def mapping(fields: Mapping[str, Shape], *required: str, open_to_outputs: bool = False) -> Shape:
+def mapping(fields: Mapping[str, Check], *required: str, open_to_outputs: bool = False) -> Check:
     """A mapping; keys that it does not name are passed on."""
 
-    def check(at: Location, value: Any) -> Iterator[Problem]:
+    def check(at: Location, value: Any) -> Iterator[Finding]:
         if value is None or (open_to_outputs and is_output(value)):
             return
         if not isinstance(value, Mapping):
-            yield Problem(at, wanted(value, "a mapping"), value)
+            yield mismatch(at, value, "a mapping")
             return
         for key in required:
             if value.get(key) is None or value[key] == "":
-                yield Problem((*at, key), MISSING)
-        for key, shape in fields.items():
+                yield error("incomplete-item", (*at, key), "is required")
+        for key, check_field in fields.items():
             if value.get(key) is not None and not (key in required and value[key] == ""):
-                yield from shape((*at, key), value[key])
+                yield from check_field((*at, key), value[key])
 
     return check
 
 
-def label_key(at: Location, value: Any) -> Iterator[Problem]:
+def label_key(at: Location, value: Any) -> Iterator[Finding]:
     """The key of a label."""
-    problem = None if is_output(value) else key_problem(value)
-    if problem is not None:
-        yield Problem(at, problem, value)
+    found = None if is_output(value) else label_key_finding(at, value)
+    if found is not None:
+        yield found
 
 
-def label_map(at: Location, value: Any) -> Iterator[Problem]:
+def label_map(at: Location, value: Any) -> Iterator[Finding]:
     """Labels with their values."""
     if value is None or is_output(value):
         return
     if not isinstance(value, Mapping):
-        yield Problem(at, wanted(value, "a mapping"), value)
+        yield mismatch(at, value, "a mapping")
         return
     for key, item in value.items():
-        problem = key_problem(key) if is_output(item) else label_problem(key, item)
-        if problem is not None:
-            yield Problem((*at, str(key)), problem, item)
+        here = (*at, str(key))
+        known = not is_output(item)
+        found = label_finding(here, key, item) if known else label_key_finding(here, key)
+        if found is not None:
+            yield found
 
 
 # What every release takes; a release before 1.32 takes less.
@@ -168,30 +160,12 @@ _PORT = mapping(
     }
 )
 _CLAIMS = items(mapping({"name": text()}, "name"))
-_DNS_1123_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def container_problems(at: Location, container: Mapping[str, Any]) -> Iterator[Problem]:
-    """Checks one container.
-
-    Args:
-        at: Where it stands.
-        container: The container as in a pod template.
-
-    Yields:
-        Every problem.
-    """
-    name = container.get("name")
-    if not isinstance(name, str) or _DNS_1123_LABEL.fullmatch(name) is None:
-        yield Problem((*at, "name"), wanted(name, "a DNS label (a-z 0-9 -, at most 63)"), name)
-    image = container.get("image")
+def image_findings(at: Location, image: Any) -> Iterator[Finding]:
+    """Checks the reference of an image, which may be an Output."""
     if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
-        yield Problem((*at, "image"), wanted(image, "an image reference"), image)
-    for key in ("command", "args"):
-        yield from _strings((*at, key), container.get(key))
-    yield from _env((*at, "env"), container.get("env"))
-    yield from _ports((*at, "ports"), container.get("ports"))
-    yield from resource_problems((*at, "resources"), container.get("resources"))
+        yield mismatch(at, image, "an image reference", "invalid-image")
 
 
 def is_extended(resource: str) -> bool:
@@ -200,76 +174,78 @@ def is_extended(resource: str) -> bool:
     return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
 
 
-def _strings(at: Location, value: Any) -> Iterator[Problem]:
+def _strings(at: Location, value: Any) -> Iterator[Finding]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem(at, wanted(value, "a list of strings"), value)
+        yield mismatch(at, value, "a list of strings")
         return
     for index, item in enumerate(value):
         if not isinstance(item, str) and not is_output(item):
-            yield Problem(
-                (*at, index), f"must be a string, got {shown(item)}; quote it in YAML", item
+            yield error(
+                "wrong-type", (*at, index), f"must be a string, got {shown(item)}; quote it in YAML"
             )
 
 
-def _env(at: Location, value: Any) -> Iterator[Problem]:
+def _env(at: Location, value: Any) -> Iterator[Finding]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem(at, wanted(value, "a list"), value)
+        yield mismatch(at, value, "a list")
         return
     for index, item in enumerate(value):
         if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
-            yield Problem((*at, index), "must be a mapping with a name")
+            yield error("env-name-missing", (*at, index), "must be a mapping with a name")
             continue
         if not item["name"]:
-            yield Problem((*at, index, "name"), "must not be empty")
+            yield error("empty", (*at, index, "name"), "must not be empty")
         yield from _VARIABLE((*at, index, "name"), item["name"])
         held = item.get("value")
         if held is not None and not isinstance(held, str) and not is_output(held):
-            yield Problem(
-                (*at, index, "value"), f"must be a string, got {shown(held)}; quote it in YAML"
+            yield error(
+                "wrong-type",
+                (*at, index, "value"),
+                f"must be a string, got {shown(held)}; quote it in YAML",
             )
 
 
-def _ports(at: Location, value: Any) -> Iterator[Problem]:
+def _ports(at: Location, value: Any) -> Iterator[Finding]:
     if value is None:
         return
     if not isinstance(value, list):
-        yield Problem(at, wanted(value, "a list"), value)
+        yield mismatch(at, value, "a list")
         return
     names: list[str] = []
     for index, item in enumerate(value):
         number = item.get("containerPort") if isinstance(item, Mapping) else None
         if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 65536:
-            yield Problem(
-                (*at, index, "containerPort"), wanted(number, "an integer from 1 to 65535"), number
-            )
+            yield mismatch((*at, index, "containerPort"), number, "an integer from 1 to 65535")
         if not isinstance(item, Mapping):
             continue
         yield from _PORT((*at, index), item)
         name = item.get("name")
         if isinstance(name, str) and name:
             if name in names:
-                yield Problem(
-                    (*at, index, "name"), f"{shown(name)} names two ports of the container", name
+                yield error(
+                    "duplicate-port-name",
+                    (*at, index, "name"),
+                    f"{shown(name)} names two ports of the container",
                 )
             names.append(name)
 
 
-def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
+def resource_findings(at: Location, resources: Any) -> Iterator[Finding]:
     """Checks the limits and requests of a container or of a pod."""
     if resources is None:
         return
     if not isinstance(resources, Mapping):
-        yield Problem(at, wanted(resources, "a mapping"), resources)
+        yield mismatch(at, resources, "a mapping")
         return
     yield from _CLAIMS((*at, "claims"), resources.get("claims"))
     held: dict[str, Mapping[str, Any]] = {}
     for key in ("limits", "requests"):
         amounts = resources.get(key)
-        yield from amount_problems((*at, key), amounts)
+        yield from amount_findings((*at, key), amounts)
         if isinstance(amounts, Mapping):
             held[key] = amounts
     limits, requests = held.get("limits", {}), held.get("requests", {})
@@ -277,9 +253,12 @@ def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
         if is_extended(str(name)) and not contains_output(amount):
             limit = limits.get(name)
             if limit is None:
-                yield Problem((*at, "requests", name), "needs the same amount in limits")
+                yield error(
+                    "limit-missing", (*at, "requests", name), "needs the same amount in limits"
+                )
             elif not _same_amount(limit, amount):
-                yield Problem(
+                yield error(
+                    "request-differs-from-limit",
                     (*at, "requests", name),
                     f"must equal limits[{name}] ({limit}), got {shown(amount)}",
                 )
@@ -287,40 +266,44 @@ def resource_problems(at: Location, resources: Any) -> Iterator[Problem]:
 
 def _same_amount(one: Any, other: Any) -> bool:
     if is_output(one):
-        return True  # was reported by itself, like what is no quantity
+        return True  # reported by itself, like what is no quantity
     try:
         return quantity.parse(one) == quantity.parse(other)
     except ValueError:
         return True
 
 
-def amount_problems(at: Location, amounts: Any) -> Iterator[Problem]:
+def amount_findings(at: Location, amounts: Any) -> Iterator[Finding]:
     """Checks a mapping of resource names to quantities."""
     if amounts is not None and not isinstance(amounts, Mapping):
-        yield Problem(at, wanted(amounts, "a mapping"), amounts)
+        yield mismatch(at, amounts, "a mapping")
         return
     for name, amount in (amounts or {}).items():
         yield from _amount((*at, str(name)), str(name), amount)
 
 
-def _amount(at: Location, name: str, amount: Any) -> Iterator[Problem]:
+def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
     if is_output(amount):
-        yield Problem(at, LIFT, amount)
+        yield error("output-not-allowed", at, LIFT)
         return
     if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
-        yield Problem(at, wanted(amount, "a Kubernetes quantity"), amount)
+        yield mismatch(at, amount, "a Kubernetes quantity")
         return
     try:
         parsed = quantity.parse(amount)
     except ValueError:
-        yield Problem(
-            at, f"must be a Kubernetes quantity such as 8, 500m or 16Gi, got {shown(amount)}"
+        yield error(
+            "invalid-quantity",
+            at,
+            f"must be a Kubernetes quantity such as 8, 500m or 16Gi, got {shown(amount)}",
         )
         return
     if parsed < 0:
-        yield Problem(at, f"must be at least 0, got {shown(amount)}", amount)
+        yield error("negative-quantity", at, f"must be at least 0, got {shown(amount)}")
     elif is_extended(name) and parsed != parsed.to_integral_value():
-        yield Problem(at, f"must be a whole number of devices, got {shown(amount)}", amount)
+        yield error(
+            "fractional-devices", at, f"must be a whole number of devices, got {shown(amount)}"
+        )
 
 
 _LABEL = text("a DNS label (a-z 0-9 -, at most 63)", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)
@@ -333,8 +316,8 @@ _OBJECT = text(*_NAME_OF_OBJECT)
 _TEXT = text()
 
 
-def _size(at: Location, value: Any) -> Iterator[Problem]:
-    yield from amount_problems(at[:-1], {at[-1]: value})
+def _size(at: Location, value: Any) -> Iterator[Finding]:
+    yield from amount_findings(at[:-1], {at[-1]: value})
 
 
 _VOLUME = mapping(
@@ -396,11 +379,12 @@ _TOLERATION_FIELDS = mapping(
 )
 
 
-def _toleration(at: Location, value: Any) -> Iterator[Problem]:
+def _toleration(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, Mapping) and value.get("key") in (None, ""):
         value = {key: item for key, item in value.items() if key != "key"}
         if value.get("operator") != "Exists" and not is_output(value.get("operator")):
-            yield Problem(
+            yield error(
+                "toleration-without-key",
                 (*at, "operator"),
                 "must be Exists without a key, which tolerates everything; or name a key",
             )
@@ -420,9 +404,21 @@ _SPREAD = mapping(
     "whenUnsatisfiable",
 )
 
-#: Of a pod's spec.
-pod_fields = mapping(
+
+def _restart_policy(at: Location, value: Any) -> Iterator[Finding]:
+    if value != "Always":
+        yield error(
+            "pod-restart-policy",
+            at,
+            f"must be Always for pods of a LeaderWorkerSet, got {shown(value)}",
+        )
+
+
+_POD = mapping(
     {
+        "overhead": amount_findings,
+        "resources": resource_findings,
+        "restartPolicy": _restart_policy,
         "volumes": items(_VOLUME),
         "imagePullSecrets": items(mapping({"name": _OBJECT})),
         "resourceClaims": items(mapping({"name": _LABEL}, "name")),
@@ -468,9 +464,14 @@ _PROBE = mapping(
     open_to_outputs=True,
 )  # fmt: skip
 
-#: Of a container.
-container_fields = mapping(
+_CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CONTAINER = mapping(
     {
+        "command": _strings,
+        "args": _strings,
+        "env": _env,
+        "ports": _ports,
+        "resources": resource_findings,
         "restartPolicy": choice("Always", "Never", "OnFailure"),
         "imagePullPolicy": choice("Always", "Never", "IfNotPresent"),
         "volumeMounts": items(mapping({"name": _TEXT, "mountPath": _TEXT}, "name", "mountPath")),
@@ -488,118 +489,114 @@ container_fields = mapping(
 )
 
 
-def pod_template_problems(
+def pod_template_findings(
     at: Location, template: Mapping[str, Any], serving: str | None
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Checks one pod template.
 
     Args:
         at: Where it stands.
         template: The template.
         serving: Name of the container that must exist in it, None for any.
-
-    Yields:
-        Every problem.
     """
-    found = list(_shape_problems(at, template, serving))
+    found = list(_structure_findings(at, template, serving))
     known = {problem.location for problem in found}
     yield from found
-    yield from (each for each in plain_problems(at, template) if each.location not in known)
+    yield from (each for each in json_findings(at, template) if each.location not in known)
 
 
-def _shape_problems(
+def _structure_findings(
     at: Location, template: Mapping[str, Any], serving: str | None
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     for key in template:
         if key not in ("metadata", "spec"):
-            yield Problem((*at, key), "unknown key; a pod template has metadata and spec")
+            yield error(
+                "unknown-key", (*at, key), "unknown key; a pod template has metadata and spec"
+            )
     yield from _metadata((*at, "metadata"), template.get("metadata"))
     spec = template.get("spec")
     if not isinstance(spec, Mapping):
-        yield _not_a("mapping", (*at, "spec"), spec)
+        yield mismatch((*at, "spec"), spec, "a mapping")
         return
     at = (*at, "spec")
     yield from _containers(at, spec, serving)
-    # Both count when the pod's requests are added up.
-    yield from amount_problems((*at, "overhead"), spec.get("overhead"))
-    yield from resource_problems((*at, "resources"), spec.get("resources"))
-    if spec.get("restartPolicy") not in (None, "Always"):
-        yield Problem(
-            (*at, "restartPolicy"),
-            f"must be Always for pods of a LeaderWorkerSet, got {shown(spec['restartPolicy'])}",
-        )
-    yield from pod_fields(at, spec)
+    yield from _POD(at, spec)
 
 
-def _metadata(at: Location, metadata: Any) -> Iterator[Problem]:
+def _metadata(at: Location, metadata: Any) -> Iterator[Finding]:
     if metadata is None:
         return
     if not isinstance(metadata, Mapping):
-        yield _not_a("mapping", at, metadata)
+        yield mismatch(at, metadata, "a mapping")
         return
     for key, value in metadata.items():
         if key not in ("labels", "annotations"):
-            yield Problem((*at, key), "has no effect on pods; allowed: labels, annotations")
+            yield error(
+                "field-without-effect",
+                (*at, key if isinstance(key, int) else str(key)),
+                "has no effect on pods; allowed: labels, annotations",
+            )
         elif value is not None and not isinstance(value, Mapping):
-            yield _not_a("mapping", (*at, key), value)
+            yield mismatch((*at, key), value, "a mapping")
         else:
             check = _label if key == "labels" else _annotation
             for name, item in (value or {}).items():
                 yield from check((*at, key, str(name)), name, item)
 
 
-def _label(at: Location, key: Any, value: Any) -> Iterator[Problem]:
+def _label(at: Location, key: Any, value: Any) -> Iterator[Finding]:
     if key in labels.OWNED_LABELS or key in labels.LWS_OWNED_LABELS:
         owner = "fusioninfer-pulumi" if key in labels.OWNED_LABELS else "LeaderWorkerSet"
-        yield Problem(at, f"is set by {owner}; remove it")
+        yield error("label-reserved", at, f"is set by {owner}; remove it")
     elif is_output(value):
-        yield Problem(at, LIFT, value)
-    elif problem := label_problem(key, value):
-        yield Problem(at, problem, value)
+        yield error("output-not-allowed", at, LIFT)
+    elif found := label_finding(at, key, value):
+        yield found
 
 
-def _annotation(at: Location, key: Any, value: Any) -> Iterator[Problem]:
-    if problem := key_problem(key):
-        yield Problem(at, problem, key)
+def _annotation(at: Location, key: Any, value: Any) -> Iterator[Finding]:
+    if found := label_key_finding(at, key):
+        yield found
     elif not isinstance(value, str) and not is_output(value):
-        yield _not_a("string", at, value)
+        yield mismatch(at, value, "a string")
 
 
-def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> Iterator[Problem]:
+def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> Iterator[Finding]:
     names: list[str] = []
     for key in ("containers", "initContainers"):
         listed = spec.get(key)
         if key == "initContainers" and listed is None:
             continue
         if not isinstance(listed, list):
-            yield _not_a("list", (*at, key), listed)
+            yield mismatch((*at, key), listed, "a list")
             continue
         if not listed and key == "containers":
-            yield Problem((*at, key), "must hold at least one container")
+            yield error("no-container", (*at, key), "must hold at least one container")
         for index, container in enumerate(listed):
             here = (*at, key, index)
             if not isinstance(container, Mapping):
-                yield _not_a("mapping", here, container)
+                yield mismatch(here, container, "a mapping")
                 continue
-            yield from container_problems(here, container)
-            yield from container_fields(here, container)
             name = container.get("name")
+            if not isinstance(name, str) or _CONTAINER_NAME.fullmatch(name) is None:
+                kind = "a DNS label (a-z 0-9 -, at most 63)"
+                yield mismatch((*here, "name"), name, kind, "invalid-name")
+            yield from image_findings((*here, "image"), container.get("image"))
+            yield from _CONTAINER(here, container)
             if isinstance(name, str):
                 if name in names:
-                    yield Problem((*here, "name"), f'"{name}" names two containers of the pod')
+                    yield error(
+                        "duplicate-container-name",
+                        (*here, "name"),
+                        f'"{name}" names two containers of the pod',
+                    )
                 names.append(name)
     if serving is not None and isinstance(spec.get("containers"), list):
         regular = [c.get("name") for c in spec["containers"] if isinstance(c, Mapping)]
         if serving not in regular:
             listed_names = ", ".join(str(name) for name in regular)
-            yield Problem(
+            yield error(
+                "container-not-found",
                 (*at[:2], "container"),
                 f"no container of that name in {at[2]}; allowed: {listed_names}",
-                serving,
             )
-
-
-def _not_a(kind: str, at: Location, value: Any) -> Problem:
-    if value is None:
-        return Problem(at, f"is required: a {kind}")
-    return Problem(at, LIFT if is_output(value) else f"must be a {kind}, got {shown(value)}", value)

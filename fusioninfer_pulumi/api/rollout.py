@@ -6,12 +6,12 @@ import enum
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.api.base import Count, SpecModel
-from fusioninfer_pulumi.api.types import CountOrPercentage
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.types import Count, CountOrPercentage
 from fusioninfer_pulumi.findings import LIFT, shown
-from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
@@ -23,6 +23,11 @@ class Layout(str, enum.Enum):
 
     PER_REPLICA = "PerReplica"  #: one for each replica; the engine paces updates
     PER_ROLE = "PerRole"  #: one for all of them; LeaderWorkerSet paces updates
+
+    @property
+    def replica_label(self) -> str:
+        """Label of pods that tells a role's replicas apart; with `PerRole` LeaderWorkerSet's."""
+        return labels.LWS_GROUP_INDEX if self is Layout.PER_ROLE else labels.REPLICA_INDEX
 
 
 class RolloutStrategy(str, enum.Enum):
@@ -63,11 +68,12 @@ class WaitLevel(str, enum.Enum):
 
 def _duration(value: Any) -> Any:
     if is_output(value):
-        raise PydanticCustomError("duration", LIFT)
+        raise rule_error("output-not-allowed", LIFT)
     length = durations.seconds(value) if isinstance(value, str) else None
     if not length:
-        raise PydanticCustomError(
-            "duration", f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
+        raise rule_error(
+            "invalid-duration",
+            f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}",
         )
     return value
 

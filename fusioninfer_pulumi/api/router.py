@@ -1,31 +1,25 @@
-"""What a router role may say: its endpoint picker, its route and its Gateway.
-
-The fields of HTTPRoute and Gateway are those of the Gateway API and are passed on as they are.
-"""
+"""A router's endpoint picker, its pool and its NetworkPolicy."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import (
-    AnnotationMap,
-    LeafText,
-    Namespace,
-    Port,
-    PositiveCount,
-    SpecModel,
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.pod_template import (
+    image_findings,
+    pod_template_findings,
+    resource_findings,
 )
-from fusioninfer_pulumi.api.plain import plain_problems
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.api.string_formats import Name
-from fusioninfer_pulumi.api.types import OnOff
-from fusioninfer_pulumi.findings import LIFT, Location
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, known_json_findings
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.kube import labels
 
+#: Name of the picker's container, under which a template overrides it.
+PICKER_CONTAINER = "epp"
 #: More than any prompt has, and what every picker can read.
 MAX_CHARACTERS = 2**31 - 1
 
@@ -50,115 +44,6 @@ class GroupPairing(str, enum.Enum):
 
     STRICT = "Strict"  #: never
     PREFERRED = "Preferred"  #: where the decode pod's group has no prefill pod
-
-
-class SplitArgs(SpecModel):
-    """A share of the requests for another service of the namespace, such as a canary."""
-
-    service: Name
-    """Name of the service; its router says `routedBy`."""
-
-    weight: Annotated[int, Field(ge=0, le=100)]
-    """Percent of the requests that go to its pool; what is left of 100 stays here."""
-
-
-class HttpRouteRefArgs(SpecModel):
-    """An HTTPRoute that is made elsewhere."""
-
-    name: str = Field(min_length=1)
-    """Its name."""
-
-    namespace: Namespace | None = None
-    """Its namespace, by default the service's; may be an Output."""
-
-
-class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
-
-    parent_refs: list[dict[str, Any]] | None = None
-    """Gateways that the route attaches to; by default those of `gateway`."""
-
-    hostnames: list[LeafText] | None = None
-    """Host names that the route answers to; each may be an Output."""
-
-    rules: list[dict[str, Any]] | None = None
-    """Rules; one without `backendRefs` leads to the service's pool, and so does the default."""
-
-    use_default_gateways: str | None = None
-    """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
-
-    split: Annotated[list[SplitArgs], Field(min_length=1)] | None = None
-    """Shares of other services in the requests of the rules without `backendRefs`; by default none.
-    Not every gateway takes several pools in one rule (docs/routing.md)."""
-
-    routed_by: Name | None = None
-    """The service whose route leads to this one's pool; none is made here then."""
-
-    refs: Annotated[list[HttpRouteRefArgs], Field(min_length=1)] | None = None
-    """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
-
-    @property
-    def elsewhere(self) -> str | None:
-        """The field that says whose route leads to the pool, where none is made here."""
-        if self.routed_by is not None:
-            return "routedBy"
-        return None if self.refs is None else "refs"
-
-
-class GatewayRefArgs(SpecModel):
-    """A Gateway that exists already."""
-
-    name: str = Field(min_length=1)
-    """Its name."""
-
-    namespace: Namespace | None = None
-    """Its namespace, by default the service's; may be an Output."""
-
-    section_name: str | None = None
-    """The one listener to attach to, by default all that take the route."""
-
-    port: Port | None = None
-    """The listeners' port to attach to, by default any."""
-
-    listeners: list[dict[str, Any]] | None = None
-    """The Gateway's listeners as far as they are known: with them the attachment is checked and
-    the endpoint has the right scheme and port. They are not written anywhere."""
-
-
-class GatewayArgs(SpecModel):
-    """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
-
-    implementation: str | None = Field(default=None, min_length=1)
-    """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; class names do not tell.
-    Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
-
-    refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
-    """Existing Gateways; without it a Gateway is created."""
-
-    gateway_class_name: str | None = Field(default=None, min_length=1)
-    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`."""
-
-    listeners: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
-    """Its listeners; by default HTTP on port 80."""
-
-    addresses: list[dict[str, Any]] | None = None
-    """Its addresses."""
-
-    infrastructure: dict[str, Any] | None = None
-    """Labels, annotations and parameters of what the implementation creates for it."""
-
-    allowed_listeners: dict[str, Any] | None = None
-    """Which ListenerSets may add listeners to it."""
-
-    tls: dict[str, Any] | None = None
-    """TLS of the Gateway as a whole."""
-
-    default_scope: str | None = None
-    """Whether it is a default Gateway (Gateway API 1.4, experimental)."""
-
-    annotations: AnnotationMap = Field(default_factory=dict)
-    """Annotations of the Gateway object; values may be Outputs."""
 
 
 class PickerTlsArgs(SpecModel):
@@ -237,28 +122,116 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that read metrics; by default none."""
 
 
-def leaf_problems(at: Location, value: Any, outputs: tuple[str, ...] = ()) -> Iterator[Problem]:
-    """Checks that a passed-through value is plain, apart from some leaves.
+_ELSEWHERE = {
+    "ports": "the picker's ports are fixed; remove it",
+    "args": "stands in endpointPicker.args; remove it here",
+    "image": "stands in endpointPicker.image; remove it here",
+    "resources": "stands in endpointPicker.resources; remove it here",
+}
+
+
+def picker_findings(
+    at: Location, picker: EndpointPickerArgs, *, disaggregated: bool
+) -> Iterator[Finding]:
+    """Checks an endpoint picker, each field of which is valid.
 
     Args:
         at: Where it stands.
-        value: The value.
-        outputs: Keys whose value (or whose mapping's values) may be Outputs.
-
-    Yields:
-        Every problem.
+        picker: The endpoint picker.
+        disaggregated: Whether the strategy is, or may become, `pd-disaggregation`.
     """
-    yield from plain_problems(at, value)
-    yield from _outputs(at, value, outputs)
+    if picker.image is not None:
+        yield from image_findings((*at, "image"), picker.image)
+    if picker.threshold is not None and not disaggregated:
+        yield error(
+            "threshold-without-disaggregation",
+            (*at, "threshold"),
+            "is the threshold of pd-disaggregation; remove it, or choose that",
+        )
+    if picker.tls.secret_name is not None and not picker.tls.enabled:
+        yield error(
+            "field-without-effect",
+            (*at, "tls", "secretName"),
+            "has no effect without TLS; remove it",
+        )
+    if picker.resources is not None:
+        yield from known_json_findings((*at, "resources"), picker.resources)
+        yield from resource_findings((*at, "resources"), picker.resources)
+    if picker.template is not None:
+        yield from _template((*at, "template"), picker.template)
 
 
-def _outputs(at: Location, value: Any, allowed: tuple[str, ...]) -> Iterator[Problem]:
-    if is_output(value):
-        yield Problem(at, LIFT, value)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if key not in allowed:
-                yield from _outputs((*at, str(key)), item, allowed)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from _outputs((*at, index), item, allowed)
+def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Checks the overrides as the whole template that they become a part of."""
+    for index, container in _own_containers(template):
+        for key, why in _ELSEWHERE.items():
+            if key in container:
+                yield error("field-set-elsewhere", (*at, "spec", "containers", index, key), why)
+    metadata = template.get("metadata")
+    own = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if isinstance(own, Mapping) and labels.APP in own:
+        yield error(
+            "label-reserved",
+            (*at, "metadata", "labels", labels.APP),
+            "is set by fusioninfer-pulumi; remove it",
+        )
+    spec = {} if template.get("spec") is None else template["spec"]
+    whole = {**template, "spec": _with_picker(spec) if isinstance(spec, Mapping) else spec}
+    for finding in pod_template_findings(at, whole, None):
+        # The user has not written the generated container that stands in for theirs.
+        generated = isinstance(spec, Mapping) and "containers" not in spec
+        if generated and "containers" in finding.location:
+            continue
+        # The generated template may hold what an override of an item leaves out.
+        if finding.rule == "incomplete-item" and finding.location[-1] != "name":
+            continue
+        yield finding
+
+
+def _own_containers(template: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    spec = template.get("spec")
+    listed = spec.get("containers") if isinstance(spec, Mapping) else None
+    for index, container in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(container, Mapping) and container.get("name") == PICKER_CONTAINER:
+            yield index, container
+
+
+def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
+    generated = {"name": PICKER_CONTAINER, "image": "generated"}
+    listed = spec.get("containers")
+    if listed is None:
+        return {**spec, "containers": [generated]}
+    if not isinstance(listed, list):
+        return dict(spec)
+    return {
+        **spec,
+        "containers": [
+            {**generated, **item}
+            if isinstance(item, Mapping) and item.get("name") == PICKER_CONTAINER
+            else item
+            for item in listed
+        ],
+    }
+
+
+_PEER_KEYS = ("podSelector", "namespaceSelector", "ipBlock")
+
+
+def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
+    """Checks the peers of a NetworkPolicy."""
+    for field, peers in (("gateway", policy.gateway), ("metrics", policy.metrics or [])):
+        for index, peer in enumerate(peers):
+            here = (*at, field, index)
+            yield from known_json_findings(here, peer)
+            if not peer:
+                # An empty peer is refused by the API server; an empty list would match everybody.
+                yield error(
+                    "network-policy-peer-empty", here, f"must hold one of {', '.join(_PEER_KEYS)}"
+                )
+            for key in peer:
+                if key not in _PEER_KEYS:
+                    yield error(
+                        "unknown-key",
+                        (*here, key),
+                        f"unknown key; allowed: {', '.join(_PEER_KEYS)}",
+                    )

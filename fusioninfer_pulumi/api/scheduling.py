@@ -7,9 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import Count, SpecModel
-from fusioninfer_pulumi.api.string_formats import ObjectName, SchedulerName
-from fusioninfer_pulumi.api.types import OnOff
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, SchedulerName
 
 
 class GangMode(str, enum.Enum):

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
-from fusioninfer_pulumi.api.base import AnnotationMap, Count, LabelMap, Namespace, SpecModel
+from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
-from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.messages import raise_findings, rule_error
+from fusioninfer_pulumi.api.model import ModelArgs, model_findings
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
-from fusioninfer_pulumi.api.problem import Problem
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, role_findings
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
-from fusioninfer_pulumi.api.service_rules import service_problems
-from fusioninfer_pulumi.api.string_formats import Name
 from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.api.types import MAX_COUNT, AnnotationMap, Count, LabelMap, Name, Namespace
+from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.kube import labels
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
@@ -105,12 +105,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
 
     @model_validator(mode="after")
     def _rules(self) -> InferenceServiceArgs:
-        _raise_problems(
-            type(self).__name__,
-            service_problems(
-                self.roles, self.scheduling_strategy, self.labels, self.groups, self.model
-            ),
-        )
+        raise_findings(type(self).__name__, service_findings(self))
         return self
 
 
@@ -157,23 +152,86 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     both = sorted(set(blocks[0]) & set(blocks[1]))
     if both:
-        raise PydanticCustomError("two_places", f"{both[0]} stands in both metadata and spec")
+        raise rule_error("field-given-twice", f"{both[0]} stands in both metadata and spec")
     return {**rest, **blocks[0], **blocks[1]}
 
 
 _ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))
 
 
-def _raise_problems(title: str, problems: list[Problem]) -> None:
-    if problems:
-        raise ValidationError.from_exception_data(
-            title,
-            [
-                InitErrorDetails(
-                    type=PydanticCustomError("rule", "{message}", {"message": problem.message}),
-                    loc=problem.location,
-                    input=problem.value,
-                )
-                for problem in problems
-            ],
+def service_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
+    """Checks a service, each field of which is valid, in the order of the fields."""
+    yield from _own_labels(args.labels)
+    yield from _role_list(args.roles)
+    excessive = excessive_roles(args.roles, args.groups)
+    for index, role in enumerate(args.roles):
+        yield from role_findings(("roles", index), role)
+        if index in excessive:
+            yield error(
+                "replicas-above-limit",
+                ("roles", index, "replicas"),
+                f"must be at most {MAX_COUNT} over all groups, got {args.groups} x {role.replicas}",
+            )
+    if args.model is not None:
+        yield from model_findings(("model",), args.model)
+    minima = args.scheduling_strategy.gang_policy.min_role_replicas
+    yield from _gang_minima(args.roles, minima or {})
+
+
+def _own_labels(own: Mapping[str, str]) -> Iterator[Finding]:
+    for key in own:
+        if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
+            yield error(
+                "label-reserved",
+                ("metadata", "labels", key),
+                "is set by fusioninfer-pulumi; remove it",
+            )
+
+
+def _role_list(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
+    seen: dict[str, int] = {}
+    for index, role in enumerate(roles):
+        first = seen.setdefault(role.name, index)
+        if first != index:
+            yield error(
+                "duplicate-role-name",
+                ("roles", index, "name"),
+                f'"{role.name}" is also the name of roles[{first}]',
+            )
+    routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
+    for index in routers[1:]:
+        yield error(
+            "several-routers",
+            ("roles", index, "componentType"),
+            f"a service has one router, roles[{routers[0]}] is one already",
         )
+    if roles and len(routers) == len(roles):
+        yield error(
+            "no-serving-role",
+            ("roles",),
+            "no role serves a model; add a role of worker, prefiller or decoder",
+        )
+
+
+def excessive_roles(roles: Sequence[RoleArgs], groups: int | None) -> set[int]:
+    """Indexes of the roles with more replicas over all groups than a service may have."""
+    return {index for index, role in enumerate(roles) if (groups or 0) * role.replicas > MAX_COUNT}
+
+
+def _gang_minima(roles: Sequence[RoleArgs], minima: Mapping[str, int]) -> Iterator[Finding]:
+    by_name = {role.name: role for role in roles}
+    for name, minimum in minima.items():
+        at = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
+        role = by_name.get(name)
+        if role is None:
+            yield error(
+                "unknown-role", at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
+            )
+        elif role.component_type is ComponentType.ROUTER:
+            yield error("gang-minimum-of-router", at, "a router has no share in a gang; remove it")
+        elif minimum > role.replicas:
+            yield error(
+                "gang-minimum-above-replicas",
+                at,
+                f"must be at most the role's replicas ({role.replicas}), got {minimum}",
+            )

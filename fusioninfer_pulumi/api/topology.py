@@ -1,13 +1,11 @@
-"""Questions about the shape of a service, worded as in the design documents' tables."""
+"""What follows from a service's roles: which serve, which clients may reach, and the gang."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import GangMode, SchedulingStrategyArgs
-from fusioninfer_pulumi.kube import labels
 
 DEFAULT_SCHEDULER = "default-scheduler"
 VOLCANO = "volcano"
@@ -16,16 +14,6 @@ VOLCANO = "volcano"
 def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
     """Roles that run pods which serve a model."""
     return [role for role in roles if role.component_type is not ComponentType.ROUTER]
-
-
-def nodes_per_replica(role: RoleArgs) -> int:
-    """Pods in one replica of a role."""
-    return role.nodes
-
-
-def is_multinode(role: RoleArgs) -> bool:
-    """Tells whether a replica spans nodes; `nodeCount: 1` is the same as no `multinode`."""
-    return nodes_per_replica(role) > 1
 
 
 def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
@@ -43,7 +31,7 @@ def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) ->
     mode = scheduling.gang_policy.mode
     if mode is not GangMode.AUTO:
         return mode is GangMode.ON
-    return is_prefill_decode(roles) or any(is_multinode(role) for role in serving(roles))
+    return is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles))
 
 
 def scheduler_name(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> str | None:
@@ -61,8 +49,3 @@ def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
         return (ComponentType.DECODER,)
     types = {role.component_type for role in serving(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))
-
-
-def replica_label(layout: Layout) -> str:
-    """Label that tells a role's replicas apart: LeaderWorkerSet's own where one set runs all."""
-    return labels.LWS_GROUP_INDEX if layout is Layout.PER_ROLE else labels.REPLICA_INDEX

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import LabelKey, PositiveCount, SpecModel
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.types import LabelKey, PositiveCount
 
 
 class WhenUnsatisfiable(str, enum.Enum):

@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.string_formats import form
+from fusioninfer_pulumi.api.messages import string_format
 
 _Collector = Annotated[
     str,
-    form(
+    string_format(
         r"^https?://[^\s/]+/?$",
         "an address such as http://otel-collector.observability:4317, without a path",
     ),

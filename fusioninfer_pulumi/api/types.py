@@ -1,50 +1,205 @@
-"""Types of fields: amounts, on and off."""
+"""Types of fields: strings, labels, counts, amounts, On and Off, and any JSON."""
 
 from __future__ import annotations
 
 import enum
+import math
 import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    BeforeValidator,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
+    StringConstraints,
     WithJsonSchema,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
-from fusioninfer_pulumi.api.base import MAX_COUNT
-from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.api.messages import raise_findings, rule_error, string_format
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.typed_args import to_plain
+
+#: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
+MAX_COUNT = 10_000
+#: Levels of mappings and lists in each other.
+MAX_DEPTH = 100
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
+# Counts and ports
+
+#: Replicas, nodes: a whole number. `true`, `"2"` and `1.5` are none.
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+# Strings
+
+#: Any string but the empty one.
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+#: A name that becomes part of DNS-1035 names.
+Name = Annotated[
+    str,
+    string_format(
+        r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit",
+        min_length=1,
+        max_length=63,
+    ),
+]
+
+#: Name of any object (DNS-1123 subdomain).
+ObjectName = Annotated[
+    str,
+    string_format(
+        r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        "a name of at most 253 of a-z, 0-9, - and . that starts and ends with a letter or digit",
+    ),
+]
+
+#: Name of a scheduler.
+SchedulerName = Annotated[str, string_format(r"^\S+$", "the name of a scheduler")]
+
+#: A web address.
+WebAddress = Annotated[
+    str, string_format(r"^https?://\S+$", "an address that starts with http:// or https://")
+]
+
+
+def _leaf_text(value: Any) -> Any:
+    if isinstance(value, str) or is_output(value):
+        return value
+    raise rule_error("wrong-type", "must be a string, got " + shown(value))
+
+
+#: A string that may be a pulumi Output.
+LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string"})]
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def namespace_finding(at: Location, value: Any) -> Finding | None:
+    """What is wrong with a namespace, which may be an Output; None when it is valid."""
+    if is_output(value):
+        return None
+    if not isinstance(value, str):
+        return error("wrong-type", at, "must be a string, got " + shown(value))
+    if _DNS_LABEL.fullmatch(value) is None:
+        return error(
+            "invalid-namespace",
+            at,
+            f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(value)}",
+        )
+    return None
+
+
+def _namespace(value: Any) -> Any:
+    raise_findings("namespace", filter(None, [namespace_finding((), value)]))
+    return value
+
+
+#: A namespace, which may be a pulumi Output.
+Namespace = Annotated[Any, PlainValidator(_namespace), WithJsonSchema({"type": "string"})]
+
+# Labels and annotations
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def label_key_finding(at: Location, key: object) -> Finding | None:
+    """What is wrong with the key of a label or annotation; None when it is valid."""
+    if not isinstance(key, str):
+        return error("key-not-a-string", at, f"key {shown(key)} must be a string")
+    prefix, slash, name = key.rpartition("/")
+    valid = len(name) <= 63 and _LABEL_NAME.fullmatch(name) is not None
+    if slash:
+        valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
+    if valid:
+        return None
+    return error(
+        "invalid-label-key", at, f"{shown(key)} is no valid Kubernetes label or annotation key"
+    )
+
+
+def label_finding(at: Location, key: object, value: object) -> Finding | None:
+    """What is wrong with a label; None when Kubernetes takes it."""
+    found = label_key_finding(at, key)
+    if found is not None:
+        return found
+    if not isinstance(value, str):
+        return error("wrong-type", at, f"{key}: must be a string, got {shown(value)}")
+    if value and (len(value) > 63 or _LABEL_NAME.fullmatch(value) is None):
+        return error(
+            "invalid-label",
+            at,
+            f"{key}: {shown(value)} is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
+        )
+    return None
+
+
+def _label_key(value: Any) -> Any:
+    if is_output(value):
+        raise rule_error("output-not-allowed", LIFT)
+    raise_findings("label", filter(None, [label_key_finding((), value)]))
+    return value
+
+
+def _label_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        found = (label_finding((), key, item) for key, item in value.items())
+        raise_findings("labels", filter(None, found))
+    return value
+
+
+def _annotation_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        raise_findings("annotations", filter(None, (label_key_finding((), key) for key in value)))
+    return value
+
+
+#: The key of a label.
+LabelKey = Annotated[
+    str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
+]
+LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
+AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
+
+# Amounts
 
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def bytes_problem(value: Any) -> str | None:
-    """Says what is wrong with an amount of bytes; None when it is a whole number above 0."""
+def bytes_finding(at: Location, value: Any) -> Finding | None:
+    """What is wrong with an amount of bytes; None when it is a whole number above 0."""
     amount = _parsed(value) if isinstance(value, (str, int)) else None
     if amount is None or amount <= 0 or amount != amount.to_integral_value():
-        return f"must be an amount of bytes such as 80Gi, got {shown(value)}"
+        return error(
+            "invalid-quantity", at, f"must be an amount of bytes such as 80Gi, got {shown(value)}"
+        )
     return None
 
 
 def _bytes(value: Any) -> str:
-    problem = bytes_problem(value)
-    if problem is not None:
-        raise PydanticCustomError("bytes", problem)
+    raise_findings("bytes", filter(None, [bytes_finding((), value)]))
     return str(value)
 
 
 def _quantity(value: Any) -> str:
     amount = _parsed(value)
     if amount is None or amount <= 0:
-        raise PydanticCustomError(
-            "quantity", f"must be an amount above 0 such as 5, 500m or 16Gi, got {shown(value)}"
+        raise rule_error(
+            "invalid-quantity",
+            f"must be an amount above 0 such as 5, 500m or 16Gi, got {shown(value)}",
         )
     return str(value)
 
@@ -61,8 +216,8 @@ def _count(value: Any, *, least: int) -> Any:
     share = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
     if counted or (share is not None and int(share[1]) >= least):
         return value
-    raise PydanticCustomError(
-        "count_or_percentage",
+    raise rule_error(
+        "invalid-count-or-percentage",
         f"must be a count of at least 0 or a percentage from {least}% to 100%, got {shown(value)}",
     )
 
@@ -100,13 +255,14 @@ CountOrAnyPercentage = Annotated[
     _count_schema("^(100|[1-9]?[0-9])%$"),
 ]
 
+# On and Off
 
 _SPELLINGS = {True: "On", False: "Off"}
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 class _Unquoted:
-    """Takes a boolean for the member that the user wrote, where there is one."""
+    """Takes a boolean for On or Off, as YAML reads those words where they are not quoted."""
 
     def __get_pydantic_core_schema__(
         self, source: type[enum.Enum], handler: GetCoreSchemaHandler
@@ -134,3 +290,67 @@ def _values(choice: type[enum.Enum]) -> list[Any]:
 
 #: `OnOff[SomeEnum]`: one of its values; `true` is On and `false` is Off where it has them.
 OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
+
+# Any JSON
+
+#: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase; or typed args.
+PodTemplate = Annotated[
+    dict[str, Any],
+    BeforeValidator(to_plain),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "A Kubernetes PodTemplateSpec.",
+            "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}},
+            "required": ["spec"],
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
+    """Checks that a value and everything in it can be written as JSON; Outputs can be later."""
+    if depth > MAX_DEPTH:
+        yield error("nested-too-deep", at, TOO_DEEP)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(key, str):
+                yield from json_findings((*at, key), item, depth + 1)
+            else:
+                yield error(
+                    "key-not-a-string",
+                    at,
+                    f"keys must be strings, got {shown(key)}; quote it in YAML",
+                )
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from json_findings((*at, index), item, depth + 1)
+    elif isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            yield error("invalid-text", at, "holds half of a surrogate pair, which is no text")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield error("number-not-finite", at, f"must be a finite number, got {value}")
+    elif not isinstance(value, (bool, int, type(None))) and not is_output(value):
+        yield error("not-json", at, f"must be plain data, got {shown(value)}")
+
+
+def known_json_findings(
+    at: Location, value: Any, outputs: tuple[str, ...] = ()
+) -> Iterator[Finding]:
+    """As `json_findings`; Outputs are refused, but for the values of the keys `outputs`."""
+    yield from json_findings(at, value)
+    yield from _outputs(at, value, outputs)
+
+
+def _outputs(at: Location, value: Any, allowed: tuple[str, ...]) -> Iterator[Finding]:
+    if is_output(value):
+        yield error("output-not-allowed", at, LIFT)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key not in allowed:
+                yield from _outputs((*at, str(key)), item, allowed)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _outputs((*at, index), item, allowed)

@@ -214,7 +214,7 @@ def _entry(plan: ServicePlan, at: str) -> Generator[str, None, set[str]]:
         return {role.name for role in reached}
     pool = f"InferencePool<br/>{router.pool.name}<br/>port {router.pool.port}"
     routes = [router.route.name] if router.route is not None else []
-    routes += [each.name for each in router.routes_elsewhere]
+    routes += [each.name for each in router.external_routes]
     if routes:
         route = f'{at}route["HTTPRoute<br/>{"<br/>".join(map(_text, routes))}"]'
         yield f'{at}client --> {route} --> {at}entry["{pool}"]'

@@ -15,11 +15,12 @@ from rich.text import Text
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import Severity, one_line
+from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.placement.explain import missing_text, pools_text
 from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
-from fusioninfer_pulumi.routing.gateway import same
-from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
+from fusioninfer_pulumi.routing.route import ParentPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
@@ -230,7 +231,7 @@ def _router_url(plan: ServicePlan, router: RouterPlan) -> str:
     by = router.routed_by
     if by is not None:
         return f"not known: that of the route of service {by}"
-    if router.routes_elsewhere:
+    if router.external_routes:
         return f"not known: that of HTTPRoute {_routes(plan, router)}, which is made elsewhere"
     if found is None:
         return "not known: the Gateway is not ours, and the route has no host name"
@@ -248,7 +249,7 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         yield f"HTTPRoute {router.route.name}"
     elif router.routed_by is not None:
         yield f"the route of service {router.routed_by}"
-    elif router.routes_elsewhere:
+    elif router.external_routes:
         yield f"HTTPRoute {_routes(plan, router)} (made elsewhere)"
     else:
         yield "no route"
@@ -269,12 +270,12 @@ def _gateway(parent: ParentPlan, own: Any) -> str:
 
 def _routes(plan: ServicePlan, router: RouterPlan) -> str:
     own = plan.namespace
-    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.routes_elsewhere)
+    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.external_routes)
 
 
 def _near(namespace: Any, own: Any) -> str:
     """How a namespace is written before a name; not where it is the service's own."""
-    return "" if namespace is None or same(namespace, own) else f"{plain(namespace)}/"
+    return "" if namespace is None or surely_equal(namespace, own) else f"{plain(namespace)}/"
 
 
 def _placement(record: ServicePlacement) -> Iterator[Table | Text]:

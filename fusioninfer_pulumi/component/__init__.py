@@ -1,10 +1,6 @@
-"""The only room that knows Pulumi: the component, its typed children and its outputs."""
+"""The Pulumi component, its typed children and its outputs; `ServingPrerequisites` beside it."""
 
 from fusioninfer_pulumi.component.inference_service import InferenceService
-from fusioninfer_pulumi.component.prerequisites import (
-    ServingPrerequisites,
-    ServingPrerequisitesArgs,
-)
 from fusioninfer_pulumi.component.resources import (
     TOKEN,
     Gateway,
@@ -33,7 +29,5 @@ __all__ = [
     "LeaderWorkerSet",
     "PodGroup",
     "ServiceStatus",
-    "ServingPrerequisites",
-    "ServingPrerequisitesArgs",
     "service_status",
 ]

@@ -1,4 +1,4 @@
-"""Registers a service's objects as typed children, each after those that it needs."""
+"""Registers a service's objects as typed children, each after the objects that it needs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component import patches as routing_waits
-from fusioninfer_pulumi.component import patches as waits
-from fusioninfer_pulumi.component.max_unavailable import Pace, changing_roles, workers
-from fusioninfer_pulumi.component.outputs import Looks, live, rendering, together
-from fusioninfer_pulumi.component.patches import Awaited, Patch, deletion_timeout
+from fusioninfer_pulumi.component import patches
+from fusioninfer_pulumi.component.max_unavailable import (
+    RollingUpdateOrder,
+    changing_roles,
+    parallel_operations,
+)
+from fusioninfer_pulumi.component.outputs import LiveObjects, combined, live_objects
+from fusioninfer_pulumi.component.patches import Patch, RegisteredObject, deletion_timeout
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
@@ -22,8 +25,9 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.running_checks import grouped_sets
-from fusioninfer_pulumi.component.state import existing_sets
+from fusioninfer_pulumi.component.run_mode import renders_yaml
+from fusioninfer_pulumi.component.state import existing_lws
+from fusioninfer_pulumi.component.update_checks import current_sub_group_policies
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
 from fusioninfer_pulumi.rollout.steps import SetStep
@@ -32,8 +36,8 @@ from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
 
-#: Kinds of the same service that have to exist before one of a kind is created. The pool never
-#: waits for the picker, which is Ready only once the pool exists.
+#: Kinds of the same service that have to exist before a kind is created. The pool never waits for
+#: the endpoint picker, which is Ready only once the pool exists.
 AFTER = {
     # The scheduler ignores pods whose PodGroup does not exist yet, and no pod can be created whose
     # ServiceAccount does not: that of the sidecars is registered before the sets.
@@ -79,45 +83,36 @@ class Children:
         component: pulumi.Resource,
         name: str,
         plan: ServicePlan,
-        given: pulumi.ResourceOptions,
+        child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers nothing yet.
-
-        Args:
-            component: Their parent.
-            name: Its logical name.
-            plan: The service.
-            given: Options of every child.
-        """
-        self._registered: dict[str, list[Awaited]] = {}
-        self._sets: dict[str, Awaited] = {}
+        """Registers nothing yet; `child_options` are those of every child."""
+        self._registered: dict[str, list[RegisteredObject]] = {}
+        self._lws: dict[str, RegisteredObject] = {}
         self._component = component
         self._name = name
         self._plan = plan
-        self._given = given
-        self._files = rendering(component)
-        self._existing = existing_sets(name, plan)
-        self._rollout = rollout_plan(plan, workers(), self._existing)
-        self._pace: Pace | None = None
-        self._grouped = grouped_sets(name, plan)
+        self._child_options = child_options
+        self._yaml_only = renders_yaml(component)
+        self._existing = existing_lws(name, plan)
+        self._rollout = rollout_plan(plan, parallel_operations(), self._existing)
+        self._update_order: RollingUpdateOrder | None = None
+        self._sub_group_policies = current_sub_group_policies(name, plan)
         self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
 
     def add_all(self, manifests: Sequence[Manifest]) -> None:
-        """Registers all objects, and after the sets what waits for them.
-
-        Args:
-            manifests: The objects of the service, in apply order.
-        """
-        sets = {each["metadata"]["name"]: each for each in manifests if _is_set(each)}
-        first = next((at for at, each in enumerate(manifests) if _is_set(each)), 0)
+        """Registers all objects in apply order, and after the LeaderWorkerSets their patches."""
+        sets = {each["metadata"]["name"]: each for each in manifests if _is_lws(each)}
+        first = next((at for at, each in enumerate(manifests) if _is_lws(each)), 0)
         for manifest in manifests[:first]:
             self._add(manifest)
         changing = changing_roles(self._name, self._plan, sets)
-        if changing and self._files is not True:
-            self._pace = Pace(self._component, self._name, self._plan, changing, self.files())
+        if changing and self._yaml_only is not True:
+            self._update_order = RollingUpdateOrder(
+                self._component, self._name, self._plan, changing, self.yaml_only()
+            )
         steps = self._rollout.by_name
         # Files have no order but that of `render`, and depend on nothing.
-        for name in sets if self._files is True else steps:
+        for name in sets if self._yaml_only is True else steps:
             self._add(sets[name], steps[name])
         self._wait()
         for manifest in manifests[first + len(sets) :]:
@@ -134,24 +129,24 @@ class Children:
         made = {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
         if kind != "LeaderWorkerSet":
             return made
-        # Sets are registered in the order of the rollout.
+        # LeaderWorkerSets are registered in the order of the rollout.
         return {each.name: made[each.name] for role in self._plan.roles for each in role.sets}
 
-    def last(self, waited: pulumi.Output[Looks]) -> pulumi.Output[bool]:
+    def all_ready(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
-        files = self.files()
+        yaml_only = self.yaml_only()
         services = [each.resource.id for each in self._of("Service")]
-        return together([files, waited, *services], lambda seen: not seen[0])
+        return combined([yaml_only, waited, *services], lambda values: not values[0])
 
-    def files(self) -> pulumi.Output[bool]:
+    def yaml_only(self) -> pulumi.Output[bool]:
         """Whether objects are only written to files."""
-        return pulumi.Output.from_input(self._files)
+        return pulumi.Output.from_input(self._yaml_only)
 
-    def waited(self) -> pulumi.Output[Looks]:
-        """Objects as they were when a patch last waited for them, by Kubernetes name."""
+    def waited(self) -> pulumi.Output[LiveObjects]:
+        """Objects as their patches last saw them, by Kubernetes name."""
         if isinstance(self._patches, pulumi.Output):
-            return self._patches.apply(live)
-        return live(self._patches)
+            return self._patches.apply(live_objects)
+        return live_objects(self._patches)
 
     def _add(self, manifest: Manifest, step: SetStep | None = None) -> None:
         kind = manifest["kind"]
@@ -159,52 +154,52 @@ class Children:
         made = _TYPES.get(kind, KubernetesObject)(
             logical, self._annotated(manifest, step), self._options(manifest, step)
         )
-        registered = Awaited(logical, manifest, made)
+        registered = RegisteredObject(logical, manifest, made)
         self._registered.setdefault(kind, []).append(registered)
         if step is not None:
-            self._sets[step.name] = registered
-            if self._pace is not None:
-                self._pace.made(step.name, made)
+            self._lws[step.name] = registered
+            if self._update_order is not None:
+                self._update_order.made(step.name, made)
 
     def _wait(self) -> None:
-        def register(files: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
-            if files:
+        def register(yaml_only: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
+            if yaml_only:
                 return {}
-            patches = waits.patch_sets(rollout, self._sets, self._given, self._existing or ())
+            made = patches.patch_lws(rollout, self._lws, self._child_options, self._existing or ())
             if self._plan.wait.level is WaitLevel.SCHEDULED:
                 for group in self._of("PodGroup"):
-                    patches[group.manifest["metadata"]["name"]] = waits.patch_pod_group(
-                        rollout, group, self._sets, self._given
+                    made[group.manifest["metadata"]["name"]] = patches.patch_pod_group(
+                        rollout, group, self._lws, self._child_options
                     )
-            return patches
+            return made
 
-        files = self._files
-        if self._pace is None and not isinstance(files, pulumi.Output):
-            self._patches = register(files, self._rollout)
+        yaml_only = self._yaml_only
+        if self._update_order is None and not isinstance(yaml_only, pulumi.Output):
+            self._patches = register(yaml_only, self._rollout)
             return
-        order = self._pace.order if self._pace is not None else self._rollout
-        both: Any = pulumi.Output.all(files, order)
-        self._patches = both.apply(lambda seen: register(*seen))
+        order = self._update_order.order if self._update_order is not None else self._rollout
+        both: Any = pulumi.Output.all(yaml_only, order)
+        self._patches = both.apply(lambda values: register(*values))
 
     def _wait_for_routing(self) -> None:
         router = self._plan.router
-        if router is None or self._files is True:
+        if router is None or self._yaml_only is True:
             return
-        objects = [each for kind in routing_waits.KINDS for each in self._of(kind)]
+        objects = [each for kind in patches.KINDS for each in self._of(kind)]
         picker = [each.resource for each in self._of("Deployment")]
 
-        def register(patches: dict[str, Patch]) -> dict[str, Patch]:
-            after = [*picker, *patches.values()]
-            return patches | routing_waits.patch_routing(
-                self._rollout, router, objects, after, self._given
+        def register(before: dict[str, Patch]) -> dict[str, Patch]:
+            after = [*picker, *before.values()]
+            return before | patches.patch_routing(
+                self._rollout, router, objects, after, self._child_options
             )
 
-        patches, files = self._patches, self._files
-        if isinstance(patches, pulumi.Output):
-            both: Any = pulumi.Output.all(files, patches)
-            self._patches = both.apply(lambda seen: {} if seen[0] else register(seen[1]))
+        made = self._patches
+        if isinstance(made, pulumi.Output):
+            both: Any = pulumi.Output.all(self._yaml_only, made)
+            self._patches = both.apply(lambda values: {} if values[0] else register(values[1]))
         else:
-            self._patches = register(patches)
+            self._patches = register(made)
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""
@@ -226,11 +221,11 @@ class Children:
         ]
         own, delete = pulumi.ResourceOptions(), deletion_timeout(manifest)
         if step is not None:
-            if self._pace is None:
-                after += [self._sets[name].resource for name in step.after if name in self._sets]
-            before = self._grouped.get(step.name)
+            if self._update_order is None:
+                after += [self._lws[name].resource for name in step.after if name in self._lws]
+            before = self._sub_group_policies.get(step.name)
             now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
-            own = waits.set_options(
+            own = patches.lws_options(
                 step,
                 grouped=bool(before or now),
                 same_policy=before is not None and same_policy(before, now),
@@ -239,18 +234,18 @@ class Children:
         elif kind == "Job" and self._plan.model is not None and self._plan.model.warm_up:
             # Always awaited: the pods would find no model.
             seconds = f"{self._plan.model.warm_up.seconds}s"
-            own.custom_timeouts = waits.timeouts(seconds, delete=delete)
-        elif kind in waits.AWAITED_BY_PROVIDER:
-            own.custom_timeouts = waits.timeouts(self._plan.wait.timeout, delete=delete)
+            own.custom_timeouts = patches.timeouts(seconds, delete=delete)
+        elif kind in patches.AWAITED_BY_PROVIDER:
+            own.custom_timeouts = patches.timeouts(self._plan.wait.timeout, delete=delete)
         own.depends_on = after or None
-        if step is not None and self._pace is not None:
-            own.depends_on = self._pace.after(step.name).apply(lambda more: [*after, *more])
+        if step is not None and self._update_order is not None:
+            own.depends_on = self._update_order.after(step.name).apply(lambda more: [*after, *more])
         if kind == "Service" and self._plan.wait.level is WaitLevel.SERVING:
             own.depends_on = self._after_patches(after)
         if kind == "InferencePool" and self._plan.router is not None:
             own.protect = self._plan.router.pool.protect
             own.retain_on_delete = self._plan.router.pool.retain
-        return pulumi.ResourceOptions.merge(self._given, own)
+        return pulumi.ResourceOptions.merge(self._child_options, own)
 
     def _after_patches(self, after: list[KubernetesObject]) -> Any:
         if isinstance(self._patches, pulumi.Output):
@@ -258,35 +253,35 @@ class Children:
         return [*after, *self._patches.values()]
 
     def _annotated(self, manifest: Manifest, step: SetStep | None) -> Manifest:
-        """The object as it is registered: files get nothing that only the engine reads."""
-        extra = waits.own_annotations(manifest, self._plan, step)
-        if not extra or self._files is True:
+        """The object as it is registered: files get no annotations that only the provider reads."""
+        extra = patches.await_annotations(manifest, self._plan, step)
+        if not extra or self._yaml_only is True:
             return manifest
 
         def added(metadata: Mapping[str, Any]) -> dict[str, Any]:
-            given = metadata.get("annotations") or {}
-            return {**metadata, "annotations": {**given, **extra}}
+            annotations = metadata.get("annotations") or {}
+            return {**metadata, "annotations": {**annotations, **extra}}
 
         metadata: Any = manifest["metadata"]
-        if self._files is False:
+        if self._yaml_only is False:
             return {**manifest, "metadata": added(metadata)}
-        both: Any = pulumi.Output.all(files=self._files, metadata=metadata)
+        both: Any = pulumi.Output.all(yaml_only=self._yaml_only, metadata=metadata)
         return {
             **manifest,
             "metadata": both.apply(
-                lambda seen: seen["metadata"] if seen["files"] else added(seen["metadata"])
+                lambda v: v["metadata"] if v["yaml_only"] else added(v["metadata"])
             ),
         }
 
-    def _of(self, kind: str) -> list[Awaited]:
+    def _of(self, kind: str) -> list[RegisteredObject]:
         return self._registered.get(kind, [])
 
 
-def _is_set(manifest: Mapping[str, Any]) -> bool:
+def _is_lws(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest["kind"] == "LeaderWorkerSet")
 
 
 def _concerns(other: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Whether an object is of the same serving group as another, or of none."""
+    """Whether an object belongs to the same serving group as another, or to none."""
     group = other["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group is None or group == manifest["metadata"]["labels"].get(labels.GROUP_INDEX)

@@ -13,13 +13,18 @@ from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.diagnosis.hook import diagnosis
-from fusioninfer_pulumi.component.endpoint_check import confirm
-from fusioninfer_pulumi.component.failed_replicas import failing, looks_at_pods
-from fusioninfer_pulumi.component.name_conflicts import namesake_findings
-from fusioninfer_pulumi.component.outputs import Looks, before_update, live, newest, together
+from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas, reads_pods
+from fusioninfer_pulumi.component.diagnosis.hook import error_hooks
+from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
+from fusioninfer_pulumi.component.name_collisions import name_collision_findings
+from fusioninfer_pulumi.component.outputs import (
+    LiveObjects,
+    before_update,
+    combined,
+    latest,
+    live_objects,
+)
 from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, read_keys, readiness
-from fusioninfer_pulumi.component.recorder import collect_plans
 from fusioninfer_pulumi.component.resources import (
     TOKEN,
     Gateway,
@@ -29,8 +34,9 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.running_checks import running_findings, switch_findings
+from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
+from fusioninfer_pulumi.component.update_checks import layout_switch_findings, update_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.objects import render
@@ -94,7 +100,7 @@ class InferenceService(pulumi.ComponentResource):
         """Registers the service and its objects.
 
         Args:
-            name: Logical name; also the Kubernetes name where `args` states none.
+            name: Logical name; also the Kubernetes name where `args` has none.
             args: The spec, or a mapping of its shape (snake_case or camelCase).
             opts: Resource options; provider, aliases, transforms, protect and depends_on reach
                 the objects.
@@ -105,24 +111,24 @@ class InferenceService(pulumi.ComponentResource):
         """
         self.plan = _planned(name, args)
         manifests = render(self.plan)
-        beside = namesake_findings(self.plan, opts)
-        _refuse(beside, name)
-        self.plan = replace(self.plan, findings=(*self.plan.findings, *beside))
-        _refuse(switch_findings(name, self.plan), name)
-        _refuse(running_findings(name, self.plan, manifests), name)
+        collisions = name_collision_findings(self.plan, opts)
+        raise_errors(collisions, name)
+        self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
+        raise_errors(layout_switch_findings(name, self.plan), name)
+        raise_errors(update_findings(name, self.plan, manifests), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_plans.get()
         if collected is not None:
             collected.append(self.plan)
         else:
-            self._log_findings()
+            log_warnings(self.plan.findings, self)
         self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         waited = self._children.waited()
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
-        confirm(self, self.plan, self.endpoint, lambda: self._children.last(waited))
+        probe_endpoint(self, self.plan, self.endpoint, lambda: self._children.all_ready(waited))
         self.register_outputs(
             {
                 "name": self.name,
@@ -144,23 +150,18 @@ class InferenceService(pulumi.ComponentResource):
             kind, _, name = key.partition("/")
             objects[key] = children.by_name(kind)[name]
 
-        def computed(looks: list[Looks]) -> list[Readiness]:
-            first, later = looks
-            seen = {}
-            for key, look in first.items():
+        def computed(states: list[LiveObjects]) -> list[Readiness]:
+            first, later = states
+            current = {}
+            for key, state in first.items():
                 kind, _, name = key.partition("/")
-                # What was awaited goes by its name alone, which an autoscaler shares with its set.
-                last = later.get(name) if kind in AWAITED else None
-                found = newest(look, last)
-                seen[key] = before_update(found) if pulumi.runtime.is_dry_run() else found
-            return readiness(plan, seen)
+                # Awaited objects have their name as key, which an autoscaler shares with a set.
+                later_state = later.get(name) if kind in AWAITED else None
+                found = latest(state, later_state)
+                current[key] = before_update(found) if pulumi.runtime.is_dry_run() else found
+            return readiness(plan, current)
 
-        return pulumi.Output.all(live(objects), children.waited()).apply(computed)
-
-    def _log_findings(self) -> None:
-        for finding in self.plan.findings:
-            if finding.severity is Severity.WARNING:
-                pulumi.log.warn(str(finding).removeprefix("warning: "), self)
+        return pulumi.Output.all(live_objects(objects), children.waited()).apply(computed)
 
     def _register(
         self,
@@ -172,13 +173,13 @@ class InferenceService(pulumi.ComponentResource):
         self.pod_groups = {}
         self.inference_pool, self.http_route, self.gateway = None, None, None
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
-        given = pulumi.ResourceOptions(
+        child_options = pulumi.ResourceOptions(
             parent=self,
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
-            hooks=diagnosis(self, name, self.plan.service, self.plan.namespace),
+            hooks=error_hooks(self, name, self.plan.service, self.plan.namespace),
         )
-        self._children = Children(self, name, self.plan, given)
+        self._children = Children(self, name, self.plan, child_options)
         self._children.add_all(manifests)
         for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
             assert isinstance(made, LeaderWorkerSet)
@@ -198,7 +199,7 @@ class InferenceService(pulumi.ComponentResource):
         if self.plan.router is None:
             (self.service,) = self._children.by_name("Service").values()
 
-    def _endpoint(self, waited: pulumi.Output[Looks]) -> pulumi.Output[str]:
+    def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         router = self.plan.router
         if router is None:
             host, namespace, port = endpoint(self.plan)
@@ -213,16 +214,16 @@ class InferenceService(pulumi.ComponentResource):
         name = "" if router.gateway is None else router.gateway.name
         gateway = {name: self.gateway}
 
-        def url(looks: list[Looks]) -> str:
-            seen = newest(looks[0][name], looks[1].get(name)) or {}
-            return found.url_of_gateway(seen.get("status"))
+        def url(states: list[LiveObjects]) -> str:
+            found_gateway = latest(states[0][name], states[1].get(name)) or {}
+            return found.url_of_gateway(found_gateway.get("status"))
 
         # The address may have come only while a patch waited.
-        return together([live(gateway), waited], list).apply(url)
+        return combined([live_objects(gateway), waited], list).apply(url)
 
-    def _status(self, waited: pulumi.Output[Looks]) -> pulumi.Output[ServiceStatus]:
+    def _status(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        # No set has the name of a PodGroup: that of the service, or of one of its groups.
+        # No LeaderWorkerSet has the name of a PodGroup: that of the service or of a group.
         objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
         router = plan.router
         if router is not None:
@@ -234,21 +235,36 @@ class InferenceService(pulumi.ComponentResource):
                 if is_planned is not None and each is not None
             }
 
-        files = self._children.files() if looks_at_pods() else None
+        yaml_only = self._children.yaml_only() if reads_pods() else None
 
-        async def computed(looks: list[Looks]) -> ServiceStatus:
-            first, later = looks
-            seen = {name: newest(look, later.get(name)) for name, look in first.items()}
+        async def computed(states: list[LiveObjects]) -> ServiceStatus:
+            first, later = states
+            live = {name: latest(state, later.get(name)) for name, state in first.items()}
             if pulumi.runtime.is_dry_run():
-                seen = {name: before_update(look) for name, look in seen.items()}
+                live = {name: before_update(state) for name, state in live.items()}
             failures: dict[str, str] = {}
-            if files is not None:
-                sets = {each: seen[each] for each in self.leader_worker_sets}
-                failures = await failing(self, plan, sets, files)
-            whole = seen.get(plan.service) if plan.groups is None else None
-            return service_status(plan, seen, whole, failures, routing=seen)
+            if yaml_only is not None:
+                sets = {each: live[each] for each in self.leader_worker_sets}
+                failures = await failed_replicas(self, plan, sets, yaml_only)
+            whole = live.get(plan.service) if plan.groups is None else None
+            return service_status(plan, live, whole, failures, routing=live)
 
-        return together([live(objects), waited], list).apply(computed)
+        return combined([live_objects(objects), waited], list).apply(computed)
+
+
+def log_warnings(found: Iterable[Finding], component: pulumi.Resource) -> None:
+    """Logs the warnings among findings."""
+    for finding in found:
+        if finding.severity is Severity.WARNING:
+            # Pulumi writes the severity itself.
+            pulumi.log.warn(str(finding).removeprefix("warning: "), component)
+
+
+def raise_errors(found: Iterable[Finding], title: str) -> None:
+    """Raises the errors among findings, if there are any."""
+    refused = findings.errors(found)
+    if refused:
+        raise InvalidServiceError(refused, title)
 
 
 def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
@@ -263,12 +279,6 @@ def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> Servi
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
             f"got {type(args).__name__}"
         )
-    _refuse(found, name)
+    raise_errors(found, name)
     assert plan is not None, "a document without errors has a plan"
     return plan
-
-
-def _refuse(found: Iterable[Finding], title: str) -> None:
-    refused = findings.errors(found)
-    if refused:
-        raise InvalidServiceError(refused, title)

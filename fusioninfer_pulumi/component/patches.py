@@ -1,4 +1,4 @@
-"""Patches that wait for sets and routing objects."""
+"""Resource options and patches by which Pulumi waits for LeaderWorkerSets and routing objects."""
 
 from __future__ import annotations
 
@@ -14,31 +14,45 @@ from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorke
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.order import Rollout
 from fusioninfer_pulumi.rollout.steps import SetStep
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 Manifest = Mapping[str, Any]
 
 _FORCE = {labels.PULUMI_PATCH_FORCE: "true"}
 _SKIP = {labels.PULUMI_SKIP_AWAIT: "true"}
-#: Kinds that the provider waits for by itself, for ten minutes unless told otherwise.
+#: Kinds that the provider waits for by itself, for ten minutes unless a timeout is given.
 AWAITED_BY_PROVIDER = ("Deployment", "Service")
-#: Kinds that never wait themselves.
+#: Kinds whose objects never wait; their patches do.
 AWAITED_BY_PATCH = ("PodGroup", "Gateway", "InferencePool", "HTTPRoute")
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # What makes a revision of a set.
 _REVISED = (*_TEMPLATE, "spec.networkConfig")
-# A look at the object from before the patch does not count: the provider may still hold one, and
-# the state would keep it.
+# The state of the object before the patch does not count: the provider may still hold it, and the
+# stack's state would keep it.
 PATCHED = f"jsonpath={{.metadata.annotations['{labels.PULUMI_PATCH_FORCE}']}}"
 AVAILABLE = json.dumps(["condition=Available", PATCHED])
 # The status has no count of ready replicas as long as there is none.
 SOME_READY = json.dumps(["jsonpath={.status.readyReplicas}", PATCHED])
 SCHEDULED = json.dumps(["jsonpath={.status.phase}=Running", PATCHED])
 
+#: Kinds whose conditions a gateway's controller writes.
+KINDS = ("Gateway", "InferencePool", "HTTPRoute")
+
+# No `>=`, because the provider takes every single `=` for the end of the path; and no blanks around
+# `&&`, because its parser takes none before a third term.
+_CURRENT = "!(@.observedGeneration < $.metadata.generation)"
+_ACCEPTED = f'@.conditions[?@.type=="Accepted"&&@.status=="True"&&{_CURRENT}]'
+_RESOLVED = f'@.conditions[?@.type=="ResolvedRefs"&&@.status=="True"&&{_CURRENT}]'
+
+#: The provider's default timeout of a deletion, which it makes in the foreground.
+_DEFAULT_SECONDS = 600
+#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
+_MARGIN_SECONDS = 300
+
 
 class Patch(KubernetesObject):
-    """Annotations that are added to an object which another resource owns, and awaited."""
+    """Annotations that are added to an object of another resource, and awaited."""
 
     def __init__(
         self,
@@ -47,14 +61,7 @@ class Patch(KubernetesObject):
         annotations: Mapping[str, pulumi.Input[str]],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        """Registers the patch.
-
-        Args:
-            name: Logical name.
-            manifest: The object that it patches.
-            annotations: What it adds.
-            opts: Resource options.
-        """
+        """Registers the patch of an object."""
         identity = {key: manifest["metadata"][key] for key in ("name", "namespace")}
         super().__init__(
             name,
@@ -69,14 +76,8 @@ class Patch(KubernetesObject):
 
 
 @dataclass(frozen=True)
-class Awaited:
-    """An object of the service, as it was registered.
-
-    Attributes:
-        logical: Its logical name.
-        manifest: Its manifest.
-        resource: Its resource.
-    """
+class RegisteredObject:
+    """An object of the service with its resource and logical name."""
 
     logical: str
     manifest: Manifest
@@ -86,28 +87,25 @@ class Awaited:
 def timeouts(
     create: str, update: str | None = None, delete: str | None = None
 ) -> pulumi.CustomTimeouts:
-    """How long each operation may take: an update by default as long as a creation."""
+    """How long each operation may take; an update as long as a creation unless given."""
     return pulumi.CustomTimeouts(create=create, update=update or create, delete=delete)
 
 
-def set_options(
+def lws_options(
     step: SetStep,
     *,
     grouped: bool = False,
     same_policy: bool = False,
     delete: str | None = None,
 ) -> pulumi.ResourceOptions:
-    """What the engine has to know about the updates of a set.
+    """Options of a LeaderWorkerSet: timeouts, what is ignored, and what replaces it.
 
-    Args:
-        step: Its place in the rollout.
-        grouped: Whether it has a `subGroupPolicy`, which LeaderWorkerSet does not update.
-        same_policy: Whether the one that it has means the same as the one that it gets. The engine
-            compares how they are written, and would replace the set for a type that is written out.
-        delete: How long its deletion may take, None for the provider's default.
+    `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `same_policy`: the
+    live one means the same as the new one. Pulumi compares how they are written, and would replace
+    the LeaderWorkerSet for a type that is written out.
     """
     recreate = _recreates(step)
-    # The template that the engine's state holds stays, whatever the program says.
+    # The template in the stack's state stays, whatever the program says.
     ignored: list[str] = []
     if step.frozen:
         # Replicas may change all the same, where a set runs several.
@@ -127,19 +125,10 @@ def set_options(
     )
 
 
-def own_annotations(
+def await_annotations(
     manifest: Manifest, plan: ServicePlan, step: SetStep | None = None
 ) -> dict[str, str]:
-    """Annotations that keep the provider from waiting for an object when it should not.
-
-    Args:
-        manifest: The object.
-        plan: The service.
-        step: Its place in the rollout, for a set.
-
-    Returns:
-        The annotations of the object itself, which patches do not share.
-    """
+    """Annotations of the object itself that keep the provider from waiting for it."""
     kind, level = manifest["kind"], plan.wait.level
     if kind == "LeaderWorkerSet":
         at_once = step is not None and step.rollout.strategy is RolloutStrategy.ALL_AT_ONCE
@@ -160,23 +149,13 @@ def own_annotations(
     return {}
 
 
-def patch_sets(
+def patch_lws(
     rollout: Rollout,
-    sets: Mapping[str, Awaited],
-    given: pulumi.ResourceOptions,
+    sets: Mapping[str, RegisteredObject],
+    child_options: pulumi.ResourceOptions,
     existing: Collection[str] = (),
 ) -> dict[str, Patch]:
-    """Registers the patches of all sets that need one.
-
-    Args:
-        rollout: The order of the sets.
-        sets: The sets by Kubernetes name.
-        given: Options of every child of the component.
-        existing: Names of the sets that the engine made before, as far as anybody knows.
-
-    Returns:
-        The patches by Kubernetes name.
-    """
+    """Registers the patches of all LeaderWorkerSets that need one, by Kubernetes name."""
     barrier = [sets[name].resource for name in rollout.barrier]
     patches = {}
     for step in rollout.steps:
@@ -197,7 +176,7 @@ def patch_sets(
                 rollout,
                 target,
                 [target.resource, *barrier],
-                given,
+                child_options,
                 frozen=step.frozen,
                 create=step.timeout if step.name in existing and _recreates(step) else None,
                 update=None if step.paced else step.timeout,
@@ -208,20 +187,13 @@ def patch_sets(
 
 def patch_pod_group(
     rollout: Rollout,
-    group: Awaited,
-    sets: Mapping[str, Awaited],
-    given: pulumi.ResourceOptions,
+    group: RegisteredObject,
+    sets: Mapping[str, RegisteredObject],
+    child_options: pulumi.ResourceOptions,
 ) -> Patch:
     """Registers the patch that waits until the scheduler has placed the gang.
 
-    Args:
-        rollout: The order of the sets.
-        group: The PodGroup.
-        sets: The sets by Kubernetes name, whose pods it waits for.
-        given: Options of every child of the component.
-
-    Returns:
-        The patch; it waits again when the gang's minimum changes.
+    It waits again when the gang's minimum changes.
     """
     minimum = json.dumps(group.manifest["spec"]["minMember"])
     after = [group.resource, *(sets[name].resource for name in rollout.barrier)]
@@ -229,36 +201,27 @@ def patch_pod_group(
         f"{group.logical}-scheduled",
         group.manifest,
         {labels.PULUMI_WAIT_FOR: SCHEDULED, labels.MIN_MEMBER: minimum},
-        patch_options(rollout, group, after, given),
+        patch_options(rollout, group, after, child_options),
     )
 
 
 def patch_options(
     rollout: Rollout,
-    target: Awaited,
+    target: RegisteredObject,
     after: list[KubernetesObject],
-    given: pulumi.ResourceOptions,
+    child_options: pulumi.ResourceOptions,
     *,
     frozen: bool = False,
     create: str | None = None,
     update: str | None = None,
 ) -> pulumi.ResourceOptions:
-    """Options of a patch: after what it waits, and its life as that of its object.
+    """Options of a patch: what it waits for, and a life that ends with its object.
 
-    Args:
-        rollout: How long it waits.
-        target: The object that it patches.
-        after: What has to be there before.
-        given: Options of every child of the component.
-        frozen: Whether the object keeps what it has.
-        create: How long it waits when it is made, where that is not as long as for new replicas.
-        update: The same, when it changes.
-
-    Returns:
-        The options.
+    `frozen`: the object keeps what it has. `create` and `update` are timeouts, by default that of
+    the rollout.
     """
     return pulumi.ResourceOptions.merge(
-        given,
+        child_options,
         pulumi.ResourceOptions(
             depends_on=after,
             custom_timeouts=timeouts(
@@ -275,32 +238,12 @@ def patch_options(
     )
 
 
-def _recreates(step: SetStep) -> bool:
-    """Whether a change replaces a set, so that its patch is made anew and waits for the change."""
-    return step.rollout.strategy is RolloutStrategy.RECREATE
-
-
-#: Kinds whose conditions a gateway's controller writes.
-KINDS = ("Gateway", "InferencePool", "HTTPRoute")
-
-# No `>=`, because the provider takes every single `=` for the end of the path; and no blanks around
-# `&&`, because its parser takes none before a third term.
-_CURRENT = "!(@.observedGeneration < $.metadata.generation)"
-_ACCEPTED = f'@.conditions[?@.type=="Accepted"&&@.status=="True"&&{_CURRENT}]'
-_RESOLVED = f'@.conditions[?@.type=="ResolvedRefs"&&@.status=="True"&&{_CURRENT}]'
-
-
 def conditions(kind: str, router: RouterPlan) -> list[str]:
-    """What is waited for, as the provider reads it.
+    """What the provider waits for, in its own syntax.
 
-    Args:
-        kind: One of KINDS.
-        router: The service's router.
-
-    Returns:
-        For a Gateway that its controller has accepted and programmed it; for a route, and for the
-        pool, that each Gateway which the route names has accepted it and found what it refers to.
-        Only conditions that speak of the object as it is now count.
+    For a Gateway that it is accepted and programmed; for a route and a pool that each Gateway of
+    the route has accepted it and resolved its references. Only conditions of the current generation
+    count.
     """
     if kind == "Gateway":
         return ["condition=Accepted", "condition=Programmed"]
@@ -313,25 +256,19 @@ def conditions(kind: str, router: RouterPlan) -> list[str]:
 def patch_routing(
     rollout: Rollout,
     router: RouterPlan,
-    objects: Sequence[Awaited],
+    objects: Sequence[RegisteredObject],
     after: Sequence[KubernetesObject],
-    given: pulumi.ResourceOptions,
+    child_options: pulumi.ResourceOptions,
 ) -> dict[str, Patch]:
-    """Registers the patches of a router's objects.
+    """Registers the patches of a router's objects, by Kubernetes name.
 
-    Args:
-        rollout: How long to wait.
-        router: The service's router.
-        objects: Its objects of KINDS.
-        after: What has to be there before: they come last, so that they hold up nothing.
-        given: Options of every child of the component.
-
-    Returns:
-        The patches by Kubernetes name; none without a route, for which no gateway would speak.
+    None without a route, for which no gateway would write conditions. They come after `after`, so
+    that they delay nothing.
     """
     if router.route is None:
         return {}
-    # A pool is looked at only once a route leads to it, a Gateway's address may wait for one too.
+    # A pool gets conditions only once a route leads to it; a Gateway's address may wait for one
+    # too.
     before = [*after, *(each.resource for each in objects)]
     return {
         target.manifest["metadata"]["name"]: Patch(
@@ -344,10 +281,26 @@ def patch_routing(
                 # The object itself does not wait, so each change of it has to touch the patch.
                 labels.GENERATION: target.resource.metadata.apply(_generation),
             },
-            patch_options(rollout, target, [target.resource, *before], given),
+            patch_options(rollout, target, [target.resource, *before], child_options),
         )
         for target in objects
     }
+
+
+def deletion_timeout(manifest: Mapping[str, Any]) -> str | None:
+    """How long the deletion of an object with pods may take, as a duration.
+
+    The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
+    default of 10 minutes is enough.
+    """
+    graces = [_grace(each) for each in _templates(manifest.get("spec") or {})]
+    seconds = max(graces, default=0) + _MARGIN_SECONDS
+    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
+
+
+def _recreates(step: SetStep) -> bool:
+    """Whether a change replaces a LeaderWorkerSet, so that its patch is created again too."""
+    return step.rollout.strategy is RolloutStrategy.RECREATE
 
 
 def _parents(kind: str, router: RouterPlan) -> Iterator[str]:
@@ -360,27 +313,6 @@ def _parents(kind: str, router: RouterPlan) -> Iterator[str]:
 
 def _generation(metadata: Mapping[str, Any] | None) -> str:
     return str(int((metadata or {}).get("generation") or 0))
-
-
-#: What the provider gives a deletion, which it makes in the foreground.
-_DEFAULT_SECONDS = 600
-#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
-_MARGIN_SECONDS = 300
-
-
-def deletion_timeout(manifest: Mapping[str, Any]) -> str | None:
-    """Tells how long the deletion of an object with pods may take.
-
-    Args:
-        manifest: The object.
-
-    Returns:
-        The longest `terminationGracePeriodSeconds` of its pods and a margin, as a duration; None
-        where the provider's default of 10 minutes is enough.
-    """
-    graces = [_grace(each) for each in _templates(manifest.get("spec") or {})]
-    seconds = max(graces, default=0) + _MARGIN_SECONDS
-    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
 
 
 def _templates(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -1,6 +1,6 @@
-"""What is ready of a service, in the words of KServe's LLMInferenceService: pure.
+"""Conditions of a service in KServe's terms (LLMInferenceService), from live objects.
 
-It stands beside `status`, whose conditions are those of FusionInfer's InferenceService. The types,
+They stand beside `status`, whose conditions are those of FusionInfer's InferenceService. The types,
 and what they sum up, are those of KServe (`llm_inference_service_lifecycle.go`, v0.20.0): a part
 that a service does not have has no condition. What KServe reads of objects that are not the
 service's own, such as referenced Gateways, is left out.
@@ -14,12 +14,12 @@ from typing import Any, Literal, TypedDict
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.component.status import ready_replicas
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
-Look = Mapping[str, Any]
-Answer = Literal["True", "False", "Unknown"]
+LiveObject = Mapping[str, Any]
+ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 #: Kinds that an update waits for.
@@ -30,13 +30,13 @@ class Readiness(TypedDict):
     """One statement about a part of the service, or about all of it."""
 
     type: str
-    status: Answer
+    status: ConditionStatus
     reason: str
     message: str
 
 
 def object_key(kind: str, name: str) -> str:
-    """How the live objects are told apart: sets and autoscalers share names."""
+    """Key of a live object: LeaderWorkerSets and autoscalers share names."""
     return f"{kind}/{name}"
 
 
@@ -44,7 +44,8 @@ def read_keys(plan: ServicePlan) -> list[str]:
     """Keys of the objects that readiness is read from."""
     keys = [object_key("LeaderWorkerSet", each.name) for role in plan.roles for each in role.sets]
     keys += [
-        object_key(_scaler(each.args.engine), each.name) for each in plan.operations.autoscalers
+        object_key(_autoscaler_kind(each.args.engine), each.name)
+        for each in plan.operations.autoscalers
     ]
     router = plan.router
     if router is not None:
@@ -57,120 +58,127 @@ def read_keys(plan: ServicePlan) -> list[str]:
     return keys
 
 
-def readiness(plan: ServicePlan, seen: Mapping[str, Look | None]) -> list[Readiness]:
-    """Computes the conditions of KServe's status model.
+def readiness(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> list[Readiness]:
+    """Conditions of KServe's status model: `Ready`, then its parts, each before its own parts.
 
-    Args:
-        plan: The service.
-        seen: Live objects (`metadata` and `status`) by `object_key`; None or absent for one that
-            does not exist or was not read.
-
-    Returns:
-        `Ready`, then what it sums up, each followed by its own parts.
+    `live` has objects (`metadata` and `status`) by `object_key`; None or absent for one that does
+    not exist or was not read.
     """
-    workloads = [*_workloads(plan, seen), *_scaling(plan, seen)]
+    workloads = [*_workloads(plan, live), *_scaling(plan, live)]
     if plan.router is not None:
-        workloads.append(_picker(plan.router, seen))
+        workloads.append(_picker(plan.router, live))
     parts = [
         _condition("PresetsCombined", "True", "Combined", "manifests are whole when they are read"),
-        _sum("WorkloadsReady", workloads),
+        _summary("WorkloadsReady", workloads),
     ]
-    routing = list(_routing(plan.router, seen)) if plan.router is not None else []
+    routing = list(_routing(plan.router, live)) if plan.router is not None else []
     shown = [*parts, *workloads]
     if routing:
-        parts.append(_sum("RouterReady", routing))
+        parts.append(_summary("RouterReady", routing))
         shown += [parts[-1], *routing]
-    return [_sum("Ready", parts), *shown]
+    return [_summary("Ready", parts), *shown]
 
 
-def _workloads(plan: ServicePlan, seen: Mapping[str, Look | None]) -> list[Readiness]:
-    """Single pods and replicas of several nodes have a condition each, and prefill its own."""
+def _workloads(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> list[Readiness]:
+    """A condition for single pods and one for replicas of several nodes; prefill has its own."""
     named: dict[str, list[RolePlan]] = {}
     for role in plan.roles:
         prefill = "Prefill" if role.component_type is ComponentType.PREFILLER else ""
         main = "" if prefill else "Main"
         kind = f"{prefill}Worker" if role.nodes > 1 else f"{prefill}{main}"
         named.setdefault(f"{kind}WorkloadReady", []).append(role)
-    return [_roles(name, roles, seen) for name, roles in named.items()]
+    return [_roles(name, roles, live) for name, roles in named.items()]
 
 
-def _roles(name: str, roles: Sequence[RolePlan], seen: Mapping[str, Look | None]) -> Readiness:
+def _roles(
+    name: str, roles: Sequence[RolePlan], live: Mapping[str, LiveObject | None]
+) -> Readiness:
     counts, missing, unread = [], False, False
     for role in roles:
-        looks = [(each, seen.get(object_key("LeaderWorkerSet", each.name))) for each in role.sets]
-        ready = sum(ready_replicas(each, look) for each, look in looks)
+        states = [(each, live.get(object_key("LeaderWorkerSet", each.name))) for each in role.sets]
+        ready = sum(ready_replicas(each, state) for each, state in states)
         wanted = sum(
-            _wanted(look, len(each.replicas), scaled=role.scaled_externally) for each, look in looks
+            _wanted(state, len(each.replicas), scaled=role.scaled_externally)
+            for each, state in states
         )
         missing = missing or ready < wanted
-        unread = unread or any(not _status(look) for _, look in looks)
+        unread = unread or any(not _status(state) for _, state in states)
         counts.append(f"{role.name} {ready}/{wanted}")
-    told = ", ".join(counts)
+    counts_text = ", ".join(counts)
     if missing and unread:
-        return _condition(name, "Unknown", "NotRead", told)
+        return _condition(name, "Unknown", "NotRead", counts_text)
     if missing:
-        return _condition(name, "False", "ReplicasNotReady", told)
-    return _condition(name, "True", "ReplicasReady", told)
+        return _condition(name, "False", "ReplicasNotReady", counts_text)
+    return _condition(name, "True", "ReplicasReady", counts_text)
 
 
-def _wanted(look: Look | None, planned: int, *, scaled: bool) -> int:
-    """Replicas that there should be: where something scales them, as many as the set has."""
-    replicas = _status(look).get("replicas")
+def _wanted(state: LiveObject | None, planned: int, *, scaled: bool) -> int:
+    """Replicas that there should be: with an autoscaler, as many as the LeaderWorkerSet has."""
+    replicas = _status(state).get("replicas")
     return int(replicas) if scaled and replicas is not None else planned
 
 
-def _scaling(plan: ServicePlan, seen: Mapping[str, Look | None]) -> Iterator[Readiness]:
+def _scaling(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> Iterator[Readiness]:
     kinds = {role.name: role.component_type for role in plan.roles}
     for prefill in (False, True):
         found = []
         for each in plan.operations.autoscalers:
             if (kinds[each.role] is ComponentType.PREFILLER) != prefill:
                 continue
-            kind = _scaler(each.args.engine)
-            asked = ("Ready",) if kind == "ScaledObject" else ("AbleToScale", "ScalingActive")
-            look = seen.get(object_key(kind, each.name))
-            found += _asked(look, asked, f"{kind} {each.name}")
+            kind = _autoscaler_kind(each.args.engine)
+            types = ("Ready",) if kind == "ScaledObject" else ("AbleToScale", "ScalingActive")
+            state = live.get(object_key(kind, each.name))
+            found += _condition_statuses(state, types, f"{kind} {each.name}")
         if found:
-            yield _judged("PrefillScalingReady" if prefill else "ScalingReady", found)
+            yield _from_statuses("PrefillScalingReady" if prefill else "ScalingReady", found)
 
 
-def _picker(router: RouterPlan, seen: Mapping[str, Look | None]) -> Readiness:
+def _picker(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Readiness:
     name = router.picker.name
-    look = seen.get(object_key("Deployment", name))
-    if router.picker.replicas > 1 and int(_status(look).get("readyReplicas") or 0) >= 1:
+    state = live.get(object_key("Deployment", name))
+    if router.picker.replicas > 1 and int(_status(state).get("readyReplicas") or 0) >= 1:
         # Those that stand by are never ready, so the Deployment is never Available.
         return _condition("SchedulerWorkloadReady", "True", "LeaderReady", f"{name} has a leader")
-    return _judged("SchedulerWorkloadReady", _asked(look, ("Available",), f"Deployment {name}"))
+    return _from_statuses(
+        "SchedulerWorkloadReady", _condition_statuses(state, ("Available",), f"Deployment {name}")
+    )
 
 
-def _routing(router: RouterPlan, seen: Mapping[str, Look | None]) -> Iterator[Readiness]:
+def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Iterator[Readiness]:
     if router.gateway is not None:
         name = router.gateway.name
-        look = seen.get(object_key("Gateway", name))
-        yield _judged("GatewaysReady", _asked(look, ("Accepted", "Programmed"), f"Gateway {name}"))
+        state = live.get(object_key("Gateway", name))
+        yield _from_statuses(
+            "GatewaysReady",
+            _condition_statuses(state, ("Accepted", "Programmed"), f"Gateway {name}"),
+        )
     if router.route is None:
         return
     for kind, planned, label in (
         ("HTTPRoute", router.route, "HTTPRoutesReady"),
         ("InferencePool", router.pool, "InferencePoolReady"),
     ):
-        look = seen.get(object_key(kind, planned.name))
-        found: list[tuple[Answer, str]] = []
-        for parent in _status(look).get("parents") or ():
+        state = live.get(object_key(kind, planned.name))
+        found: list[tuple[ConditionStatus, str]] = []
+        for parent in _status(state).get("parents") or ():
             whose = (parent.get("parentRef") or {}).get("name") or ""
-            told = {"metadata": (look or {}).get("metadata"), "status": parent}
+            at_gateway = {"metadata": (state or {}).get("metadata"), "status": parent}
             at = f"{kind} {planned.name} at {whose}"
-            found += _asked(told, ("Accepted", "ResolvedRefs"), at)
-        yield _judged(label, found or [("Unknown", f"{kind} {planned.name}: nobody has judged it")])
+            found += _condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
+        yield _from_statuses(
+            label, found or [("Unknown", f"{kind} {planned.name}: nobody has judged it")]
+        )
 
 
-def _asked(look: Look | None, types: Sequence[str], what: str) -> list[tuple[Answer, str]]:
+def _condition_statuses(
+    state: LiveObject | None, types: Sequence[str], what: str
+) -> list[tuple[ConditionStatus, str]]:
     """What an object's conditions of these types say; Unknown for one about an older spec."""
-    generation = ((look or {}).get("metadata") or {}).get("generation")
-    given = {each.get("type"): each for each in _status(look).get("conditions") or ()}
-    found: list[tuple[Answer, str]] = []
+    generation = ((state or {}).get("metadata") or {}).get("generation")
+    conditions = {each.get("type"): each for each in _status(state).get("conditions") or ()}
+    found: list[tuple[ConditionStatus, str]] = []
     for each in types:
-        condition = given.get(each)
+        condition = conditions.get(each)
         observed = (condition or {}).get("observedGeneration")
         old = generation is not None and observed is not None and int(observed) < int(generation)
         if condition is None or old or condition.get("status") not in ("True", "False"):
@@ -183,30 +191,30 @@ def _asked(look: Look | None, types: Sequence[str], what: str) -> list[tuple[Ans
     return found
 
 
-def _judged(name: str, found: Sequence[tuple[Answer, str]]) -> Readiness:
-    for answer, reason in (("False", "NotReady"), ("Unknown", "NotRead")):
+def _from_statuses(name: str, found: Sequence[tuple[ConditionStatus, str]]) -> Readiness:
+    for wanted, reason in (("False", "NotReady"), ("Unknown", "NotRead")):
         for status, message in found:
-            if status == answer:
+            if status == wanted:
                 return _condition(name, status, reason, message)
     return _condition(name, "True", "Ready", ", ".join(message for _, message in found))
 
 
-def _sum(name: str, parts: Sequence[Readiness]) -> Readiness:
-    """What several conditions come to: the first that is False, else the first unknown one."""
-    for answer in ("False", "Unknown"):
+def _summary(name: str, parts: Sequence[Readiness]) -> Readiness:
+    """Sums up conditions: the first that is False, else the first Unknown, else True."""
+    for wanted in ("False", "Unknown"):
         for part in parts:
-            if part["status"] == answer:
+            if part["status"] == wanted:
                 return _condition(name, part["status"], part["type"], part["message"])
     return _condition(name, "True", "Ready", "")
 
 
-def _scaler(engine: AutoscalingEngine) -> str:
+def _autoscaler_kind(engine: AutoscalingEngine) -> str:
     return "ScaledObject" if engine is AutoscalingEngine.KEDA else "HorizontalPodAutoscaler"
 
 
-def _status(look: Look | None) -> Mapping[str, Any]:
-    return (look or {}).get("status") or {}
+def _status(state: LiveObject | None) -> Mapping[str, Any]:
+    return (state or {}).get("status") or {}
 
 
-def _condition(name: str, status: Answer, reason: str, message: str) -> Readiness:
+def _condition(name: str, status: ConditionStatus, reason: str, message: str) -> Readiness:
     return {"type": name, "status": status, "reason": reason, "message": message}

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -15,8 +15,13 @@ import pulumi
 #: Pulumi type token of the component; a change of it would replace every user's service.
 TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
 
-# The default provider is the one of the installed pulumi-kubernetes, as for its own resources.
-_PROVIDER_VERSION = importlib.metadata.version("pulumi-kubernetes")
+
+@functools.cache
+def _provider_options() -> pulumi.ResourceOptions:
+    """The default provider of the installed pulumi-kubernetes, as for its own resources."""
+    import importlib.metadata  # noqa: PLC0415  # start-up time: only a registration needs it
+
+    return pulumi.ResourceOptions(version=importlib.metadata.version("pulumi-kubernetes"))
 
 
 class KubernetesObject(pulumi.CustomResource):
@@ -39,21 +44,14 @@ class KubernetesObject(pulumi.CustomResource):
         *,
         patch: bool = False,
     ) -> None:
-        """Registers the object.
-
-        Args:
-            name: Logical name.
-            manifest: The object.
-            opts: Resource options.
-            patch: Whether the manifest only adds to an object that another resource owns.
-        """
+        """Registers an object; a `patch` only adds to an object that another resource owns."""
         group_version = str(manifest["apiVersion"])
         group = group_version if "/" in group_version else f"core/{group_version}"
         super().__init__(
             f"kubernetes:{group}:{manifest['kind']}{'Patch' if patch else ''}",
             name,
             {**manifest, "status": None},
-            pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_PROVIDER_VERSION), opts),
+            pulumi.ResourceOptions.merge(_provider_options(), opts),
         )
 
 

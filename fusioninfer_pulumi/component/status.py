@@ -1,59 +1,20 @@
-"""When a LeaderWorkerSet serves: the one place that says so, of live objects; pure."""
+"""A service's status, computed from live LeaderWorkerSets, PodGroups and routing objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any, Literal, TypedDict
 
-from fusioninfer_pulumi.component.routing_status import Refusal, refusal
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
 
-
-def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The status of a set; nothing while it speaks of an older spec.
-
-    Such a set is about to restart its replicas, whatever its conditions say still.
-    """
-    status: Mapping[str, Any] = (live or {}).get("status") or {}
-    generation = ((live or {}).get("metadata") or {}).get("generation")
-    # LeaderWorkerSet writes both since 0.9.
-    seen = _available(status).get("observedGeneration", status.get("observedGeneration"))
-    if generation is not None and seen is not None and int(seen) < int(generation):
-        return {}
-    return status
-
-
-def says_available(live: Mapping[str, Any] | None) -> bool:
-    """Whether its condition Available holds, for the spec that it has."""
-    return _available(observed(live)).get("status") == "True"
-
-
-def is_ready(live: Mapping[str, Any] | None) -> bool:
-    """Whether all of a set serves, in the revision asked for.
-
-    Args:
-        live: The set; without its `spec` it counts as one of a single replica.
-
-    Returns:
-        Whether it is Available and has as many ready replicas as it asks for.
-    """
-    replicas = ((live or {}).get("spec") or {}).get("replicas")
-    ready = int(observed(live).get("readyReplicas") or 0)
-    return says_available(live) and ready >= (1 if replicas is None else int(replicas))
-
-
-def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
-    return conditions.get("Available") or {}
-
-
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
-#: Failures that a message tells; the others are counted.
+#: Failures that a message names; the others are counted.
 _NAMED = 5
 
 
@@ -101,6 +62,14 @@ class ServiceStatus(_Service, total=False):
     """The serving groups by index, only where the service has groups."""
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """An object that a gateway's controller refuses: condition reason and message."""
+
+    reason: str
+    message: str
+
+
 def service_status(
     plan: ServicePlan,
     sets: Mapping[str, Mapping[str, Any] | None],
@@ -115,7 +84,7 @@ def service_status(
         sets: Live LeaderWorkerSets (`metadata` and `status`) by name, and the PodGroups of serving
             groups; None or absent for one that does not exist or was not read.
         pod_group: The live PodGroup of a service without groups, None where there is none.
-        failures: Why a LeaderWorkerSet failed, by name, where somebody knows.
+        failures: Why a LeaderWorkerSet failed, by name, where that is known.
         routing: Live Gateway, pool and route of a service with a router, by name, as `sets`.
 
     Returns:
@@ -144,15 +113,72 @@ def service_status(
     return status
 
 
-def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
-    """Replicas of a LeaderWorkerSet that serve.
+def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The status of a LeaderWorkerSet, empty while it speaks of an older spec.
 
-    Where it runs one, in the revision that was asked for; where it runs several, in any: an update
+    Such a LeaderWorkerSet is about to restart its replicas, whatever its conditions are.
+    """
+    status: Mapping[str, Any] = (live or {}).get("status") or {}
+    generation = ((live or {}).get("metadata") or {}).get("generation")
+    # The generation that it speaks of: LeaderWorkerSet writes both since 0.9.
+    about = _available(status).get("observedGeneration", status.get("observedGeneration"))
+    if generation is not None and about is not None and int(about) < int(generation):
+        return {}
+    return status
+
+
+def is_available(live: Mapping[str, Any] | None) -> bool:
+    """Whether the condition Available holds for the current spec."""
+    return _available(observed(live)).get("status") == "True"
+
+
+def is_ready(live: Mapping[str, Any] | None) -> bool:
+    """Whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
+
+    Without its `spec` it counts as one of a single replica.
+    """
+    replicas = ((live or {}).get("spec") or {}).get("replicas")
+    ready = int(observed(live).get("readyReplicas") or 0)
+    return is_available(live) and ready >= (1 if replicas is None else int(replicas))
+
+
+def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
+    """Ready replicas of a LeaderWorkerSet.
+
+    Of one with a single replica, in the revision asked for; of one with several, in any: an update
     changes one after the other.
     """
     if planned.ordinal is not None:
         return int(is_ready(live))
     return int(observed(live).get("readyReplicas") or 0)
+
+
+def refusal(router: RouterPlan, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
+    """The first of a router's objects that a gateway's controller refuses, None without one.
+
+    Objects without a status, and conditions of an older generation, are no refusal.
+    """
+    named = [
+        ("GatewayNotReady", "Gateway", router.gateway),
+        ("RouteNotAccepted", "HTTPRoute", router.route),
+        ("PoolNotAccepted", "InferencePool", router.pool if router.route else None),
+    ]
+    for reason, kind, planned in named:
+        live = objects.get(planned.name) if planned is not None else None
+        for parent, condition in _refused(live or {}):
+            at = f" by Gateway {parent}" if parent else ""
+            message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
+            return Refusal(
+                reason,
+                f"{kind} {planned.name if planned else ''}: {condition['type']} is False{at}"
+                + (f", {message}" if message else ""),
+            )
+    return None
+
+
+def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    return conditions.get("Available") or {}
 
 
 def _groups(
@@ -175,8 +201,8 @@ def _groups(
 
 
 def _first_blocked(plan: ServicePlan, live: Mapping[str, Mapping[str, Any] | None]) -> str | None:
-    told = (_blocked(live.get(gang.pod_group)) for gang in plan.gangs)
-    return next((message for message in told if message is not None), None)
+    messages = (_blocked(live.get(gang.pod_group)) for gang in plan.gangs)
+    return next((message for message in messages if message is not None), None)
 
 
 def _component(
@@ -201,7 +227,7 @@ def _component(
 
 
 def _desired(role: RolePlan, live: list[Mapping[str, Any] | None]) -> int:
-    """Replicas that there should be: those that there are where something else sets them."""
+    """Replicas that there should be: as many as there are where an autoscaler sets them."""
     if role.scaled_externally and all(map(_has_status, live)):
         return sum(int((item or {})["status"].get("replicas") or 0) for item in live)
     return len(role.replicas)
@@ -217,7 +243,7 @@ def _phase(
     ready, desired = counts
     if any(each.name in failures for each in role.sets):
         return "Failed"
-    if ready == desired and all(map(says_available, live)):
+    if ready == desired and all(map(is_available, live)):
         return "Running"
     if not any(live):
         return "Unknown"
@@ -239,8 +265,8 @@ def _blocked(pod_group: Mapping[str, Any] | None) -> str | None:
     reasons = [
         item for item in status.get("conditions") or () if item.get("type") == "Unschedulable"
     ]
-    told = sorted(reasons, key=lambda item: str(item.get("lastTransitionTime")))
-    message = told[-1].get("message") if told else None
+    reasons.sort(key=lambda item: str(item.get("lastTransitionTime")))
+    message = reasons[-1].get("message") if reasons else None
     return str(message or f"the PodGroup is {status['phase']}")
 
 
@@ -297,11 +323,11 @@ def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
 
 def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
     names = [each.name for role in plan.roles for each in role.sets]
-    told = [f"{name}: {failures[name]}" for name in names if name in failures]
-    if told:
-        message = "; ".join(told[:_NAMED])
-        if len(told) > _NAMED:
-            message += f"; and {len(told) - _NAMED} more"
+    failed = [f"{name}: {failures[name]}" for name in names if name in failures]
+    if failed:
+        message = "; ".join(failed[:_NAMED])
+        if len(failed) > _NAMED:
+            message += f"; and {len(failed) - _NAMED} more"
         return _condition("Failed", "True", "InferenceServiceFailed", message)
     return _condition("Failed", "False", "InferenceServiceProcessing", "no failure is known")
 
@@ -313,3 +339,21 @@ def _condition(
     message: str,
 ) -> Condition:
     return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def _refused(live: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Gateway (empty for the object's own conditions) and condition of each refusal."""
+    generation = (live.get("metadata") or {}).get("generation")
+    status = live.get("status") or {}
+    groups = [("", status.get("conditions") or ())]
+    for parent in status.get("parents") or ():
+        name = str((parent.get("parentRef") or {}).get("name") or "")
+        groups.append((name, parent.get("conditions") or ()))
+    for name, conditions in groups:
+        for condition in conditions:
+            if condition.get("type") not in ("Accepted", "Programmed", "ResolvedRefs"):
+                continue
+            observed = condition.get("observedGeneration")
+            old = generation and observed is not None and int(observed) < int(generation)
+            if condition.get("status") == "False" and not old:
+                yield name, condition

@@ -7,10 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
 
-from fusioninfer_pulumi.api.messages import findings_of
-from fusioninfer_pulumi.api.pod_template import wanted
+from fusioninfer_pulumi.api.messages import field_of, findings_of, mismatch, rule_error
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport
 from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
@@ -19,13 +17,15 @@ from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 def _quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
-    raise PydanticCustomError("quantity", wanted(value, "a quantity such as 5, 500m or 16Gi"))
+    found = mismatch((), value, "a quantity such as 5, 500m or 16Gi")
+    raise rule_error(found.rule, found.message)
 
 
 def _mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
-    raise PydanticCustomError("mapping_or_text", wanted(value, "a mapping or a string"))
+    found = mismatch((), value, "a mapping or a string")
+    raise rule_error(found.rule, found.message)
 
 
 #: A Kubernetes quantity; YAML reads those without a unit as numbers.
@@ -56,7 +56,7 @@ def validate(
         return model.model_validate(document.raw)
     except ValidationError as problem:
         items = problem.errors(include_url=False, include_input=False)
-        paths = [tuple(part for part in item["loc"] if part != "[key]") for item in items]
+        paths = [field_of(item["loc"]) for item in items]
         for path, finding in zip(paths, findings_of(problem, model), strict=True):
             report.add(document.at(*path), finding)
         if any(item["type"] != "extra_forbidden" for item in items):

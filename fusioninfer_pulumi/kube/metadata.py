@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: A Kubernetes object, or a part of one.
+Manifest = dict[str, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceMeta:
@@ -24,21 +27,21 @@ class ServiceMeta:
     annotations: Mapping[str, Any]
 
 
-def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str]) -> dict[str, Any]:
+def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Name, namespace, labels and annotations of one object.
 
     Args:
         plan: The service, whose own labels and annotations go on every object.
         name: Name of the object.
-        own: The object's labels, which win.
+        own: The object's own labels, which win.
 
     Returns:
         The metadata; the namespace is always written.
     """
-    built: dict[str, Any] = {
+    built: Manifest = {
         "name": name,
         "namespace": plan.namespace,
-        "labels": {**plan.labels, **own},
+        "labels": {**plan.labels, **(own or {})},
     }
     if plan.annotations:
         built["annotations"] = dict(plan.annotations)

@@ -1,4 +1,4 @@
-"""Reads manifests, ours and those of other systems: the one reader of library and command line.
+"""Loads manifests, ours and those of other systems, for the library and the command line.
 
 The only package that knows the importers.
 """

@@ -1,4 +1,4 @@
-"""The documents of an input, each given to the loader of its kind."""
+"""The documents of an input: validated here, or converted by the importer of their kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.service import KIND
-from fusioninfer_pulumi.findings import Finding, error, join, shown, warning
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.importers import IMPORTERS, Importer, importer_of, platform_of
 from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
@@ -19,7 +19,7 @@ class Reading:
 
     Attributes:
         label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
-        document: What our spec says about it, in paths of ours; None where it is no service.
+        document: The validated service, with our locations; None where it is no service.
         manifest: The service as a manifest of ours, None where it is none.
         remarks: Findings of the conversion from another system's manifest, each after the label of
             its document.
@@ -38,19 +38,19 @@ class Reading:
 
     @property
     def findings(self) -> tuple[tuple[str, Finding], ...]:
-        """All findings of reading, without those of a plan."""
+        """All findings of loading, without those of a plan."""
         own = self.document.findings if self.document is not None else ()
         return (*self.remarks, *map(self.locate, own))
 
 
 _API_VERSION, _KIND = "v1", "List"
 _KEYS = ("apiVersion", "kind", "metadata", "items")
-#: ListMeta: what the API server says of a list.
+#: ListMeta: fields that the API server sets on a list.
 _METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
 
 
 def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
-    """Names a document of a text in messages, or the items of a list, which stand for it.
+    """The label of a document of a text, or of the items of a `List`, which replace it.
 
     Args:
         name: Name of the text.
@@ -59,7 +59,7 @@ def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], D
 
     Returns:
         Each document with its label: `FILE`, `FILE#2`; of lists `FILE#items[1]`,
-        `FILE#2.items[1]`. And what is wrong with a list itself, None when nothing is.
+        `FILE#2.items[1]`. And the list itself where something is wrong with it, else None.
     """
     label = name if number == 1 else f"{name}#{number}"
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
@@ -70,27 +70,37 @@ def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], D
         (f"{start}items[{index}]", item)
         for index, item in enumerate(held if isinstance(held, list) else ())
     ]
-    found = tuple(_problems(raw))
+    found = tuple(_list_findings(raw))
     return items, Document(label, None, found) if found else None
 
 
-def _problems(raw: Mapping[str, Any]) -> Iterator[Finding]:
+def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != _API_VERSION:
-        yield error("apiVersion", f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}")
+        yield error(
+            "wrong-api-version",
+            ("apiVersion",),
+            f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
+        )
     for key in raw:
         if key not in _KEYS:
-            yield error(join(str(key)), f"unknown key of a List; allowed: {', '.join(_KEYS)}")
+            yield error(
+                "unknown-key", (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
+            )
     metadata = raw.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        yield error("metadata", f"must be a mapping, got {shown(metadata)}")
+        yield error("wrong-type", ("metadata",), f"must be a mapping, got {shown(metadata)}")
     for key in metadata if isinstance(metadata, Mapping) else ():
         if key not in _METADATA:
-            yield error(join("metadata", str(key)), "belongs to the items of a List, not to it")
+            yield error(
+                "field-of-list-items",
+                ("metadata", str(key)),
+                "belongs to the items of a List, not to it",
+            )
     held = raw.get("items")
     if not isinstance(held, list):
-        yield error("items", f"must be a list, got {shown(held)}")
+        yield error("wrong-type", ("items",), f"must be a list, got {shown(held)}")
     elif not held:
-        yield error("items", "is empty: no manifest in it")
+        yield error("empty", ("items",), "is empty: no manifest in it")
 
 
 def read_all(
@@ -99,16 +109,16 @@ def read_all(
     allow_lossy: bool = False,
     beside: Collection[str] = frozenset(),
 ) -> list[Reading]:
-    """Reads the documents of one input, which may refer to each other.
+    """Loads the documents of one input, which may refer to each other.
 
     Args:
         given: Label and parsed content of each document.
-        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
-        beside: Labels of documents that nobody named one by one: other objects among them are
-            left out, with a warning.
+        allow_lossy: Whether a field that cannot be carried over is a warning in place of an error.
+        beside: Labels of documents that were found in a folder: other objects among them are left
+            out, with a warning.
 
     Returns:
-        The services in the order of their documents, and what no service was made of.
+        The services in the order of their documents, and the documents that became none.
     """
     importers = _with_named(given, [importer_of(raw) for _, raw in given])
     order = {label: position for position, (label, _) in enumerate(given)}
@@ -154,7 +164,7 @@ def _key(label: str, raw: Any) -> tuple[Any, ...]:
 
 
 def is_read(raw: Any) -> bool:
-    """Tells whether a document is of a kind that this room reads, not any other object."""
+    """Whether a document is of a kind that is loaded, not any other object."""
     return _is_ours(raw) or importer_of(raw) is not None
 
 
@@ -187,10 +197,11 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
     hint = _near(raw)
     platform = platform_of(raw)
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
-        why = "is no service: left out; apply it beside the others"
+        rule, why = "no-service", "is no service: left out; apply it beside the others"
         if platform is not None:
+            rule = "platform-object"
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
-        told = warning("kind", f"{raw['kind']} {why}")
+        told = warning(rule, ("kind",), f"{raw['kind']} {why}")
         return Reading(label, remarks=((label, told),))
     if hint is not None:
         return Reading(label, Document(label, None, (hint,)))
@@ -211,7 +222,7 @@ def _is_other_object(raw: Any) -> bool:
 
 
 def _near(raw: Any) -> Finding | None:
-    """Says what is wrong with the envelope of a document that is nearly one of an importer."""
+    """The error of a document whose kind or apiVersion alone is one of an importer's."""
     if not isinstance(raw, Mapping) or _is_ours(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
@@ -219,15 +230,19 @@ def _near(raw: Any) -> Finding | None:
         if isinstance(kind, str) and kind in importer.kinds:
             wanted = " or ".join(importer.kinds[kind])
             if version is None:
-                return error("apiVersion", f"is required, must be {wanted}")
-            return error("apiVersion", f"must be {wanted}, got {shown(version)}")
+                return error("required", ("apiVersion",), f"is required, must be {wanted}")
+            return error(
+                "wrong-api-version", ("apiVersion",), f"must be {wanted}, got {shown(version)}"
+            )
         if isinstance(version, str) and any(version in each for each in importer.kinds.values()):
             known = ", ".join(
                 sorted(each for each, its in importer.kinds.items() if version in its)
             )
             if kind is None:
-                return error("kind", f"is required, must be one of {known}")
+                return error("required", ("kind",), f"is required, must be one of {known}")
             return error(
-                "kind", f"must be one of {known} for {importer.name}'s {version}, got {shown(kind)}"
+                "wrong-kind",
+                ("kind",),
+                f"must be one of {known} for {importer.name}'s {version}, got {shown(kind)}",
             )
     return None

@@ -1,4 +1,4 @@
-"""The texts of one input, which are read together: a file, several, or those of a folder."""
+"""The texts of one input, which are loaded together: a file, several, or those of a folder."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
-from fusioninfer_pulumi.findings import Severity, error, info
+from fusioninfer_pulumi.findings import Location, Severity, error, info
 from fusioninfer_pulumi.loading.documents import Reading, labelled, read_all
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
 #: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
 SUFFIXES = (".yaml", ".yml", ".json")
-#: What is wrong with a folder without any.
+#: The error of a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 #: Rule about a folder whose manifests are of other things.
@@ -44,8 +44,8 @@ class Parsed:
     Attributes:
         text: The text.
         given: Label and content of each document that may be a manifest.
-        told: What there is to say about the text as a whole, and about other documents.
-        documents: All documents, also those that are none of ours; None where it is no YAML.
+        told: Findings about the text as a whole, and about documents that are no manifests.
+        documents: All documents, also those of other kinds; None where the text is no YAML.
     """
 
     text: Text
@@ -55,7 +55,7 @@ class Parsed:
 
     @property
     def labels(self) -> set[str]:
-        """Labels of everything that is said of the text and its documents."""
+        """Labels of all findings about the text and its documents."""
         told = (each.label for each in self.told)
         return {self.text.label, *told, *(label for label, _ in self.given)}
 
@@ -82,7 +82,7 @@ def manifest_files(folder: Path) -> list[Path]:
 
 
 def parse(text: Text) -> Parsed:
-    """Reads the documents of a text, without raising for what is wrong with it."""
+    """The documents of a text; what is wrong with it becomes findings."""
     given: list[tuple[str, Any]] = []
     told: list[Reading] = []
     try:
@@ -92,17 +92,22 @@ def parse(text: Text) -> Parsed:
             if wrong is not None:
                 told.append(Reading(wrong.label, wrong))
     except UnreadableError as problem:
-        told.append(refused(text.label, str(problem)))
+        told.append(refused(text.label, problem.rule, str(problem)))
     everything = None if told else tuple(raw for _, raw in given)
     if not given and not told and text.folder is None:
-        told.append(refused(text.label, "is empty: no InferenceService in it"))
+        told.append(refused(text.label, "empty-input", "is empty: no InferenceService in it"))
     if text.folder is not None and not told and not any(_is_manifest(raw) for _, raw in given):
         # Settings of a tool, values of a chart: a folder holds other files as well.
-        told += [_remark(label, "", "holds no manifest: left out") for label, _ in given[:1]]
+        told += [
+            _remark(label, "no-manifest", (), "holds no manifest: left out")
+            for label, _ in given[:1]
+        ]
         given = []
     inventories = [label for label, raw in given if text.folder is not None and _is_inventory(raw)]
     told += [
-        _remark(label, "kind", "is an inventory: left out; give it with --inventory")
+        _remark(
+            label, "inventory", ("kind",), "is an inventory: left out; give it with --inventory"
+        )
         for label in inventories
     ]
     kept = [each for each in given if each[0] not in inventories]
@@ -110,15 +115,15 @@ def parse(text: Text) -> Parsed:
 
 
 def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:
-    """Reads the documents of several texts as those of one input, which may refer to each other.
+    """Loads the documents of several texts as those of one input, which may refer to each other.
 
     Args:
         parsed: The texts' documents.
-        allow_lossy: Whether what cannot be carried over from another system's manifest is a
+        allow_lossy: Whether a field that cannot be carried over from another system's manifest is a
             warning in place of an error.
 
     Returns:
-        The services in the order of their documents, and what no service was made of.
+        The services in the order of their documents, and the documents that became none.
     """
     texts, told = _each_once(parsed)
     given = [document for each in texts for document in each.given]
@@ -129,31 +134,31 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
             its = {label for each in texts if each.text.folder == folder for label in each.labels}
             found = (*read, *(one for each in texts for one in each.told))
             if not any(each.label in its and _counts(each) for each in found):
-                told.append(refused(folder, "holds no manifest of a service", NO_SERVICE))
+                told.append(refused(folder, NO_SERVICE, "holds no manifest of a service"))
     return [*read, *(one for each in texts for one in each.told), *told]
 
 
-def refused(label: str, why: str, rule: str = "") -> Reading:
-    """An input that nothing could be read of."""
+def refused(label: str, rule: str, why: str) -> Reading:
+    """An input that is refused as a whole."""
     return Reading(label, Document(label, None, (error(rule, (), why),)))
 
 
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
     texts: dict[str, Parsed] = {}
     again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
-    told = [refused(each.text.label, "is given twice") for each in again]
+    told = [refused(each.text.label, "input-given-twice", "is given twice") for each in again]
     return list(texts.values()), told
 
 
 def _counts(read: Reading) -> bool:
-    """Whether a reading is a service, or says what is wrong with one."""
+    """Whether a document is a service, or has an error of one."""
     return read.document is not None or any(
         finding.severity is Severity.ERROR for _, finding in read.remarks
     )
 
 
-def _remark(label: str, path: str, message: str) -> Reading:
-    return Reading(label, remarks=((label, info(path, message)),))
+def _remark(label: str, rule: str, location: Location, message: str) -> Reading:
+    return Reading(label, remarks=((label, info(rule, location, message)),))
 
 
 def _is_inventory(raw: Any) -> bool:

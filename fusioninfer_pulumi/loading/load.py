@@ -1,4 +1,4 @@
-"""Reads files, texts and mappings: the one reader of the library and of the command line."""
+"""Loads files, texts and mappings, for the library and the command line."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def load(
     """
     if isinstance(source, Mapping):
         named, wrong = labelled("", 1, source)
-        told = [] if wrong is None else [Reading(wrong.label, wrong)]
-        return _accepted([*read_all(named, allow_lossy=allow_lossy), *told])
+        refused = [] if wrong is None else [Reading(wrong.label, wrong)]
+        return _accepted([*read_all(named, allow_lossy=allow_lossy), *refused])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
     return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
@@ -90,18 +90,12 @@ def _texts(path: Path) -> list[Text]:
         return [Text(str(path), file_text(path))]
     files = manifest_files(path)
     if not files:
-        raise InvalidServiceError([error("", NO_MANIFESTS)], str(path))
+        raise InvalidServiceError([error("no-manifest-in-directory", (), NO_MANIFESTS)], str(path))
     return [Text(str(file), file_text(file), str(path)) for file in files]
 
 
 def file_text(file: Path) -> str:
-    """Reads a file of bounded size.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Its text.
+    """The text of a file of bounded size.
 
     Raises:
         OSError: It cannot be read.
@@ -113,11 +107,13 @@ def file_text(file: Path) -> str:
         # Never more than that: the path may be a device that does not end.
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InvalidServiceError([error("", TOO_LARGE)], str(file))
+        raise InvalidServiceError([error("input-too-large", (), TOO_LARGE)], str(file))
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidServiceError([error("", "not YAML: not UTF-8 text")], str(file)) from None
+        raise InvalidServiceError(
+            [error("not-utf-8", (), "not YAML: not UTF-8 text")], str(file)
+        ) from None
 
 
 def _accepted(read: list[Reading]) -> list[InferenceServiceArgs]:
@@ -174,8 +170,10 @@ def _only_document(text: str, title: str) -> Any:
     try:
         read = list(documents(text))
     except UnreadableError as problem:
-        raise InvalidServiceError([error("", str(problem))], title) from None
+        raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(read) != 1:
         found = f"holds {len(read)} documents" if read else "is empty"
-        raise InvalidServiceError([error("", f"{found}, wanted one {INVENTORY_KIND}")], title)
+        raise InvalidServiceError(
+            [error("one-inventory-document", (), f"{found}, wanted one {INVENTORY_KIND}")], title
+        )
     return read[0]

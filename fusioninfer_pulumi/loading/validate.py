@@ -1,32 +1,66 @@
-"""One manifest document: validated, or with all its problems."""
+"""Validation of one document, and of what is left of a refused one.
+
+All errors of a document are reported together, also those that only its plan shows. A refused field
+is left out, or replaced by a placeholder where a service cannot be without it. The rest is checked,
+and planned without the roles whose containers a refused field goes into. An error in the rest
+counts unless a refused field may be its cause. Errors in a container always count; those elsewhere
+in a pod template or a route, unless a field of the service's own was refused. Other errors of a
+role count unless a field beside theirs was refused, or one that says how many pods a replica has,
+or one of the service's own. All other errors count where nothing but metadata was refused.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
-from fusioninfer_pulumi.api.messages import findings_of, path
+from fusioninfer_pulumi.api.messages import field_of, findings_of
+from fusioninfer_pulumi.api.role import ROUTER_FIELDS, ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
     KIND,
     InferenceServiceArgs,
     InferenceServiceManifest,
     ServiceMetadata,
+    excessive_roles,
+    service_findings,
 )
-from fusioninfer_pulumi.api.service_rules import excessive_roles, service_problems
-from fusioninfer_pulumi.findings import Finding, error, errors, parse_path, shown
+from fusioninfer_pulumi.findings import Finding, Location, error, errors, shown
 
-_ROUNDS = 4
-_PLACEHOLDERS = {"componentType": "worker", "nodeCount": 1}
-# What other rules compare: a finding that rests on a provisional value of these is no finding.
-_STRUCTURE = {"name", "componentType", "component_type", "replicas", "multinode", "parallelism"}
-_ROLE = re.compile(r"roles\[(\d+)\]\.?(\w+)?(\.(?:spec|metadata)\b)?")
-_MINIMA = "schedulingStrategy.gangPolicy.minRoleReplicas"
+#: Objects of Kubernetes in a role: what is wrong inside of them depends on no field of the role.
+_OBJECTS = {
+    (field,)
+    for field in ("template", "leaderTemplate", "workerTemplate", "httproute", "networkPolicy")
+}
+#: Short: no other name gets too long by it.
+_NAME = "x"
+#: Fields of a role that do not go into its containers; nor do those of routers.
+_OUTSIDE_CONTAINERS = {
+    (field,)
+    for field in (
+        "autoscaling",
+        "disruptionBudget",
+        "name",
+        "networkConfig",
+        "placement",
+        "port",
+        "replicas",
+        "restartPolicy",
+        "rollout",
+        "startup",
+        "startupPolicy",
+        "subGroupPolicy",
+        "topologySpread",
+    )
+}
+_ROUTER_FIELDS = {(to_camel(field),) for field in ROUTER_FIELDS}
+#: Fields of a role that say how many pods a replica has.
+_SIZES = {("multinode",), ("parallelism",)}
 
 
 @dataclass(frozen=True)
@@ -36,33 +70,43 @@ class Document:
     Attributes:
         label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
         args: The service, None when the document was refused.
-        findings: Problems of the document.
-        provisional: What remains of a refused document, None when nothing useful does.
-        doubtful: Fields of each role (by index) that had to be guessed in `provisional`.
+        findings: What is wrong with the document.
+        rest: The service without the refused fields; None when the document was not refused, or
+            when nothing is left that could be planned.
+        refused: Locations of the refused fields.
+        unplanned: Indexes of the roles in the rest whose containers a refused field goes into.
     """
 
     label: str
     args: InferenceServiceArgs | None
     findings: tuple[Finding, ...] = ()
-    provisional: InferenceServiceArgs | None = None
-    doubtful: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    rest: InferenceServiceArgs | None = None
+    refused: frozenset[Location] = frozenset()
+    unplanned: frozenset[int] = frozenset()
 
-    def believes(self, finding: Finding) -> bool:
-        """Tells whether a finding about `provisional` holds for what the user wrote."""
-        match = _ROLE.match(finding.path)
-        if match is not None:
-            guessed = self.doubtful.get(int(match[1]), frozenset())
-            if match[2] == "name":
-                return "name" not in guessed
-            # Inside a pod template nothing depends on counts or on the component type.
-            return not guessed or match[3] is not None
-        if finding.path.startswith(_MINIMA) and self.provisional is not None:
-            named = finding.path[len(_MINIMA) :].strip(".[]")
-            indexes = [i for i, role in enumerate(self.provisional.roles) if role.name == named]
-            if indexes:
-                return not any(index in self.doubtful for index in indexes)
-            return not any("name" in guessed for guessed in self.doubtful.values())
-        return not self.doubtful
+    def holds(self, finding: Finding) -> bool:
+        """Tells whether no refused field can be the cause of an error in the rest."""
+        at = _camel(finding.location)
+        return not any(_may_cause(each, at) for each in self.refused)
+
+
+def _may_cause(refused: Location, at: Location) -> bool:
+    """Whether an error at a field may come from another field that was left out."""
+    if _within(refused, at) or _within(at, refused):
+        return True
+    if at[:1] == ("roles",) and at[2:3] in _OBJECTS and len(at) > 4:
+        # Scheduling is compared with the pods' metadata and scheduler, never with containers.
+        return refused[0] not in ("metadata", "roles") and at[3:5] != ("spec", "containers")
+    beside = _within(at, refused[:-1]) or _within(refused, at[:-1])
+    if refused[0] == "metadata":
+        return beside
+    if refused[0] == at[0] == "roles":
+        return refused[:2] == at[:2] and (beside or refused[2:3] in _SIZES)
+    return True
+
+
+def _within(location: Location, other: Location) -> bool:
+    return location[: len(other)] == other
 
 
 def examine(raw: Any, label: str) -> Document:
@@ -76,94 +120,105 @@ def examine(raw: Any, label: str) -> Document:
         The document, refused or not.
     """
     if not isinstance(raw, Mapping):
-        return _refused(label, [error("", f"must be a mapping, got {shown(raw)}")])
+        return _refused(label, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw)
     if envelope:
         return _refused(label, envelope)
     try:
-        manifest = InferenceServiceManifest.model_validate(raw)
+        args = _args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
-        findings = findings_of(problem, InferenceServiceManifest)
-        provisional, doubtful = _salvage(raw, problem)
-        if provisional is None:
-            return _refused(label, findings)
-        rules = _rule_findings(provisional)
-        provisional, doubtful = _bounded(provisional, doubtful)
-        document = Document(label, None, (), provisional, doubtful)
-        found = {finding.path for finding in findings}
-        findings += [rule for rule in rules if rule.path not in found and document.believes(rule)]
-        return Document(label, None, tuple(findings), provisional, doubtful)
-    args = _args(manifest)
-    findings = _rule_findings(args)
-    if not errors(findings):
-        return Document(label, args, tuple(findings), args)
-    provisional, doubtful = _bounded(args, {})
-    return Document(label, None, tuple(findings), provisional, doubtful)
+        return _refused(label, findings_of(problem, InferenceServiceManifest), _rest(raw, problem))
+    findings = list(service_findings(args))
+    return _refused(label, findings, args) if errors(findings) else Document(label, args)
 
 
 def _envelope(raw: Mapping[Any, Any]) -> list[Finding]:
-    """What is wrong with apiVersion and kind: then nothing else of the document says anything."""
+    """What is wrong with apiVersion and kind: then the other fields mean nothing."""
     found = []
-    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+    for key, wanted, rule in (
+        ("apiVersion", API_VERSION, "wrong-api-version"),
+        ("kind", KIND, "wrong-kind"),
+    ):
         if key not in raw:
-            found.append(error(key, f"is required, must be {wanted}"))
+            found.append(error("required", (key,), f"is required, must be {wanted}"))
         elif raw[key] != wanted:
-            found.append(error(key, f"must be {wanted}, got {shown(raw[key])}"))
+            found.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
     return found
 
 
-def _refused(label: str, findings: Sequence[Finding]) -> Document:
-    return Document(label, None, tuple(findings))
+def _refused(
+    label: str, findings: Sequence[Finding], rest: InferenceServiceArgs | None = None
+) -> Document:
+    """A refused document, with the errors of the rest of it beside its own."""
+    document = Document(label, None, tuple(findings), rest, _locations(findings))
+    if rest is None:
+        return document
+    of_rest = list(service_findings(rest))
+    held = [each for each in of_rest if document.holds(each)]
+    excessive = excessive_roles(rest.roles, rest.groups)
+    # Planning all replicas of such a role would take minutes.
+    roles = [
+        role.model_copy(update={"replicas": 1}) if index in excessive else role
+        for index, role in enumerate(rest.roles)
+    ]
+    return Document(
+        label,
+        None,
+        findings=(*findings, *held),
+        rest=rest.model_copy(update={"roles": roles}),
+        refused=document.refused | _locations(held),
+        unplanned=_unplanned(roles, document.refused | _locations(of_rest)),
+    )
+
+
+def _unplanned(roles: Sequence[RoleArgs], wrong: frozenset[Location]) -> frozenset[int]:
+    # By default all engines trace.
+    if any(each[:1] == ("tracing",) for each in wrong):
+        return frozenset(range(len(roles)))
+    return frozenset(
+        index
+        for index, role in enumerate(roles)
+        for each in wrong
+        if each[:2] == ("roles", index) and not _outside_containers(role, each[2:3])
+    )
+
+
+def _outside_containers(role: RoleArgs, field: Location) -> bool:
+    if field in _ROUTER_FIELDS:
+        return role.component_type is not ComponentType.ROUTER
+    return field in _OUTSIDE_CONTAINERS
+
+
+def _locations(findings: Sequence[Finding]) -> frozenset[Location]:
+    return frozenset(_camel(each.location) for each in findings)
+
+
+def _camel(location: Location) -> Location:
+    """A location in the spelling of manifests: Python programs may write snake_case."""
+    return tuple(to_camel(part) if isinstance(part, str) else part for part in location)
 
 
 def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
     blocks = (manifest.metadata, manifest.spec)
     values = {name: getattr(block, name) for block in blocks for name in block.model_fields_set}
-    # Validated already, as parts of the manifest; the caller asks the rules by itself.
+    # The fields are valid, as parts of the manifest; the caller checks the rules between them.
     return InferenceServiceArgs.model_construct(**values)
 
 
-def _rule_findings(args: InferenceServiceArgs) -> list[Finding]:
-    problems = service_problems(
-        args.roles, args.scheduling_strategy, args.labels, args.groups, args.model
-    )
-    return [error(path(rule.location), rule.message) for rule in problems]
-
-
-def _salvage(
-    raw: Mapping[str, Any], problem: ValidationError
-) -> tuple[InferenceServiceArgs | None, dict[int, frozenset[str]]]:
-    """Leaves out what was refused until the rest validates."""
+def _rest(raw: Mapping[str, Any], problem: ValidationError) -> InferenceServiceArgs | None:
+    """The service without the refused fields; None when no role is left, for example."""
     rest: Any = _copied(raw)
-    doubtful: dict[int, frozenset[str]] = {}
-    for _ in range(_ROUNDS):
-        for item in problem.errors(include_url=False, include_input=False):
-            location = item["loc"]
-            if len(location) > 2 and location[:2] == ("spec", "roles"):
-                index, guessed = location[2], set(map(str, location[3:4])) or _STRUCTURE
-                if isinstance(index, int) and guessed & _STRUCTURE:
-                    doubtful[index] = doubtful.get(index, frozenset()) | guessed
-            _leave_out(rest, location, missing=item["type"] == "missing")
+    while True:
+        changed = [
+            _leave_out(rest, field_of(each["loc"]), missing=each["type"] == "missing")
+            for each in problem.errors(include_url=False, include_input=False)
+        ]
+        if not any(changed):
+            return None
         try:
-            return _args(InferenceServiceManifest.model_validate(rest)), doubtful
+            return _args(InferenceServiceManifest.model_validate(rest))
         except ValidationError as again:
             problem = again
-    return None, doubtful
-
-
-def _bounded(
-    args: InferenceServiceArgs, doubtful: dict[int, frozenset[str]]
-) -> tuple[InferenceServiceArgs, dict[int, frozenset[str]]]:
-    """Leaves a role without replicas that has too many of them: planning them takes minutes."""
-    excessive = excessive_roles(args.roles, args.groups)
-    if not excessive:
-        return args, doubtful
-    roles = [
-        role.model_copy(update={"replicas": 0}) if index in excessive else role
-        for index, role in enumerate(args.roles)
-    ]
-    guessed = {index: doubtful.get(index, frozenset()) | {"replicas"} for index in excessive}
-    return args.model_copy(update={"roles": roles}), {**doubtful, **guessed}
 
 
 def _copied(value: Any) -> Any:
@@ -173,78 +228,95 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def _leave_out(rest: Any, location: Sequence[str | int], *, missing: bool) -> None:
-    *parents, last = [part for part in location if part != "[key]"] or [""]
+def _leave_out(rest: Any, location: Location, *, missing: bool) -> bool:
+    """Removes a field, or what cannot be without it; False when there is nothing to remove."""
+    if not location:
+        return False
+    *parents, last = location
     holder = rest
     for part in parents:
         try:
             holder = holder[part]
         except (KeyError, IndexError, TypeError):
-            return
-    if isinstance(holder, list) and isinstance(last, int):
-        if parents[-1] == "roles":
-            holder[last] = {"name": f"role-{last}", "componentType": "worker"}
-        else:
-            # Without one of its items a list says something else.
-            _leave_out(rest, parents, missing=False)
-    elif isinstance(holder, dict):
-        if last == "name":
-            holder["name"] = f"unnamed-{location[2]}" if len(location) > 3 else "unnamed"
-        elif last in _PLACEHOLDERS:
-            holder[last] = _PLACEHOLDERS[str(last)]
-        elif not missing:
-            holder.pop(last, None)
+            return False
+    placeholder = _placeholder(location)
+    if placeholder is not None:
+        holder[last] = placeholder
+        return True
+    if missing or not isinstance(holder, dict):
+        # A mapping without a required field, or a list without an item, says something else.
+        return _leave_out(rest, tuple(parents), missing=False)
+    if last not in holder:
+        return False
+    del holder[last]
+    return True
 
 
-def examine_mapping(given: Mapping[str, Any], name: str) -> Document:
-    """Validates a mapping of the shape of `InferenceServiceArgs`, flat or like a manifest.
+def _placeholder(location: Location) -> Any:
+    """What stands for a refused field that a service cannot be without; else None."""
+    match _camel(location):
+        case ("metadata",):
+            return {"name": _NAME}
+        case ("metadata", "name"):
+            return _NAME
+        case ("spec", "roles", int(index)):
+            return {"name": f"{_NAME}{index}", "componentType": "worker"}
+        case ("spec", "roles", int(index), "name"):
+            return f"{_NAME}{index}"
+        case ("spec", "roles", int(), "componentType"):
+            return "worker"
+    return None
+
+
+def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
+    """Validates a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
     Args:
-        given: The mapping.
-        name: Name of the service where the mapping states none.
+        mapping: The mapping.
+        name: Name of the service where the mapping has none.
 
     Returns:
         The document; its findings name the fields as they stand in the mapping.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
-    flat = "spec" not in given
+    flat = "spec" not in mapping
     if flat:
-        own = {key: value for key, value in given.items() if key in ServiceMetadata.model_fields}
+        own = {key: value for key, value in mapping.items() if key in ServiceMetadata.model_fields}
         raw["metadata"] = {"name": name, **own}
-        raw["spec"] = {key: value for key, value in given.items() if key not in own}
+        raw["spec"] = {key: value for key, value in mapping.items() if key not in own}
     else:
-        raw.update(given)
+        raw.update(mapping)
         metadata = raw.get("metadata")
         if metadata is None or isinstance(metadata, Mapping):
             raw["metadata"] = {"name": name, **(metadata or {})}
     document = examine(raw, name)
     if not flat:
         return document
-    plain = tuple(
-        replace(finding, location=parse_path(finding.path.removeprefix("metadata.")))
-        for finding in document.findings
+    found = (
+        each.at(*each.location[1:]) if each.location[:1] == ("metadata",) else each
+        for each in document.findings
     )
-    return replace(document, findings=plain)
+    return replace(document, findings=tuple(found))
 
 
 def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
-    """Validates an inventory.
+    """The inventory, None when it was refused, and why.
 
     Args:
         raw: A `NodePoolInventory`, its fields alone, or a list of pools alone.
-
-    Returns:
-        The inventory, None when it was refused, and why.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [error("", f"must be a mapping, got {shown(raw)}")]
+        return None, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")]
     manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     if manifest:
         wrong = [
-            error(key, f"must be {wanted}, got {shown(raw.get(key))}")
-            for key, wanted in (("apiVersion", API_VERSION), ("kind", INVENTORY_KIND))
+            error(rule, (key,), f"must be {wanted}, got {shown(raw.get(key))}")
+            for rule, key, wanted in (
+                ("wrong-api-version", "apiVersion", API_VERSION),
+                ("wrong-kind", "kind", INVENTORY_KIND),
+            )
             if raw.get(key) != wanted
         ]
         if wrong:

@@ -1,4 +1,4 @@
-"""Says in plain words what usually makes a text no YAML: tabs, and templates of Helm."""
+"""YAML texts: the documents of one, or where and why it cannot be used."""
 
 from __future__ import annotations
 
@@ -8,40 +8,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.api.plain import MAX_DEPTH, TOO_DEEP
-
-_LINE = re.compile(r"line (\d+), column (\d+)")
-#: Lines around the one that a parser gives up on: it notices a template's line late.
-_AROUND = 1
-
-
-def plain_reason(reason: str, text: str) -> str:
-    """Replaces a parser's words, or adds to them, where the cause can be seen.
-
-    Args:
-        reason: The parser's reason, with `line 3, column 1` in it.
-        text: The text that was read.
-
-    Returns:
-        The reason in plain words, as it was where nothing is known about it.
-    """
-    match = _LINE.search(reason)
-    if match is None:
-        return reason
-    lines = text.split("\n")
-    number = min(int(match[1]), len(lines))
-    here = lines[number - 1]
-    indentation = here[: len(here) - len(here.lstrip(" \t"))]
-    if "\t" in indentation and reason.startswith("not YAML"):
-        return f"not YAML: line {number}: indented with a tab, where YAML takes only spaces"
-    for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
-        if re.search(r"\{\{.*\}\}", lines[near - 1]):
-            return (
-                f"{reason}; the {{{{ }}}} of line {near} looks like a template (Helm's, for "
-                "example): render it first"
-            )
-    return reason
-
+from fusioninfer_pulumi.api.types import MAX_DEPTH, TOO_DEEP
 
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024
@@ -55,8 +22,45 @@ TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+#: Lines around the one that a parser gives up on: it notices a template's line late.
+_AROUND = 1
+
+
 class UnreadableError(ValueError):
-    """The text is no YAML that can be used; the message says where and why."""
+    """The text is no YAML that can be used; the message says where and why.
+
+    Attributes:
+        rule: Id of the rule that the text violates.
+        line: Number of the line that violates it, None where none is known.
+    """
+
+    def __init__(self, rule: str, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.line = line
+
+    def explained(self, text: str) -> UnreadableError:
+        """The error, with its usual cause where the text shows one: tabs, templates of Helm."""
+        if self.line is None:
+            return self
+        lines = text.split("\n")
+        number = min(self.line, len(lines))
+        here = lines[number - 1]
+        indentation = here[: len(here) - len(here.lstrip(" \t"))]
+        if "\t" in indentation and self.rule == _INVALID:
+            message = f"not YAML: line {number}: indented with a tab, where YAML takes only spaces"
+            return UnreadableError("yaml-indented-with-tab", message, number)
+        for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
+            if re.search(r"\{\{.*\}\}", lines[near - 1]):
+                message = (
+                    f"{self}; the {{{{ }}}} of line {near} looks like a template (Helm's, for "
+                    "example): render it first"
+                )
+                return UnreadableError("unrendered-template", message, near)
+        return self
+
+
+_INVALID = "invalid-yaml"
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
@@ -103,30 +107,33 @@ def _int(loader: Any, node: yaml.ScalarNode) -> int:
         digits = sum(character.isdigit() for character in node.value)
         if digits <= MAX_DIGITS:
             raise
-        message = f"{_place(node)}: a number of {digits} digits; at most {MAX_DIGITS} are read"
-        raise UnreadableError(message) from problem
+        message = f"a number of {digits} digits; at most {MAX_DIGITS} are read"
+        raise _at(node, "number-too-long", message) from problem
     return value
 
 
+def _unsupported(loader: Any, node: yaml.Node) -> Any:
+    del loader
+    raise _at(node, "unsupported-yaml-tag", f"unsupported tag {node.tag!r}")
+
+
 _Loader.add_constructor("tag:yaml.org,2002:int", _int)
+_Loader.add_constructor(None, _unsupported)
 
 
 def documents(text: str) -> Iterator[Any]:
     """Yields each document of a YAML text as plain Python values; empty ones are left out.
 
-    Args:
-        text: The text.
-
     Raises:
-        UnreadableError: The text is no YAML, uses tags that are not plain data, repeats a key,
-            or is absurdly large or deep.
+        UnreadableError: The text is no YAML, uses tags that JSON does not have, repeats a key, or
+            is too large or too deep.
     """
     if len(text) > MAX_BYTES:
-        raise UnreadableError(TOO_LARGE)
+        raise UnreadableError("input-too-large", TOO_LARGE)
     try:
         yield from _documents(text)
     except UnreadableError as problem:
-        raise UnreadableError(plain_reason(str(problem), text)) from None
+        raise problem.explained(text) from None
 
 
 def _documents(text: str) -> Iterator[Any]:
@@ -142,20 +149,18 @@ def _documents(text: str) -> Iterator[Any]:
             if value is not None:
                 yield value
     except yaml.YAMLError as problem:
-        raise UnreadableError(_reason(problem)) from None
+        raise _invalid(problem) from None
     except RecursionError:
-        raise UnreadableError(TOO_DEEP) from None
+        raise UnreadableError("nested-too-deep", TOO_DEEP) from None
     except UnicodeEncodeError:
-        raise UnreadableError("not YAML: holds half of a surrogate pair") from None
+        raise UnreadableError(_INVALID, "not YAML: holds half of a surrogate pair") from None
     except LookupError:
         # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
-        raise UnreadableError("not YAML: a value does not fit its tag") from None
+        raise UnreadableError(_INVALID, "not YAML: a value does not fit its tag") from None
+    except UnreadableError:
+        raise
     except ValueError as problem:
-        raise (
-            problem
-            if isinstance(problem, UnreadableError)
-            else UnreadableError(f"not YAML: {problem}")
-        ) from None
+        raise UnreadableError(_INVALID, f"not YAML: {problem}") from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -176,9 +181,9 @@ def _measure(text: str) -> None:
                 values += 1
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 if values > MAX_VALUES:
-                    raise UnreadableError(TOO_MANY)
+                    raise UnreadableError("too-many-values", TOO_MANY)
                 if depth > MAX_DEPTH:
-                    raise UnreadableError(TOO_DEEP)
+                    raise UnreadableError("nested-too-deep", TOO_DEEP)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
@@ -196,7 +201,7 @@ def _check(root: yaml.Node) -> None:
         if id(node) in known:
             return known[id(node)]
         if id(node) in open_nodes:
-            raise UnreadableError(f"{_place(node)}: an alias refers to itself")
+            raise _at(node, "recursive-yaml-alias", "an alias refers to itself")
         open_nodes.add(id(node))
         items: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
@@ -210,9 +215,9 @@ def _check(root: yaml.Node) -> None:
             values, levels = values + more, max(levels, below + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
-            raise UnreadableError(TOO_MANY)
+            raise UnreadableError("too-many-values", TOO_MANY)
         if levels > MAX_DEPTH:
-            raise UnreadableError(TOO_DEEP)
+            raise UnreadableError("nested-too-deep", TOO_DEEP)
         known[id(node)] = values, levels
         return values, levels
 
@@ -223,22 +228,22 @@ def _check_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise UnreadableError(f"{_place(key)}: a key must be a plain string")
+            raise _at(key, "key-not-a-string", "a key must be a plain string")
         if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
-            raise UnreadableError(f'{_place(key)}: key "{key.value}" stands twice in one mapping')
+            raise _at(key, "duplicate-key", f'key "{key.value}" stands twice in one mapping')
         seen.add(key.value)
 
 
-def _place(node: yaml.Node) -> str:
-    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+def _at(node: yaml.Node, rule: str, message: str) -> UnreadableError:
+    mark = node.start_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}"
+    return UnreadableError(rule, f"{place}: {message}", mark.line + 1)
 
 
-def _reason(problem: yaml.YAMLError) -> str:
+def _invalid(problem: yaml.YAMLError) -> UnreadableError:
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
-        text = " ".join(str(problem.problem or problem.context).split())
-        if isinstance(problem, yaml.constructor.ConstructorError) and "tag" in text:
-            text = text.replace("could not determine a constructor for the tag", "unsupported tag")
-            return f"line {mark.line + 1}, column {mark.column + 1}: {text}"
-        return f"not YAML: line {mark.line + 1}, column {mark.column + 1}: {text}"
-    return f"not YAML: {' '.join(str(problem).split())}"
+        reason = " ".join(str(problem.problem or problem.context).split())
+        place = f"line {mark.line + 1}, column {mark.column + 1}"
+        return UnreadableError(_INVALID, f"not YAML: {place}: {reason}", mark.line + 1)
+    return UnreadableError(_INVALID, f"not YAML: {' '.join(str(problem).split())}")

@@ -9,13 +9,11 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.api.topology import replica_label
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.routing.common import router_metadata
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -246,7 +244,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
         "spec": {
             "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, replica_label(plan.layout), *_of_groups(plan)],
+            "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *_of_groups(plan)],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
             ],
@@ -262,7 +260,7 @@ def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringP
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
     elif monitoring.picker_token:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = router_metadata(plan, router, names.picker_monitor(plan.service))
+    built = metadata(router_meta(plan, router.name), names.picker_monitor(plan.service))
     port = {"port": names.PICKER_METRICS_PORT, "path": "/metrics"}
     return {
         "apiVersion": _API,

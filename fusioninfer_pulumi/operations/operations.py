@@ -21,7 +21,7 @@ from fusioninfer_pulumi.operations.disruption_budget import (
 )
 from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan, monitors
 from fusioninfer_pulumi.pods.tracing import picker_findings
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology

@@ -1,14 +1,16 @@
 """What is known about each endpoint picker image, and the configuration that each understands.
 
-`table`, `plugins` and `flags` say what the families register, read and refuse; `images` finds an
-image's family. `intent` is what a router asks for; `config` says whether an endpoint picker can do
-it and writes its EndpointPickerConfig; `check` reads a user's own. `sidecar` knows the
-prefill/decode sidecar of each release. Everything is pure.
+`table`, `plugins` and `flags` say what the families register, read and refuse; `images` finds the
+family of an image. `intent` is what a router role asks for; `config` says whether an endpoint
+picker can do it and writes its EndpointPickerConfig; `check` reads a user's own. `sidecar` knows
+the prefill/decode sidecar of each release. Everything is pure.
 """
 
 from fusioninfer_pulumi.pickers.check import check_config
 from fusioninfer_pulumi.pickers.config import (
     PAIRING_PLUGINS,
+    GroupAffinity,
+    PickerRequest,
     check_strategy,
     picker_config,
     picker_config_text,
@@ -22,7 +24,6 @@ from fusioninfer_pulumi.pickers.images import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.pickers.intent import GroupPairing, PickerRequest
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
     "FAMILIES",
     "PAIRING_PLUGINS",
     "Family",
-    "GroupPairing",
+    "GroupAffinity",
     "PickerFamily",
     "PickerFlags",
     "PickerRequest",

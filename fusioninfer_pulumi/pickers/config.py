@@ -8,7 +8,7 @@ and feature gates never are, because each release knows other ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,48 @@ from fusioninfer_pulumi.api.role import ComponentType, Strategy
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.pickers.family import KIND, PickerFamily, PrefixKeys
-from fusioninfer_pulumi.pickers.intent import GroupPairing, PickerRequest
 from fusioninfer_pulumi.pickers.table import FAMILIES
 
 Plugins = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class GroupAffinity:
+    """How the prefill and the decode pod of a request stay in one serving group.
+
+    Attributes:
+        selector: Labels of the pods whose groups count, which are those that serve.
+        strict: Whether a request never leaves a group. If so the endpoint picker first draws one
+            of the groups that have both parts, by their numbers of ready pods. Else it takes the
+            best decode pod of all, and a prefill pod of another group where that group has none.
+    """
+
+    selector: Mapping[str, str]
+    strict: bool = True
+
+
+@dataclass(frozen=True)
+class PickerRequest:
+    """What an endpoint picker shall do.
+
+    Attributes:
+        strategy: What it balances by.
+        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's own scorer
+            alone.
+        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
+            when it is not known.
+        threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
+            decode pod's cache before the prompt goes to a prefill pod; 0 sends every prompt
+            there. The unit is that of the documents' `pd-profile-handler`.
+        groups: With `pd-disaggregation`, how the two pods stay in one group; None where there are
+            no groups.
+    """
+
+    strategy: Strategy
+    scorers: Mapping[str, float] | None = None
+    block_size: int | None = None
+    threshold: int = 0
+    groups: GroupAffinity | None = None
 
 
 @dataclass(frozen=True)
@@ -238,7 +276,7 @@ def _scorer(family: PickerFamily, scorer: str, request: PickerRequest) -> Plugin
     return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
 
 
-def _pairing(groups: GroupPairing | None) -> Plugins:
+def _pairing(groups: GroupAffinity | None) -> Plugins:
     if groups is None:
         return []
     if not groups.strict:

@@ -1,47 +1,152 @@
-"""What a router asks of its endpoint picker, independent of the endpoint picker's version."""
+"""What a router role asks of its endpoint picker: strategy, image, groups."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from fusioninfer_pulumi.api.role import Strategy
+from fusioninfer_pulumi.api.role import RoleArgs, Strategy
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
+from fusioninfer_pulumi.api.topology import is_prefill_decode
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pickers.config import PAIRING_PLUGINS, GroupAffinity
+from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
+from fusioninfer_pulumi.pickers.family import PickerFamily
+from fusioninfer_pulumi.pickers.images import (
+    DEFAULT_IMAGE,
+    DEFAULT_PD_IMAGE,
+    family_of,
+    unknown_image,
+)
+from fusioninfer_pulumi.pickers.table import FAMILIES
 
 
 @dataclass(frozen=True)
-class GroupPairing:
-    """How the prefill and the decode pod of a request stay in one serving group.
+class PickerIntent:
+    """What the endpoint picker is for.
 
     Attributes:
-        selector: Labels of the pods whose groups count, which are those that serve.
-        strict: Whether a request never leaves a group. If so the endpoint picker first draws one
-            of the groups that have both parts, by their numbers of ready pods. Else it takes the
-            best decode pod of all, and a prefill pod of another group where that group has none.
+        strategy: The strategy, None where the user wrote the configuration.
+        pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
+            then.
     """
 
-    selector: Mapping[str, str]
-    strict: bool = True
+    strategy: Strategy | None
+    pairs: bool
 
 
-@dataclass(frozen=True)
-class PickerRequest:
-    """What an endpoint picker shall do.
+def picker_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> PickerIntent:
+    """The strategy of a router role, by default the one that suits the declared roles.
 
-    Attributes:
-        strategy: What it balances by.
-        scorers: Weights by scorer name (see `config.SCORERS`), None for the strategy's own scorer
-            alone.
-        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
-            when it is not known.
-        threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
-            decode pod's cache before the prompt goes to a prefill pod; 0 sends every prompt
-            there. The unit is that of the documents' `pd-profile-handler`.
-        groups: With `pd-disaggregation`, how the two pods stay in one group; None where there are
-            no groups.
+    A configuration of the user's own pairs prefill with decode if it has several scheduling
+    profiles.
     """
+    if args.endpoint_picker_config is not None:
+        profiles = _config_list(args.endpoint_picker_config, "schedulingProfiles")
+        return PickerIntent(None, len(profiles) > 1)
+    default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
+    strategy = args.strategy or default
+    return PickerIntent(strategy, strategy is Strategy.PD_DISAGGREGATION)
 
-    strategy: Strategy
-    scorers: Mapping[str, float] | None = None
-    block_size: int | None = None
-    threshold: int = 0
-    groups: GroupPairing | None = None
+
+def picker_image(
+    at: Location, args: EndpointPickerArgs, intent: PickerIntent
+) -> tuple[Any, PickerFamily | None, list[Finding]]:
+    """The endpoint picker's image, its family, and findings.
+
+    The image may be an Output; the family is None where it is not known. `at` is the location of
+    `endpointPicker`.
+    """
+    explicit = None
+    if args.family is not None:
+        explicit = FAMILIES.get(args.family)
+        if explicit is None:
+            message = f"must be one of {', '.join(FAMILIES)}, got {shown(args.family)}"
+            return args.image, None, [error("picker-family-unknown", (*at, "family"), message)]
+    image = args.image
+    if image is None:
+        pd = intent.strategy is Strategy.PD_DISAGGREGATION
+        default = DEFAULT_PD_IMAGE if pd else DEFAULT_IMAGE
+        image = explicit.image if explicit is not None else default
+    if is_output(image):
+        if explicit is None:
+            message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
+            return image, None, [error("picker-family-required", (*at, "family"), message)]
+        return image, explicit, []
+    known = family_of(image)
+    if known is None and explicit is None:
+        message = unknown_image(image)
+        return image, None, [error("picker-image-unknown", (*at, "image"), message)]
+    if known is not None and explicit is not None and known is not explicit:
+        message = f"is {explicit.name}, but {image} looks like {known.name}; remove one of them"
+        return image, explicit, [warning("picker-family-mismatch", (*at, "family"), message)]
+    return image, explicit or known, []
+
+
+def group_affinity(
+    service: str, args: EndpointPickerArgs, intent: PickerIntent, groups: int | None
+) -> GroupAffinity | None:
+    """How a generated configuration keeps a request's pods in one serving group.
+
+    None without groups or without pairs. A single group gets one too, so that a second group
+    changes nothing of the endpoint picker.
+    """
+    if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
+        return None
+    return GroupAffinity(
+        # The workers of a multi-node replica carry the other labels too, but do not serve.
+        selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
+        strict=args.group_pairing is not GroupPairing.PREFERRED,
+    )
+
+
+def group_pairing_findings(
+    at: Location, args: RoleArgs, intent: PickerIntent, groups: int | None
+) -> Iterator[Finding]:
+    """Checks `groupPairing`, and a user's own configuration of a service with serving groups."""
+    pairing = (args.endpoint_picker or EndpointPickerArgs()).group_pairing
+    field = (*at, "endpointPicker", "groupPairing")
+    generated = groups is not None and intent.strategy is Strategy.PD_DISAGGREGATION
+    if pairing is not None and not generated:
+        why = (
+            "the service has no groups"
+            if groups is None
+            else "the configuration is your own"
+            if intent.strategy is None
+            else f"the strategy is {intent.strategy.value}, which pairs nothing"
+        )
+        yield error("group-pairing-without-effect", field, f"has no effect: {why}; remove it")
+    if generated and pairing is not GroupPairing.PREFERRED:
+        yield info(
+            "group-pairing-strict",
+            field,
+            "each request is drawn a group, and its pods are of that group: a shared prefix is "
+            "looked for there only; Preferred looks in all groups",
+        )
+    if groups is not None and intent.strategy is None and intent.pairs:
+        types = {
+            plugin.get("type")
+            for plugin in _config_list(args.endpoint_picker_config or "", "plugins")
+            if isinstance(plugin, dict)
+        }
+        if not types & set(PAIRING_PLUGINS):
+            yield warning(
+                "picker-config-ignores-groups",
+                (*at, "endpointPickerConfig"),
+                "pairs prefill with decode pods of any group; "
+                f"{' or '.join(PAIRING_PLUGINS)} on the label {labels.GROUP_INDEX} keeps "
+                "them in one",
+            )
+
+
+def _config_list(text: str, key: str) -> list[Any]:
+    """A list at the top of a user's own configuration, empty where it has none."""
+    try:
+        config, _ = read_config(text)
+    except UnreadableError:
+        return []
+    found = config.get(key) if isinstance(config, dict) else None
+    return found if isinstance(found, list) else []

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.pickers import PickerFamily
-from fusioninfer_pulumi.pickers.role_intent import picker_image, picker_intent
+from fusioninfer_pulumi.pickers.intent import picker_image, picker_intent
 from fusioninfer_pulumi.pods.model import model_files
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
 
@@ -100,7 +100,7 @@ def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
     intent = picker_intent(routers[0], declared)
     if not intent.pairs:
         return None
-    _, family, _ = picker_image("", routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    _, family, _ = picker_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
         # The router's own plan refuses it; the rest is held against the picker by default.
         family = pickers.family_of(pickers.DEFAULT_PD_IMAGE)

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.kv_offloading import (
     KvCacheOffloadingArgs,
     SecondaryTierArgs,
-    offloading_problems,
+    offloading_findings,
 )
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.engines.editing import EditError
@@ -36,7 +36,7 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
     None where nothing is offloaded, or where the tiers were refused already.
     """
     given = role.kv_cache_offloading
-    if given is None or any(offloading_problems((), given)):
+    if given is None or any(offloading_findings((), given)):
         return None
     return Offloading(
         cpu=int(quantity.parse(given.cpu)),

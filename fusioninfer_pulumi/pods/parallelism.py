@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_problems
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_findings
 from fusioninfer_pulumi.api.role import Launcher, RoleArgs
 from fusioninfer_pulumi.engines.editing import EditError, missing
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
@@ -72,7 +72,7 @@ def sizes_refused(role: RoleArgs) -> bool:
     """Whether the sizes of a role do not fit together: what they need is then not to be said."""
     given = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
-    return given is not None and any(size_problems((), given, count))
+    return given is not None and any(size_findings((), given, count))
 
 
 def _shortage(at: Location, pods: Pods, ctx: Context) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Whether a Gateway's listeners take the route, where they are known."""
+"""Whether the listeners of Gateways allow the route, where they are known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.gateway import GROUP, same
-from fusioninfer_pulumi.routing.records import ParentPlan
+from fusioninfer_pulumi.routing.gateway import GROUP
+from fusioninfer_pulumi.routing.route import ParentPlan
 
 _HTTP = ("HTTP", "HTTPS")
 
@@ -16,41 +16,41 @@ _HTTP = ("HTTP", "HTTPS")
 def attachment_findings(
     namespace: Any, hostnames: Sequence[Any], parents: Sequence[ParentPlan]
 ) -> Iterator[Finding]:
-    """Checks each Gateway that the route attaches to.
+    """Checks each Gateway that a route of the given namespace and host names attaches to.
 
-    Args:
-        namespace: Namespace of the route; may be an Output.
-        hostnames: The route's host names; each may be an Output.
-        parents: The Gateways.
-
-    Yields:
-        An error where no listener takes the route; an `info` where that is not known and the
-        Gateway's namespace is another one, which listeners keep out by default.
+    An error where no listener allows the route. An `info` where the listeners are not known and
+    the Gateway is in another namespace, whose routes listeners do not allow by default.
     """
     for parent in parents:
         if parent.listeners is None:
-            if not same(parent.namespace, namespace) and not _unknown(parent, namespace):
+            if _crosses_namespaces(parent, namespace):
                 yield info(
+                    "gateway-listeners-unknown",
                     parent.at,
                     f"Gateway {parent.name} is in namespace {parent.namespace}: its listeners must "
                     f"allow routes from namespace {namespace} (allowedRoutes.namespaces), which by "
                     "default they do not; with gateway.refs[].listeners this is checked",
                 )
             continue
-        meant = meant_listeners(parent)
-        if not meant:
-            yield error(parent.at, _no_listener(parent))
+        listeners = referenced_listeners(parent)
+        if not listeners:
+            yield error("listener-not-found", parent.at, _no_listener(parent))
             continue
-        refusals = [_refusal(parent, listener, namespace, hostnames) for listener in meant]
+        refusals = [_refusal(parent, listener, namespace, hostnames) for listener in listeners]
         if all(refusals):
-            told = "; ".join(
-                f"{listener['name']}: {why}" for listener, why in zip(meant, refusals, strict=True)
+            reasons = "; ".join(
+                f"{listener['name']}: {reason}"
+                for listener, reason in zip(listeners, refusals, strict=True)
             )
-            yield error(parent.at, f"no listener of Gateway {parent.name} takes the route: {told}")
+            yield error(
+                "listeners-refuse-route",
+                parent.at,
+                f"no listener of Gateway {parent.name} takes the route: {reasons}",
+            )
 
 
-def meant_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
-    """The known listeners that a reference means."""
+def referenced_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
+    """The known listeners that a reference to a Gateway selects."""
     return [
         listener
         for listener in parent.listeners or ()
@@ -58,15 +58,15 @@ def meant_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
     ]
 
 
-def takes(
+def allows_route(
     parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
 ) -> bool:
-    """Tells whether nothing is known that keeps a listener from taking the route."""
+    """Whether a listener allows the route, as far as is known."""
     return _refusal(parent, listener, namespace, hostnames) is None
 
 
-def hosts_meet(one: Any, other: Any) -> bool:
-    """Tells whether two host names, either with a wildcard, can mean the same host."""
+def hosts_overlap(one: Any, other: Any) -> bool:
+    """Whether two host names, each possibly a wildcard, can match the same host."""
     if is_output(one) or is_output(other):
         return True
     if one.startswith("*."):
@@ -74,12 +74,13 @@ def hosts_meet(one: Any, other: Any) -> bool:
         return bool(other.endswith(suffix)) or (
             other.startswith("*.") and suffix.endswith(other[1:])
         )
-    return hosts_meet(other, one) if other.startswith("*.") else bool(one == other)
+    return hosts_overlap(other, one) if other.startswith("*.") else bool(one == other)
 
 
 def _refusal(
     parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
 ) -> str | None:
+    """Why a listener does not allow the route, None if it does."""
     if listener["protocol"] not in _HTTP:
         return f"protocol {listener['protocol']} takes no HTTPRoute"
     allowed = listener.get("allowedRoutes") or {}
@@ -91,23 +92,21 @@ def _refusal(
     source = (allowed.get("namespaces") or {}).get("from", "Same")
     if source == "None":
         return "allowedRoutes.namespaces.from is None"
-    if (
-        source == "Same"
-        and not same(parent.namespace, namespace)
-        and not _unknown(parent, namespace)
-    ):
+    if source == "Same" and _crosses_namespaces(parent, namespace):
         return (
             f"it allows routes of its own namespace {parent.namespace} only, and the route is in "
             f"{namespace} (allowedRoutes.namespaces.from)"
         )
     host = listener.get("hostname")
-    if host and hostnames and not any(hosts_meet(host, each) for each in hostnames):
+    if host and hostnames and not any(hosts_overlap(host, each) for each in hostnames):
         return f"its hostname {host} matches none of the route's"
     return None
 
 
-def _unknown(parent: ParentPlan, namespace: Any) -> bool:
-    return is_output(parent.namespace) or is_output(namespace)
+def _crosses_namespaces(parent: ParentPlan, namespace: Any) -> bool:
+    """Whether a Gateway is surely in another namespace than the route."""
+    known = not is_output(parent.namespace) and not is_output(namespace)
+    return known and parent.namespace != namespace
 
 
 def _no_listener(parent: ParentPlan) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.attachment import hosts_meet, meant_listeners, takes
-from fusioninfer_pulumi.routing.records import ParentPlan, RouterPlan
+from fusioninfer_pulumi.routing.attachment import allows_route, hosts_overlap, referenced_listeners
+from fusioninfer_pulumi.routing.route import ParentPlan
+from fusioninfer_pulumi.routing.router import RouterPlan
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -19,8 +20,7 @@ class Endpoint:
 
     Attributes:
         scheme: `http` or `https`.
-        host: Host name, which may be an Output; None where only the live Gateway knows an
-            address.
+        host: Host name, which may be an Output; None where only the live Gateway has an address.
         port: Port, None for the scheme's own.
     """
 
@@ -29,7 +29,7 @@ class Endpoint:
     port: int | None
 
     def url(self, host: str) -> str:
-        """The URL with a host name or address, as it is known by then."""
+        """The URL with that host name or address."""
         literal = f"[{host}]" if ":" in host else host
         return f"{self.scheme}://{literal}" + ("" if self.port is None else f":{self.port}")
 
@@ -40,16 +40,10 @@ class Endpoint:
 
 
 def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
-    """The endpoint of a service, preferring listeners that end TLS.
+    """The endpoint of a service, preferring listeners that terminate TLS.
 
-    Args:
-        router: The service's router.
-        namespace: Its namespace; may be an Output.
-
-    Returns:
-        The first host name of the route that is none of a whole domain, else that of a listener,
-        else the address of the service's own Gateway; None where nothing tells: a Gateway that is
-        not ours, without any host name.
+    Its host is the route's first host name without a wildcard, else that of a listener, else the
+    address of the service's own Gateway. None for an external Gateway without any host name.
     """
     if router.route is None:
         return None
@@ -57,16 +51,16 @@ def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
     reached = [
         (listener, parent)
         for parent in router.parents
-        for listener in meant_listeners(parent)
-        if takes(parent, listener, namespace, router.route.hostnames or ())
+        for listener in referenced_listeners(parent)
+        if allows_route(parent, listener, namespace, router.route.hostnames or ())
     ]
-    reached.sort(key=lambda found: not _ends_tls(found[0]))
+    reached.sort(key=lambda found: not _terminates_tls(found[0]))
     for host in hostnames:
         for listener, _ in reached:
-            if not listener.get("hostname") or hosts_meet(listener["hostname"], host):
+            if not listener.get("hostname") or hosts_overlap(listener["hostname"], host):
                 return _endpoint(listener, host)
     if hostnames:
-        return _guess(hostnames[0], router.parents)
+        return _endpoint_of_ports(hostnames[0], router.parents)
     for listener, _ in reached:
         named = listener.get("hostname")
         if named and not _is_wildcard(named):
@@ -79,13 +73,13 @@ def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
 
 
 def _endpoint(listener: Mapping[str, Any], host: Any) -> Endpoint:
-    scheme = "https" if _ends_tls(listener) else "http"
+    scheme = "https" if _terminates_tls(listener) else "http"
     port = listener["port"]
     return Endpoint(scheme, host, None if port == _DEFAULT_PORTS[scheme] else port)
 
 
-def _guess(host: Any, parents: Sequence[ParentPlan]) -> Endpoint:
-    """Without the listeners, the port of a reference is all that tells."""
+def _endpoint_of_ports(host: Any, parents: Sequence[ParentPlan]) -> Endpoint:
+    """The endpoint where no listener is known, but perhaps the port of one."""
     ports = {parent.port for parent in parents}
     port = ports.pop() if len(ports) == 1 else None
     if port == _DEFAULT_PORTS["https"]:
@@ -93,7 +87,7 @@ def _guess(host: Any, parents: Sequence[ParentPlan]) -> Endpoint:
     return Endpoint("http", host, None if port == _DEFAULT_PORTS["http"] else port)
 
 
-def _ends_tls(listener: Mapping[str, Any]) -> bool:
+def _terminates_tls(listener: Mapping[str, Any]) -> bool:
     return bool(listener["protocol"] == "HTTPS")
 
 

@@ -1,20 +1,29 @@
-"""What is known of each gateway that serves InferencePools; the only place that knows it.
+"""What is known of each gateway implementation that serves InferencePools.
 
-A GatewayClass's name does not tell which software is behind it, so users name it.
+This is the only place that knows it: a gateway is a row. The name of a GatewayClass does not tell
+which implementation is behind it, so users name the implementation.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.routing.picker import PickerPlan
+from fusioninfer_pulumi.routing.pool import PoolPlan, pool_reference
+from fusioninfer_pulumi.topology.role import RolePlan
 
 
 class PickerTls(str, enum.Enum):
     """How a gateway speaks to the endpoint picker. None of them verifies its certificate."""
 
-    ALWAYS = "always"  #: TLS, whatever is configured
+    ALWAYS = "always"  #: TLS, not configurable
     BY_DESTINATION_RULE = "by-destination-rule"  #: plain, unless a DestinationRule says TLS
     BY_DEFAULT = "by-default"  #: TLS, unless the gateway itself is configured otherwise
+    UNKNOWN = "unknown"
 
 
 class SeveralPools(enum.Enum):
@@ -26,19 +35,73 @@ class SeveralPools(enum.Enum):
 
     #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
     SPLIT = "split"
-    #: Passes it too (1.30.1), but asks the picker of one pool for all requests of the rule: pods
-    #: of the others get requests in turn, and a pool without ready pods fails the whole rule
-    #: (istio#61594; fixed by istio#61601 of September 2026).
+    #: Passes it too (1.30.1), but asks the endpoint picker of one pool for all requests of the
+    #: rule: pods of the others get requests in turn, and a pool without ready pods fails the whole
+    #: rule (istio#61594; fixed by istio#61601 of September 2026).
     ONE_PICKER = "one picker"
     #: Takes one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes it).
     NO = "no"
     #: No report since the test exists.
+    UNTESTED = "untested"
+    #: The implementation is not named, or not known.
     UNKNOWN = "unknown"
+
+
+#: Builds what a gateway needs beside the route, of the service's metadata, its endpoint picker, its
+#: pool and the roles whose pods the pool holds.
+Extras = Callable[[ServiceMeta, PickerPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
+
+
+def _istio_extras(
+    meta: ServiceMeta, picker: PickerPlan, _pool: PoolPlan, _served: Sequence[RolePlan]
+) -> Iterator[Manifest]:
+    """A DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
+    if not picker.args.tls.enabled:
+        return
+    host = picker.name
+    if not is_output(meta.namespace):
+        # Istio takes a short name for one of the rule's own namespace, but advises against it.
+        host = f"{host}.{meta.namespace}.svc.cluster.local"
+    yield {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "DestinationRule",
+        "metadata": metadata(meta, picker.name),
+        "spec": {
+            "host": host,
+            "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
+        },
+    }
+
+
+# The load balancer's own limit is 30 s for a whole answer, which a stream exceeds; upstream's
+# chart has 300.
+_GKE_TIMEOUT_SECONDS = 3600
+_HEALTH_PATH = "/health"
+
+
+def _gke_extras(
+    meta: ServiceMeta, _picker: PickerPlan, pool: PoolPlan, served: Sequence[RolePlan]
+) -> Iterator[Manifest]:
+    """The policies with which GKE's load balancers check health and end long requests."""
+    engines = [role.serving.command.engine for role in served]
+    paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
+    path = paths.pop() if len(paths) == 1 else _HEALTH_PATH
+    health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": pool.port}}
+    for kind, default in (
+        ("HealthCheckPolicy", {"config": health}),
+        ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
+    ):
+        yield {
+            "apiVersion": "networking.gke.io/v1",
+            "kind": kind,
+            "metadata": metadata(meta, pool.name),
+            "spec": {"targetRef": pool_reference(pool.name), "default": default},
+        }
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One gateway.
+    """One gateway implementation.
 
     Attributes:
         name: As `gateway.implementation` names it.
@@ -47,8 +110,9 @@ class Implementation:
         honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None when that is
             not known.
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
-        several_pools: What becomes of a rule that leads to several pools.
-        picker_protocol: `appProtocol` of the picker's Service port.
+        several_pools: What it does with a rule that leads to several pools.
+        picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
+        extras: Builds what it needs beside the route, None for nothing.
     """
 
     name: str
@@ -58,10 +122,12 @@ class Implementation:
     route_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
     picker_protocol: str = "http2"
+    extras: Extras | None = None
 
 
-#: GatewayClass where neither it nor the implementation is named, as in KServe's documents.
-DEFAULT_CLASS = "eg"
+#: Stands for an implementation that is not named or not known. The class is that of KServe's
+#: documents.
+UNKNOWN = Implementation("", "eg", PickerTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
 
 IMPLEMENTATIONS = {
     each.name: each
@@ -83,6 +149,7 @@ IMPLEMENTATIONS = {
             "istio",
             PickerTls.BY_DESTINATION_RULE,
             several_pools=SeveralPools.ONE_PICKER,
+            extras=_istio_extras,
         ),
         Implementation("nginx-gateway-fabric", "nginx", PickerTls.BY_DEFAULT),
         Implementation(
@@ -92,8 +159,9 @@ IMPLEMENTATIONS = {
             honours_failure_mode=None,
             # Load balancers refuse the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
-            several_pools=SeveralPools.UNKNOWN,
+            several_pools=SeveralPools.UNTESTED,
             picker_protocol="kubernetes.io/h2c",
+            extras=_gke_extras,
         ),
     )
 }

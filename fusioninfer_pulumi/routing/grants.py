@@ -3,58 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, error, join, warning
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.common import Manifest, router_metadata
-from fusioninfer_pulumi.routing.gateway import same
-from fusioninfer_pulumi.routing.records import GatewayPlan, GrantPlan, RoutePlan, RouterPlan
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
+from fusioninfer_pulumi.routing.gateway import GROUP, GatewayPlan
+from fusioninfer_pulumi.routing.route import RoutePlan
+
+
+@dataclass(frozen=True)
+class GrantPlan:
+    """A reference into another namespace, which needs a ReferenceGrant there.
+
+    Attributes:
+        at: Field that makes the reference, for findings.
+        name: Name of the ReferenceGrant.
+        namespace: Namespace that is referred to; may be an Output where it is the service's.
+        from_kind: `HTTPRoute` or `Gateway`.
+        from_namespace: Namespace of what refers; may be an Output where it is the service's.
+        to_group: API group of what is referred to; empty for the core group.
+        to_kind: Its kind.
+        to_name: Its name.
+    """
+
+    at: Location
+    name: str
+    namespace: Any
+    from_kind: str
+    from_namespace: Any
+    to_group: str
+    to_kind: str
+    to_name: str
 
 
 def needed_grants(
-    namespace: Any, position: int, route: RoutePlan | None, gateway: GatewayPlan | None
-) -> list[GrantPlan]:
-    """The references of the route and of the service's own Gateway that need a grant.
+    service: str,
+    namespace: Any,
+    at: Location,
+    args: RoleArgs,
+    route: RoutePlan | None,
+    gateway: GatewayPlan | None,
+) -> Iterator[GrantPlan]:
+    """The grants for references of the route and of the Gateway, and of external routes."""
+    if route is not None:
+        for index, rule in enumerate(route.rules):
+            for field, ref in _backends((*at, "httproute", "rules", index), rule.written):
+                yield from _grant(field, namespace, route.name, "HTTPRoute", ref, "Service")
+    if gateway is not None:
+        for index, listener in enumerate(gateway.listeners):
+            certificates = (listener.get("tls") or {}).get("certificateRefs") or ()
+            for number, ref in enumerate(certificates):
+                field = (*at, "gateway", "listeners", index, "tls", "certificateRefs", number)
+                yield from _grant(field, namespace, gateway.name, "Gateway", ref, "Secret")
+    pool = names.inference_pool(service)
+    for index, external in enumerate((args.httproute and args.httproute.refs) or ()):
+        origin = external.namespace
+        if origin is None or is_output(origin) or surely_equal(origin, namespace):
+            continue
+        yield GrantPlan(
+            at=(*at, "httproute", "refs", index, "namespace"),
+            name=names.reference_grant(str(origin), pool),
+            namespace=namespace,
+            from_kind="HTTPRoute",
+            from_namespace=origin,
+            to_group=names.POOL_GROUP,
+            to_kind=names.POOL_KIND,
+            to_name=pool,
+        )
 
-    Args:
-        namespace: Namespace of the service; may be an Output.
-        position: Index of the router in the spec.
-        route: The route, None where there is none.
-        gateway: The Gateway, None where there is none.
-    """
-    at = join("roles", position)
-    found: list[GrantPlan] = []
-    for index, rule in enumerate(route.rules if route is not None else ()):
-        for path, ref in _backends(f"{at}.httproute.rules[{index}]", rule.given):
-            found += _grant(path, namespace, names_of(route), "HTTPRoute", ref, "Service")
-    for index, listener in enumerate(gateway.spec["listeners"] if gateway is not None else ()):
-        certificates = (listener.get("tls") or {}).get("certificateRefs") or ()
-        for number, ref in enumerate(certificates):
-            path = f"{at}.gateway.listeners[{index}].tls.certificateRefs[{number}]"
-            found += _grant(path, namespace, names_of(gateway), "Gateway", ref, "Secret")
-    return found
+
+def _backends(
+    at: Location, rule: Mapping[str, Any]
+) -> Iterator[tuple[Location, Mapping[str, Any]]]:
+    for number, ref in enumerate(rule.get("backendRefs") or ()):
+        yield (*at, "backendRefs", number), ref
+    for number, item in enumerate(rule.get("filters") or ()):
+        mirror = item.get("requestMirror")
+        if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
+            yield (*at, "filters", number, "requestMirror", "backendRef"), mirror["backendRef"]
+
+
+def _grant(
+    at: Location, namespace: Any, owner: str, kind: str, ref: Mapping[str, Any], default_kind: str
+) -> Iterator[GrantPlan]:
+    """The grant that a reference needs, if it leads to another namespace that is known."""
+    target = ref.get("namespace", namespace)
+    if surely_equal(target, namespace) or is_output(target):
+        return
+    yield GrantPlan(
+        at=at,
+        name=names.reference_grant("" if is_output(namespace) else str(namespace), owner),
+        namespace=target,
+        from_kind=kind,
+        from_namespace=namespace,
+        to_group=str(ref.get("group", "")),
+        to_kind=str(ref.get("kind", default_kind)),
+        to_name=str(ref["name"]),
+    )
 
 
 def grant_findings(
     namespace: Any, needed: Sequence[GrantPlan], *, created: bool
 ) -> Iterator[Finding]:
-    """Asks for the grants that are not created here.
-
-    Args:
-        namespace: Namespace of the service; may be an Output.
-        needed: The grants.
-        created: Whether they are created.
-
-    Yields:
-        One warning for each, or an error where they cannot be named.
-    """
+    """One warning for each grant that is not created, one error for each that has no name."""
     for grant in needed:
         if grant.from_namespace is not namespace:
             if not created:
                 yield warning(
+                    "reference-grant-missing",
                     grant.at,
                     f"routes of namespace {grant.from_namespace} may not lead to {grant.to_kind} "
                     f"{grant.to_name} without a ReferenceGrant beside it; referenceGrants: true "
@@ -62,12 +122,14 @@ def grant_findings(
                 )
         elif created and is_output(namespace):
             yield error(
+                "namespace-output-in-name",
                 grant.at,
                 "the ReferenceGrant's name is made of the service's namespace, which must be a "
                 "plain value for that, got a pulumi Output",
             )
         elif not created:
             yield warning(
+                "reference-grant-missing",
                 grant.at,
                 f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}: that needs a "
                 f"ReferenceGrant there, from {grant.from_kind} in the service's namespace; "
@@ -75,62 +137,23 @@ def grant_findings(
             )
 
 
-def names_of(owner: RoutePlan | GatewayPlan | None) -> str:
-    """Name of what makes a reference."""
-    return owner.name if owner is not None else ""
-
-
-def _backends(at: str, rule: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, ref in enumerate(rule.get("backendRefs") or ()):
-        yield f"{at}.backendRefs[{number}]", ref
-    for number, item in enumerate(rule.get("filters") or ()):
-        mirror = item.get("requestMirror")
-        if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
-            yield f"{at}.filters[{number}].requestMirror.backendRef", mirror["backendRef"]
-
-
-def _grant(
-    at: str, namespace: Any, owner: str, kind: str, ref: Mapping[str, Any], default: str
-) -> list[GrantPlan]:
-    foreign = ref.get("namespace", namespace)
-    if same(foreign, namespace) or is_output(foreign):
-        return []
-    text = "" if is_output(namespace) else str(namespace)
-    target = str(ref.get("kind", default))
-    return [
-        GrantPlan(
-            at=at,
-            name=names.reference_grant(text, owner),
-            namespace=foreign,
-            from_kind=kind,
-            from_namespace=namespace,
-            to_group=str(ref.get("group", "")),
-            to_kind=target,
-            to_name=str(ref["name"]),
-        )
-    ]
-
-
-_GROUP = "gateway.networking.k8s.io"
-
-
-def reference_grants(plan: ServiceMeta, router: RouterPlan) -> Iterator[Manifest]:
+def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:
     """Builds one ReferenceGrant for each namespace that is referred to, or from."""
-    together: dict[tuple[str, str], list[GrantPlan]] = {}
-    for grant in router.grants:
-        together.setdefault((grant.namespace, grant.name), []).append(grant)
-    for (namespace, name), grants in together.items():
-        targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in grants}
+    by_name: dict[tuple[str, str], list[GrantPlan]] = {}
+    for grant in grants:
+        by_name.setdefault((grant.namespace, grant.name), []).append(grant)
+    for (namespace, name), merged in by_name.items():
+        targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in merged}
         yield {
-            "apiVersion": f"{_GROUP}/v1beta1",
+            "apiVersion": f"{GROUP}/v1beta1",
             "kind": "ReferenceGrant",
-            "metadata": {**router_metadata(plan, router, name), "namespace": namespace},
+            "metadata": {**metadata(meta, name), "namespace": namespace},
             "spec": {
                 "from": [
                     {
-                        "group": _GROUP,
-                        "kind": grants[0].from_kind,
-                        "namespace": grants[0].from_namespace,
+                        "group": GROUP,
+                        "kind": merged[0].from_kind,
+                        "namespace": merged[0].from_namespace,
                     }
                 ],
                 "to": [

@@ -1,7 +1,7 @@
-"""NetworkPolicies (networking.k8s.io/v1), where they are asked for: who reaches which pods.
+"""NetworkPolicies, where they are asked for: who reaches which pods.
 
-A policy says what is let in and shuts out the rest; the kubelet's probes pass. What leaves the
-pods is not limited, and neither is RDMA, which no NetworkPolicy sees.
+A policy lists who may connect and excludes everyone else; the kubelet's probes pass. Egress is not
+limited, and neither is RDMA, which no NetworkPolicy sees.
 """
 
 from __future__ import annotations
@@ -12,91 +12,60 @@ from typing import Any
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.pods.kv_transfer import events_port
-from fusioninfer_pulumi.routing.common import Manifest, picker_labels, router_metadata
-from fusioninfer_pulumi.routing.records import RouterPlan
+from fusioninfer_pulumi.routing.picker import PickerPlan
+from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.topology import Topology
-
-_API_VERSION = "networking.k8s.io/v1"
 
 
-def network_policies(plan: Topology, router: RouterPlan) -> Iterator[Manifest]:
-    """Builds one policy for the picker's pods, and one for those of each role."""
-    asked = router.args.network_policy
-    if asked is None:
-        return
-    rules = [_rule(asked.gateway, GRPC_PORT, HEALTH_PORT)]
-    if asked.metrics and router.picker.metrics is not MetricsMode.OFF:
-        rules.append(_rule(asked.metrics, METRICS_PORT))
-    yield _policy(
-        plan,
-        router,
-        names.picker_network_policy(plan.service),
-        picker_labels(router),
-        rules,
-    )
-    for role in plan.roles:
-        yield _policy(
-            plan,
-            router,
-            names.role_network_policy(plan.service, role.name),
-            _role_labels(plan, role),
-            _role_rules(plan, router, role, asked),
-        )
-
-
-def _role_rules(
-    plan: Topology, router: RouterPlan, role: RolePlan, asked: NetworkPolicyArgs
-) -> list[Manifest]:
-    port = role.serving.port
-    rules: list[Manifest] = []
-    if role.name in router.pool.roles:
-        # The picker reads the metrics of every pod of the pool; requests come to prefill pods
-        # from decode pods alone.
-        sources = [_pods(picker_labels(router))]
-        if not _is_prefill(plan, router, role):
-            sources = [*asked.gateway, *sources]
-        rules.append(_rule(sources, port))
-        # Pickers subscribe to the events of each pod's KV cache.
-        events = events_port(role.args)
-        if events is not None:
-            rules.append(_rule([_pods(picker_labels(router))], events))
-    if asked.metrics:
-        rules.append(_rule(asked.metrics, port))
-    if role.nodes > 1:
-        # Leader and workers of a replica talk on ports that their engine chooses.
-        rules.append({"from": [_pods(_role_labels(plan, role))]})
-    if _is_prefill(plan, router, role):
-        rules += [
-            {"from": [_pods(_role_labels(plan, other))]}
-            for other in plan.roles
-            if other.component_type is ComponentType.DECODER
-        ]
-    return rules
-
-
-def _is_prefill(plan: Topology, router: RouterPlan, role: RolePlan) -> bool:
-    """Tells whether a role's pods compute prompts for the service's decode pods."""
-    decoders = any(
-        other.component_type is ComponentType.DECODER and other.name in router.pool.roles
-        for other in plan.roles
-    )
-    return role.component_type is ComponentType.PREFILLER and decoders
+def network_policies(
+    meta: ServiceMeta,
+    args: NetworkPolicyArgs,
+    picker: PickerPlan,
+    pool: PoolPlan,
+    roles: Sequence[RolePlan],
+) -> Iterator[Manifest]:
+    """Builds one policy for the endpoint picker's pods, and one for those of each role."""
+    ingress = [_ingress_rule(args.gateway, GRPC_PORT, HEALTH_PORT)]
+    if args.metrics and picker.metrics is not MetricsMode.OFF:
+        ingress.append(_ingress_rule(args.metrics, METRICS_PORT))
+    yield _policy(meta, names.picker_network_policy(meta.service), picker.pod_labels, ingress)
+    decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
+    paired = any(role.name in pool.roles for role in decoders)
+    for role in roles:
+        # Requests come to prefill pods from decode pods alone.
+        prefill = paired and role.component_type is ComponentType.PREFILLER
+        ingress = []
+        if role.name in pool.roles:
+            # The endpoint picker reads the metrics of every pod of the pool.
+            sources = [_pods(picker.pod_labels)]
+            if not prefill:
+                sources = [*args.gateway, *sources]
+            ingress.append(_ingress_rule(sources, role.serving.port))
+            # It also subscribes to the events of each pod's KV cache.
+            events = events_port(role.args)
+            if events is not None:
+                ingress.append(_ingress_rule([_pods(picker.pod_labels)], events))
+        if args.metrics:
+            ingress.append(_ingress_rule(args.metrics, role.serving.port))
+        if role.nodes > 1:
+            # Leader and workers of a replica talk on ports that their engine chooses.
+            ingress.append({"from": [_pods(_role_labels(meta, role))]})
+        if prefill:
+            ingress += [{"from": [_pods(_role_labels(meta, decoder))]} for decoder in decoders]
+        name = names.role_network_policy(meta.service, role.name)
+        yield _policy(meta, name, _role_labels(meta, role), ingress)
 
 
 def _policy(
-    plan: Topology,
-    router: RouterPlan,
-    name: str,
-    pods: Mapping[str, str],
-    ingress: list[Manifest],
+    meta: ServiceMeta, name: str, pods: Mapping[str, str], ingress: list[Manifest]
 ) -> Manifest:
     return {
-        "apiVersion": _API_VERSION,
+        "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": router_metadata(plan, router, name),
+        "metadata": metadata(meta, name),
         "spec": {
             "podSelector": {"matchLabels": dict(pods)},
             "policyTypes": ["Ingress"],
@@ -105,7 +74,7 @@ def _policy(
     }
 
 
-def _rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:
+def _ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:
     return {
         "from": list(sources),
         "ports": [{"protocol": "TCP", "port": port} for port in ports],
@@ -116,5 +85,5 @@ def _pods(selected: Mapping[str, str]) -> Manifest:
     return {"podSelector": {"matchLabels": dict(selected)}}
 
 
-def _role_labels(plan: Topology, role: RolePlan) -> dict[str, str]:
-    return {labels.SERVICE: plan.service, labels.ROLE_NAME: role.name}
+def _role_labels(meta: ServiceMeta, role: RolePlan) -> dict[str, str]:
+    return {labels.SERVICE: meta.service, labels.ROLE_NAME: role.name}

@@ -3,95 +3,133 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi import pickers
-from fusioninfer_pulumi.api.role import RoleArgs, Strategy
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
-from fusioninfer_pulumi.api.router_rules import PICKER_CONTAINER
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.findings import Finding, error, errors, info, join, parse_path, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, errors, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.merge import overlaid
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.pickers.role_intent import (
-    Intent,
-    group_pairing,
+from fusioninfer_pulumi.pickers.intent import (
+    PickerIntent,
+    group_affinity,
     group_pairing_findings,
     picker_image,
 )
 from fusioninfer_pulumi.pods.checks import credential_findings, pod_volume_findings
 from fusioninfer_pulumi.pods.tracing import tracing_env
-from fusioninfer_pulumi.routing.common import Manifest, picker_labels, router_metadata
-from fusioninfer_pulumi.routing.records import PickerPlan, RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
-#: Where the picker's container finds its certificate.
+#: Where the container finds its certificate.
 CERTIFICATE_PATH = "/certificate"
 #: Volumes of its pod.
 CONFIG_VOLUME, CERTIFICATE_VOLUME = "plugins-config-volume", "certificate"
+CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
+
+#: As long as upstream's charts give an endpoint picker to finish the streams that pass through it.
+_GRACE_SECONDS = 130
+#: Its indexes grow with the traffic, so there is no limit that would end the pod.
+_REQUESTS = {"cpu": "500m", "memory": "1Gi"}
+
+
+@dataclass(frozen=True)
+class PickerPlan:
+    """The endpoint picker.
+
+    Attributes:
+        name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
+        config_name: Name of its ConfigMap.
+        image: Its image; may be an Output.
+        family: What kind of endpoint picker that is.
+        config: Text of its configuration.
+        arguments: Its command line.
+        words: Its strategy, in words.
+        args: The user's `endpointPicker`.
+        env: Variables that it gets beside its own.
+    """
+
+    name: str
+    config_name: str
+    image: Any
+    family: PickerFamily
+    config: str
+    arguments: tuple[str, ...]
+    words: str
+    args: EndpointPickerArgs
+    env: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def replicas(self) -> int:
+        """Its pods."""
+        return self.args.replicas
+
+    @property
+    def metrics(self) -> MetricsMode:
+        """Who may read its metrics."""
+        return self.args.metrics
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """Labels that select its pods and no others.
+
+        No serving pod carries them, and no selector of serving pods matches its pods: see
+        `labels.APP`.
+        """
+        return {labels.APP: self.name, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
 
 
 def picker_plan(
     service: str,
     namespace: Any,
-    position: int,
+    at: Location,
     args: RoleArgs,
-    intent: Intent,
+    intent: PickerIntent,
     served: Sequence[RolePlan],
-    groups: int | None = None,
-    tracing: TracingArgs | None = None,
+    groups: int | None,
+    tracing: TracingArgs | None,
 ) -> tuple[PickerPlan | None, list[Finding]]:
-    """Plans the picker.
+    """Plans the endpoint picker of a router role, with findings.
 
-    Args:
-        service: Name of the service.
-        namespace: Its namespace; may be an Output.
-        position: Index of the router in the spec.
-        args: The router role.
-        intent: What the picker is for.
-        served: Roles whose pods it chooses from.
-        groups: Serving groups of the service, None without.
-        tracing: The service's traces, None without.
-
-    Returns:
-        The plan, None when nothing is known of the image, and what is to be said.
+    `served` are the roles whose pods it chooses from. The plan is None when the image's family is
+    not known.
     """
-    at = join("roles", position)
-    given = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = picker_image(f"{at}.endpointPicker", given, intent)
+    picker_args = args.endpoint_picker or EndpointPickerArgs()
+    image, family, findings = picker_image((*at, "endpointPicker"), picker_args, intent)
     if family is None:
         return None, findings
-    pairing = group_pairing(service, given, intent, groups)
-    config, words, found = _config(at, args, given, intent, family, image, served, pairing)
+    affinity = group_affinity(service, picker_args, intent, groups)
+    config, words, found = _config(at, args, picker_args, intent, family, image, served, affinity)
     findings += found
     findings += group_pairing_findings(at, args, intent, groups)
     findings += [
-        each.under(*parse_path(at), "endpointPicker", "args")
-        for each in pickers.check_args(given.args or (), family)
+        each.under(*at, "endpointPicker", "args")
+        for each in pickers.check_args(picker_args.args or (), family)
     ]
-    findings += _advice(at, args, given, family, namespace)
-    template_at = (*parse_path(at), "endpointPicker", "template")
-    findings += credential_findings(template_at, given.template or {})
-    ours = [CONFIG_VOLUME, *([CERTIFICATE_VOLUME] if given.tls.secret_name else ())]
-    findings += pod_volume_findings(
-        (*template_at, "spec"), (given.template or {}).get("spec") or {}, ours
-    )
+    findings += _advice(at, args, picker_args, family, namespace)
+    template = picker_args.template or {}
+    field = (*at, "endpointPicker", "template")
+    findings += credential_findings(field, template)
+    volumes = [CONFIG_VOLUME, *([CERTIFICATE_VOLUME] if picker_args.tls.secret_name else ())]
+    findings += pod_volume_findings((*field, "spec"), template.get("spec") or {}, volumes)
     flags = PickerFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
-        replicas=given.replicas,
-        verbosity=given.log_verbosity,
-        metrics_auth=given.metrics is not MetricsMode.UNAUTHENTICATED,
-        secure_serving=given.tls.enabled,
-        cert_path=CERTIFICATE_PATH if given.tls.secret_name else None,
-        experimental=pairing is not None,
+        replicas=picker_args.replicas,
+        verbosity=picker_args.log_verbosity,
+        metrics_auth=picker_args.metrics is not MetricsMode.UNAUTHENTICATED,
+        secure_serving=picker_args.tls.enabled,
+        cert_path=CERTIFICATE_PATH if picker_args.tls.secret_name else None,
+        experimental=affinity is not None,
         tracing=tracing is not None and tracing.picker,
     )
     plan = PickerPlan(
@@ -100,9 +138,9 @@ def picker_plan(
         image=image,
         family=family,
         config=config,
-        arguments=(*pickers.picker_flags(family, flags), *(given.args or ())),
+        arguments=(*pickers.picker_flags(family, flags), *(picker_args.args or ())),
         words=words,
-        args=given,
+        args=picker_args,
         env=tracing_env(tracing, names.endpoint_picker(service))
         if tracing is not None and tracing.picker
         else (),
@@ -111,21 +149,21 @@ def picker_plan(
 
 
 def _config(
-    at: str,
+    at: Location,
     args: RoleArgs,
-    given: EndpointPickerArgs,
-    intent: Intent,
+    picker_args: EndpointPickerArgs,
+    intent: PickerIntent,
     family: PickerFamily,
     image: Any,
     served: Sequence[RolePlan],
-    pairing: pickers.GroupPairing | None,
+    affinity: pickers.GroupAffinity | None,
 ) -> tuple[str, str, list[Finding]]:
-    """Text of the configuration, what it means, and what speaks against it."""
+    """The text of the configuration, its strategy in words, and findings."""
     if intent.strategy is None:
         text = args.endpoint_picker_config or ""
         own = is_output(image) or pickers.family_of(image) is None
         found = [
-            each.under(*parse_path(at), "endpointPickerConfig")
+            each.under(*at, "endpointPickerConfig")
             for each in pickers.check_config(text, family, own_image=own)
         ]
         return text, "as its endpointPickerConfig says", found
@@ -133,15 +171,16 @@ def _config(
         strategy=intent.strategy,
         scorers=args.scorers,
         block_size=_block_size(served),
-        threshold=given.threshold or 0,
-        groups=pairing,
+        threshold=picker_args.threshold or 0,
+        groups=affinity,
     )
     # Which roles there are is checked with the pool.
-    found = [each.under(*parse_path(at)) for each in pickers.check_strategy(family, request)]
-    if given.threshold is not None and not intent.pairs:
+    found = [each.under(*at) for each in pickers.check_strategy(family, request)]
+    if picker_args.threshold is not None and not intent.pairs:
         found.append(
             error(
-                f"{at}.endpointPicker.threshold",
+                "threshold-without-disaggregation",
+                (*at, "endpointPicker", "threshold"),
                 f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
                 f"{intent.strategy.value}; remove it",
             )
@@ -153,125 +192,120 @@ def _config(
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:
-    """Tokens in a block of the engines' KV cache, None where it is not known or not one."""
+    """Tokens in a block of the engines' KV cache, None where it is not known or differs."""
     sizes = {role.serving.command.block_size for role in served}
     return sizes.pop() if len(sizes) == 1 else None
 
 
 def _advice(
-    at: str, args: RoleArgs, given: EndpointPickerArgs, family: PickerFamily, namespace: Any
+    at: Location,
+    args: RoleArgs,
+    picker_args: EndpointPickerArgs,
+    family: PickerFamily,
+    namespace: Any,
 ) -> Iterator[Finding]:
-    metrics = f"{at}.endpointPicker.metrics"
-    if given.metrics is MetricsMode.OFF:
+    metrics = (*at, "endpointPicker", "metrics")
+    if picker_args.metrics is MetricsMode.OFF:
         yield info(
+            "picker-metrics-off",
             metrics,
             "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
             "and binds the picker to the ClusterRole system:auth-delegator",
         )
-    elif given.metrics is MetricsMode.UNAUTHENTICATED:
+    elif picker_args.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
-            metrics, "everybody who reaches the picker reads its metrics; Authenticated asks first"
+            "picker-metrics-unauthenticated",
+            metrics,
+            "everybody who reaches the picker reads its metrics; Authenticated asks first",
         )
     elif is_output(namespace):
         yield error(
+            "namespace-output-in-name",
             metrics,
             "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
             "value, got a pulumi Output",
         )
     if family.needs_inference_objective_crd:
         yield info(
-            f"{at}.endpointPicker.image",
+            "inference-objective-required",
+            (*at, "endpointPicker", "image"),
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
-    if given.replicas > 1:
+    if picker_args.replicas > 1:
         yield info(
-            f"{at}.endpointPicker.replicas",
+            "picker-standby-not-ready",
+            (*at, "endpointPicker", "replicas"),
             "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
             "the Deployment",
         )
     if args.strategy is None and args.endpoint_picker_config is None:
         yield info(
-            f"{at}.strategy", "is not given: chosen for the roles of the service, see the plan"
+            "strategy-defaulted",
+            (*at, "strategy"),
+            "is not given: chosen for the roles of the service, see the plan",
         )
 
 
-KEY = "config.yaml"
-
-
-def config_map(plan: ServiceMeta, router: RouterPlan) -> Manifest:
+def config_map(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
     """Builds the ConfigMap."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": router_metadata(plan, router, router.picker.config_name),
-        "data": {KEY: router.picker.config},
+        "metadata": metadata(meta, picker.config_name),
+        "data": {CONFIG_KEY: picker.config},
     }
 
 
-def checksum(router: RouterPlan) -> str:
-    """Changes with the configuration, which the picker reads once, when it starts."""
-    return hashlib.sha256(router.picker.config.encode()).hexdigest()
-
-
-#: As long as upstream's charts give a picker to finish the streams that it stands in.
-_GRACE_SECONDS = 130
-
-# Its indexes grow with the traffic, so there is no limit that would end the pod.
-_REQUESTS = {"cpu": "500m", "memory": "1Gi"}
-
-
-def picker_deployment(plan: ServiceMeta, router: RouterPlan) -> Manifest:
+def picker_deployment(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
     """Builds the Deployment.
 
-    Two pickers at a time would each know half of what they are to balance by, hence `Recreate`;
-    with several replicas only the one that leads is ever Ready, and nothing waits for the others.
+    Two endpoint pickers at a time would each know half of what they balance by, hence `Recreate`.
+    Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
     """
-    metadata = router_metadata(plan, router, router.picker.name)
-    if router.picker.replicas > 1:
-        own = metadata.get("annotations", {})
-        metadata["annotations"] = {**own, labels.PULUMI_SKIP_AWAIT: "true"}
+    built = metadata(meta, picker.name)
+    if picker.replicas > 1:
+        built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata,
+        "metadata": built,
         "spec": {
-            "replicas": router.picker.replicas,
+            "replicas": picker.replicas,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": picker_labels(router)},
-            "template": overlaid(_template(router), router.picker.args.template or {}),
+            "selector": {"matchLabels": picker.pod_labels},
+            "template": overlaid(_pod_template(picker), picker.args.template or {}),
         },
     }
 
 
-def _template(router: RouterPlan) -> Manifest:
-    secret = router.picker.args.tls.secret_name
-    volumes: list[Manifest] = [
-        {"name": CONFIG_VOLUME, "configMap": {"name": router.picker.config_name}}
-    ]
+def _pod_template(picker: PickerPlan) -> Manifest:
+    secret = picker.args.tls.secret_name
+    volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": picker.config_name}}]
     if secret is not None:
         volumes.append({"name": CERTIFICATE_VOLUME, "secret": {"secretName": secret}})
+    # The endpoint picker reads its configuration once, when it starts.
+    checksum = hashlib.sha256(picker.config.encode()).hexdigest()
     return {
         "metadata": {
-            "labels": picker_labels(router),
-            "annotations": {labels.CONFIG_CHECKSUM: checksum(router)},
+            "labels": picker.pod_labels,
+            "annotations": {labels.CONFIG_CHECKSUM: checksum},
         },
         "spec": {
-            "serviceAccountName": router.picker.name,
+            "serviceAccountName": picker.name,
             "automountServiceAccountToken": True,
             "terminationGracePeriodSeconds": _GRACE_SECONDS,
             "securityContext": {
                 "runAsNonRoot": True,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containers": [_container(router)],
+            "containers": [_container(picker)],
             "volumes": volumes,
         },
     }
 
 
-def _container(router: RouterPlan) -> Manifest:
-    picker = router.picker
+def _container(picker: PickerPlan) -> Manifest:
     ports: list[Manifest] = [
         {"name": "grpc", "containerPort": GRPC_PORT},
         {"name": "grpc-health", "containerPort": HEALTH_PORT},
@@ -297,8 +331,8 @@ def _container(router: RouterPlan) -> Manifest:
             "periodSeconds": 2,
         },
         "env": [
-            _field("NAMESPACE", "metadata.namespace"),
-            _field("POD_NAME", "metadata.name"),
+            _field_ref("NAMESPACE", "metadata.namespace"),
+            _field_ref("POD_NAME", "metadata.name"),
             *(dict(each) for each in picker.env),
         ],
         "resources": picker.args.resources or {"requests": _REQUESTS},
@@ -311,17 +345,15 @@ def _container(router: RouterPlan) -> Manifest:
     }
 
 
-def _field(name: str, path: str) -> Manifest:
+def _field_ref(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-_PROTOCOL = "http2"
+def picker_service(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Manifest:
+    """Builds the Service; it has a port of metrics where anyone may read them.
 
-
-def picker_service(plan: ServiceMeta, router: RouterPlan) -> Manifest:
-    """Builds the Service; metrics have a port where somebody may read them."""
-    known = router.implementation
-    protocol = known.picker_protocol if known is not None else _PROTOCOL
+    `protocol` is the `appProtocol` that the gateway asks for.
+    """
     ports = [
         {
             "name": "grpc-ext-proc",
@@ -331,11 +363,11 @@ def picker_service(plan: ServiceMeta, router: RouterPlan) -> Manifest:
         },
         {"name": "grpc-health", "port": HEALTH_PORT, "protocol": "TCP"},
     ]
-    if router.picker.metrics is not MetricsMode.OFF:
+    if picker.metrics is not MetricsMode.OFF:
         ports.append({"name": names.PICKER_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": router_metadata(plan, router, router.picker.name),
-        "spec": {"type": "ClusterIP", "selector": picker_labels(router), "ports": ports},
+        "metadata": metadata(meta, picker.name),
+        "spec": {"type": "ClusterIP", "selector": picker.pod_labels, "ports": ports},
     }

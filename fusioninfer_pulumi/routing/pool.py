@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT
-from fusioninfer_pulumi.pickers.role_intent import Intent
-from fusioninfer_pulumi.routing.common import Manifest, router_metadata
-from fusioninfer_pulumi.routing.gateways import Implementation
-from fusioninfer_pulumi.routing.records import PoolPlan, RouterPlan
+from fusioninfer_pulumi.pickers.intent import PickerIntent
 from fusioninfer_pulumi.topology.role import RolePlan
 
 _LEADER = "0"
 
 
-def pooled_types(declared: Sequence[RoleArgs], intent: Intent) -> frozenset[ComponentType]:
+@dataclass(frozen=True)
+class PoolPlan:
+    """The pods that the endpoint picker chooses from.
+
+    Attributes:
+        name: Name of the InferencePool.
+        selector: Labels of exactly the serving pods.
+        port: Port on which all of them serve.
+        failure_mode: What the gateway does without the endpoint picker.
+        roles: Names of the roles whose pods it holds.
+        protect: Whether Pulumi refuses to delete it; None for the component's own option.
+        retain: Whether it stays when the service goes; None for the component's own option.
+    """
+
+    name: str
+    selector: Mapping[str, str]
+    port: int
+    failure_mode: FailureMode
+    roles: tuple[str, ...]
+    protect: bool | None
+    retain: bool | None
+
+
+def pooled_types(declared: Sequence[RoleArgs], intent: PickerIntent) -> frozenset[ComponentType]:
     """Component types whose leaders the pool holds.
 
-    Args:
-        declared: All roles of the service.
-        intent: What the picker is for.
-
-    Returns:
-        All of them where the picker tells prefill from decode. Else those that answer a request
-        by themselves: a prefill pod answers with one token only. A selector cannot say "one of
-        two types", so decoders win over workers where prefillers have to stay out.
+    All of them where the endpoint picker pairs prefill with decode. Else those that answer a
+    request alone, which prefill pods do not: they return one token only. A selector cannot say
+    "one of two types", so decoders win over workers where prefillers have to stay out.
     """
     types = frozenset(role.component_type for role in serving(declared))
     if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:
@@ -41,24 +57,16 @@ def pooled_types(declared: Sequence[RoleArgs], intent: Intent) -> frozenset[Comp
 
 
 def pool_plan(
-    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: Intent, port: int
+    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: PickerIntent, port: int
 ) -> PoolPlan:
-    """Plans the pool.
-
-    Args:
-        service: Name of the service.
-        args: The router role.
-        declared: All roles of the service.
-        intent: What the picker is for.
-        port: Port on which the pods serve.
-    """
+    """Plans the pool of a router role, whose pods serve on `port`."""
     types = pooled_types(declared, intent)
-    # LeaderWorkerSet's own label tells the leaders, which serve, from the workers, which do not;
+    # LeaderWorkerSet's own label distinguishes the leaders, which serve, from the workers;
     # no other pod has it together with the service's.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: _LEADER}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
-    guard = args.pool or PoolArgs()
+    pool = args.pool or PoolArgs()
     picker = args.endpoint_picker or EndpointPickerArgs()
     return PoolPlan(
         name=names.inference_pool(service),
@@ -66,37 +74,28 @@ def pool_plan(
         port=port,
         failure_mode=picker.failure_mode or FailureMode.FAIL_OPEN,
         roles=tuple(role.name for role in serving(declared) if role.component_type in types),
-        protect=guard.protect,
-        retain=guard.retain_on_delete,
+        protect=pool.protect,
+        retain=pool.retain_on_delete,
     )
 
 
 def pool_findings(
-    position: int,
+    at: Location,
     declared: Sequence[RoleArgs],
-    intent: Intent,
+    intent: PickerIntent,
     served: Sequence[RolePlan],
 ) -> Iterator[Finding]:
-    """What follows for the pool from the roles of the service.
-
-    Args:
-        position: Index of the router in the spec.
-        declared: All roles of the service.
-        intent: What the picker is for.
-        served: Roles whose pods the pool holds.
-
-    Yields:
-        Findings, errors included.
-    """
-    at = join("roles", position)
-    field = f"{at}.strategy" if intent.strategy is not None else f"{at}.endpointPickerConfig"
-    left = [role for role in serving(declared) if role.name not in {each.name for each in served}]
+    """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
+    field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
+    names_served = {role.name for role in served}
+    left_out = [role for role in serving(declared) if role.name not in names_served]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
-        yield from _pairing(field, declared)
-    elif left:
-        idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in left)
+        yield from _disaggregation_findings(field, declared)
+    elif left_out:
+        idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in left_out)
         to = ", ".join(role.name for role in served)
         yield warning(
+            "role-without-requests",
             field,
             f"requests go to {to} only, {idle} gets none: "
             + (
@@ -105,77 +104,56 @@ def pool_findings(
                 else "a prefill pod answers with one token only"
             ),
         )
-    ports = {role.serving.port for role in served}
-    if len(ports) > 1:
-        listed = ", ".join(f"{role.name} {role.serving.port}" for role in served)
+    if len({role.serving.port for role in served}) > 1:
+        ports = ", ".join(f"{role.name} {role.serving.port}" for role in served)
         yield error(
+            "pool-ports-differ",
             at,
-            f"the pods of a pool serve on one port, the roles on different ones ({listed}); give "
+            f"the pods of a pool serve on one port, the roles on different ones ({ports}); give "
             "them one port",
         )
     for role in served:
         if role.serving.command.serves_https:
             yield warning(
-                join("roles", role.position),
+                "pool-pods-serve-https",
+                ("roles", role.position),
                 "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "
                 "TLS at the Gateway",
             )
 
 
-def failure_mode_findings(
-    position: int, args: RoleArgs, implementation: Implementation | None
-) -> Iterator[Finding]:
-    """Says where the gateway does not do what `failureMode` says."""
-    picker = args.endpoint_picker or EndpointPickerArgs()
-    at = join("roles", position, "endpointPicker", "failureMode")
-    mode = picker.failure_mode or FailureMode.FAIL_OPEN
-    if implementation is None or implementation.honours_failure_mode:
-        return
-    if implementation.honours_failure_mode is None:
-        if picker.failure_mode is not None:
-            yield info(at, f"whether {implementation.name} reads it is not known")
-    elif mode is not FailureMode.FAIL_CLOSE:
-        say = warning if picker.failure_mode is not None else info
-        yield say(
-            at,
-            f"{mode.value} is ignored by {implementation.name}, which always drops requests while "
-            "the picker does not answer (FailClose)",
-        )
-
-
-def _pairing(field: str, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
+def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
     types = {role.component_type for role in serving(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
     ]
+    workers = [role.name for role in declared if role.component_type is ComponentType.WORKER]
     if missing:
         yield error(
+            "disaggregation-role-missing",
             field,
             f"{Strategy.PD_DISAGGREGATION.value} needs a prefiller and a decoder; there is no "
             f"{' and no '.join(missing)}",
         )
-    else:
-        idle = [role.name for role in declared if role.component_type is ComponentType.WORKER]
-        if idle:
-            yield warning(
-                field,
-                f"requests go to prefillers and decoders only, {', '.join(idle)} (worker) gets "
-                "none",
-            )
+    elif workers:
+        yield warning(
+            "role-without-requests",
+            field,
+            f"requests go to prefillers and decoders only, {', '.join(workers)} (worker) gets none",
+        )
 
 
-def inference_pool(plan: ServiceMeta, router: RouterPlan) -> Manifest:
-    """Builds the InferencePool."""
-    pool = router.pool
+def inference_pool(meta: ServiceMeta, pool: PoolPlan, picker: str) -> Manifest:
+    """Builds the InferencePool; `picker` is the name of the endpoint picker's Service."""
     return {
         "apiVersion": f"{names.POOL_GROUP}/v1",
         "kind": names.POOL_KIND,
-        "metadata": router_metadata(plan, router, pool.name),
+        "metadata": metadata(meta, pool.name),
         "spec": {
             "selector": {"matchLabels": dict(pool.selector)},
             "targetPorts": [{"number": pool.port}],
             "endpointPickerRef": {
-                "name": router.picker.name,
+                "name": picker,
                 "port": {"number": GRPC_PORT},
                 "failureMode": pool.failure_mode.value,
             },
@@ -183,6 +161,6 @@ def inference_pool(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     }
 
 
-def pool_target(router: RouterPlan) -> Manifest:
-    """The pool as policies name what they are for."""
-    return {"group": names.POOL_GROUP, "kind": names.POOL_KIND, "name": router.pool.name}
+def pool_reference(name: str) -> Manifest:
+    """Reference to an InferencePool, as a backend of a route or the target of a policy."""
+    return {"group": names.POOL_GROUP, "kind": names.POOL_KIND, "name": name}

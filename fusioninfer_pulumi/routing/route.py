@@ -1,151 +1,223 @@
-"""The HTTPRoute: plan and object."""
+"""The HTTPRoute: plan and object, the Gateways that it attaches to, and external routes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.router import HttpRouteArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.api.route import GatewayRefArgs, HttpRouteArgs
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
-from fusioninfer_pulumi.routing.common import Manifest, router_metadata
-from fusioninfer_pulumi.routing.gateway import same
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.outputs import surely_equal
+from fusioninfer_pulumi.routing.gateway import API_VERSION, GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
-from fusioninfer_pulumi.routing.pool import pool_target
-from fusioninfer_pulumi.routing.records import RoutePlan, RouterPlan, RulePlan
+from fusioninfer_pulumi.routing.pool import pool_reference
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
-
 #: No limit: a streamed answer may take minutes.
-STREAMING = "0s"
+_NO_TIMEOUT = "0s"
+#: What a backend keeps that is corrected to the pool; its port and kind were those of a Service.
+_KEPT = ("weight", "filters")
+
+
+@dataclass(frozen=True)
+class ParentPlan:
+    """A Gateway that the route attaches to.
+
+    Attributes:
+        at: Field that names it, for findings.
+        name: Its name.
+        namespace: Its namespace; may be an Output.
+        section: The one listener meant, None for any.
+        port: The listeners' port meant, None for any.
+        listeners: Its listeners, None where they are not known.
+    """
+
+    at: Location
+    name: str
+    namespace: Any
+    section: str | None
+    port: int | None
+    listeners: tuple[Mapping[str, Any], ...] | None
+
+
+@dataclass(frozen=True)
+class RulePlan:
+    """One rule of the route.
+
+    Attributes:
+        written: The rule as the user wrote it.
+        defaulted: Whether the service's pool becomes its only backend.
+        corrected: Indexes of its backends that become the service's pool.
+        request_timeout: Timeout that it gets, None to leave it as it is.
+    """
+
+    written: Mapping[str, Any]
+    defaulted: bool
+    corrected: frozenset[int]
+    request_timeout: str | None
+
+    @property
+    def backends(self) -> Sequence[Mapping[str, Any]]:
+        """Its backends as the user wrote them."""
+        return self.written.get("backendRefs") or ()
+
+    @property
+    def matches(self) -> Sequence[Mapping[str, Any]]:
+        """Its conditions; an empty one takes every request."""
+        return self.written.get("matches") or ({},)
+
+
+@dataclass(frozen=True)
+class RoutePlan:
+    """The HTTPRoute.
+
+    Attributes:
+        name: Its name.
+        parent_refs: References to Gateways, as they are written; None to write none.
+        hostnames: Host names; each may be an Output.
+        rules: Its rules.
+        use_default_gateways: The field of that name, None to leave it out.
+        split: Pools that share the requests of defaulted rules, the service's own first, each with
+            its percentage; none where the service's own gets all of them.
+    """
+
+    name: str
+    parent_refs: tuple[Mapping[str, Any], ...] | None
+    hostnames: tuple[Any, ...] | None
+    rules: tuple[RulePlan, ...]
+    use_default_gateways: str | None
+    split: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def splits(self) -> bool:
+        """Whether other pools get a share of the requests of any rule."""
+        return bool(self.split) and any(rule.defaulted for rule in self.rules)
+
+
+def parent_plans(
+    at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
+) -> tuple[ParentPlan, ...]:
+    """The Gateways that the route names, else the service's own, else `gateway.refs`."""
+    explicit = args.httproute.parent_refs if args.httproute is not None else None
+    if explicit:
+        return tuple(
+            _explicit_parent((*at, "httproute", "parentRefs", index), parent, namespace, gateway)
+            for index, parent in enumerate(explicit)
+            if parent.get("kind", "Gateway") == "Gateway" and parent.get("group", GROUP) == GROUP
+        )
+    if gateway is not None:
+        return (
+            ParentPlan((*at, "gateway"), gateway.name, namespace, None, None, gateway.listeners),
+        )
+    return tuple(
+        ParentPlan(
+            at=(*at, "gateway", "refs", index),
+            name=ref.name,
+            namespace=namespace if ref.namespace is None else ref.namespace,
+            section=ref.section_name,
+            port=ref.port,
+            listeners=None if ref.listeners is None else tuple(ref.listeners),
+        )
+        for index, ref in enumerate((args.gateway and args.gateway.refs) or ())
+    )
+
+
+def _explicit_parent(
+    at: Location, parent: Mapping[str, Any], namespace: Any, gateway: GatewayPlan | None
+) -> ParentPlan:
+    where = parent.get("namespace", namespace)
+    own = gateway is not None and parent["name"] == gateway.name and surely_equal(where, namespace)
+    return ParentPlan(
+        at=at,
+        name=parent["name"],
+        namespace=where,
+        section=parent.get("sectionName"),
+        port=parent.get("port"),
+        listeners=gateway.listeners if gateway is not None and own else None,
+    )
+
+
+def _parent_refs(
+    args: RoleArgs, gateway: GatewayPlan | None
+) -> tuple[Mapping[str, Any], ...] | None:
+    explicit = args.httproute.parent_refs if args.httproute is not None else None
+    if explicit:
+        return tuple(explicit)
+    if gateway is not None:
+        return ({"name": gateway.name},)
+    refs = args.gateway.refs if args.gateway is not None else None
+    return tuple(_parent_ref(ref) for ref in refs) if refs else None
+
+
+def _parent_ref(ref: GatewayRefArgs) -> dict[str, Any]:
+    fields = {
+        "name": ref.name,
+        "namespace": ref.namespace,
+        "sectionName": ref.section_name,
+        "port": ref.port,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def route_plan(
     service: str,
     namespace: Any,
     args: RoleArgs,
-    parent_refs: tuple[Mapping[str, Any], ...] | None,
-    implementation: Implementation | None,
+    gateway: GatewayPlan | None,
+    implementation: Implementation,
 ) -> RoutePlan | None:
-    """Plans the route.
-
-    Args:
-        service: Name of the service.
-        namespace: Its namespace; may be an Output.
-        args: The router role.
-        parent_refs: References to Gateways, None for none.
-        implementation: What is known of the gateway.
-
-    Returns:
-        The route, None where neither a route nor a Gateway is asked for.
-    """
+    """Plans the route; None where neither a route nor a Gateway is asked for, or it is external."""
     if args.httproute is None and args.gateway is None:
         return None
     if args.httproute is not None and args.httproute.elsewhere is not None:
         return None
-    given = args.httproute or HttpRouteArgs()
+    route = args.httproute or HttpRouteArgs()
     return RoutePlan(
         name=names.http_route(service),
-        parent_refs=parent_refs,
-        hostnames=None if given.hostnames is None else tuple(given.hostnames),
+        parent_refs=_parent_refs(args, gateway),
+        hostnames=None if route.hostnames is None else tuple(route.hostnames),
         rules=tuple(
-            _rule(service, namespace, rule, implementation) for rule in given.rules or ({},)
+            _rule_plan(service, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
-        use_default_gateways=given.use_default_gateways,
-        split=_split(service, given),
+        use_default_gateways=route.use_default_gateways,
+        split=_split(service, route),
     )
 
 
-def route_findings(
-    position: int,
-    args: RoleArgs,
-    route: RoutePlan | None,
-    implementation: Implementation | None,
-) -> Iterator[Finding]:
-    """What is to be said about the route.
-
-    Args:
-        position: Index of the router in the spec.
-        args: The router role.
-        route: The route, None where there is none.
-        implementation: What is known of the gateway.
-
-    Yields:
-        Findings; repairs are `info`.
-    """
-    at = join("roles", position, "httproute")
-    if route is None:
-        if args.httproute is not None and args.httproute.elsewhere is not None:
-            return
-        yield warning(
-            at,
-            "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
-            "finds the pool; give httproute, gateway.refs or gateway: {}",
-        )
-        return
-    if not route.parent_refs and not route.use_default_gateways:
-        yield warning(
-            f"{at}.parentRefs",
-            "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
-        )
-    for index, rule in enumerate(route.rules):
-        here = f"{at}.rules[{index}]"
-        for backend in sorted(rule.repaired):
-            told = rule.given["backendRefs"][backend]
-            yield info(
-                f"{here}.backendRefs[{backend}]",
-                f"there is no {told.get('kind', 'Service')} {told['name']}: the name is that of "
-                f"the service's {names.POOL_KIND}, to which it is corrected",
-            )
-        if implementation is None:
-            continue
-        if rule.given.get("timeouts") and not implementation.route_timeouts:
-            yield warning(
-                f"{here}.timeouts",
-                f"{implementation.name} takes no timeouts in routes; remove them",
-            )
-
-
-def _split(service: str, given: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
-    shares = given.split or ()
+def _split(service: str, route: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
+    shares = route.split or ()
     own = 100 - sum(share.weight for share in shares)
     others = ((names.inference_pool(share.service), share.weight) for share in shares)
     return ((names.inference_pool(service), own), *others) if shares else ()
 
 
-def _rule(
-    service: str,
-    namespace: Any,
-    given: Mapping[str, Any],
-    implementation: Implementation | None,
+def _rule_plan(
+    service: str, namespace: Any, rule: Mapping[str, Any], implementation: Implementation
 ) -> RulePlan:
-    backends: Sequence[Mapping[str, Any]] = given.get("backendRefs") or ()
-    # A redirect answers by itself, and the Gateway API forbids it any backend.
-    completed = not backends and not _redirects(given)
+    backends: Sequence[Mapping[str, Any]] = rule.get("backendRefs") or ()
+    # A redirect answers by itself, and the Gateway API allows it no backend.
+    defaulted = not backends and not _redirects(rule)
     pool = names.inference_pool(service)
-    repaired = frozenset(
+    corrected = frozenset(
         index
         for index, ref in enumerate(backends)
         if ref["name"] == pool
-        and same(ref.get("namespace", namespace), namespace)
+        and surely_equal(ref.get("namespace", namespace), namespace)
         and not is_pool(ref)
-        and _meant_pool(ref)
+        and _means_pool(ref)
     )
-    ours = completed or any(
-        index in repaired or (is_pool(ref) and ref["name"] == pool)
+    leads_to_pool = defaulted or any(
+        index in corrected or (is_pool(ref) and ref["name"] == pool)
         for index, ref in enumerate(backends)
     )
-    limited = "request" in (given.get("timeouts") or {})
-    takes_timeouts = implementation is None or implementation.route_timeouts
-    return RulePlan(
-        given=given,
-        completed=completed,
-        repaired=repaired,
-        request_timeout=STREAMING if ours and takes_timeouts and not limited else None,
-    )
+    limited = "request" in (rule.get("timeouts") or {})
+    unlimited = leads_to_pool and implementation.route_timeouts and not limited
+    return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if unlimited else None)
 
 
 def _redirects(rule: Mapping[str, Any]) -> bool:
@@ -153,91 +225,152 @@ def _redirects(rule: Mapping[str, Any]) -> bool:
 
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
-    """Tells whether a backend is an InferencePool, of whatever service."""
+    """Whether a backend is an InferencePool, of any service."""
     return ref.get("kind") == names.POOL_KIND and ref.get("group") == names.POOL_GROUP
 
 
-def _meant_pool(ref: Mapping[str, Any]) -> bool:
+def _means_pool(ref: Mapping[str, Any]) -> bool:
     if ref.get("kind", "Service") == "Service":
         return not ref.get("group")
     return ref["kind"] == names.POOL_KIND and ref.get("group", "") in _OLD_GROUPS
 
 
-_NOT_NAMED = (
-    "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) split such "
-    "requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway to 1.1 takes one "
-    "pool in a rule; gateway.implementation says which gateway it is"
-)
-_ONE_PICKER = (
-    "lead to several InferencePools: the shares hold, but {name} to 1.30 asks the picker of one "
-    "pool for all of the rule's requests, and where that pool has no ready pod all of them fail "
-    "(istio#61594)"
-)
-
-
-def several_pools_findings(
-    position: int,
-    route: RoutePlan | None,
-    implementation: Implementation | None,
+def route_findings(
+    at: Location, args: RoleArgs, route: RoutePlan | None, implementation: Implementation
 ) -> Iterator[Finding]:
-    """Says what is wrong with shares, and what the gateway makes of several pools.
+    """Checks the route for parents and timeouts, and says which backends are corrected.
 
-    Args:
-        position: Index of the router in the spec.
-        route: The route, None where there is none.
-        implementation: What is known of the gateway.
+    `at` is the location of the router role, as in all checks of routes.
     """
-    at = join("roles", position, "httproute")
+    field = (*at, "httproute")
     if route is None:
-        return
-    if route.split:
-        yield from _split_findings(f"{at}.split", route)
-        if implementation is not None and implementation.several_pools is SeveralPools.NO:
-            yield error(
-                f"{at}.split",
-                f"{implementation.name} takes one InferencePool in a rule; give the other service "
-                "a route of its own, by a header or a host name",
+        if args.httproute is None or args.httproute.elsewhere is None:
+            yield warning(
+                "route-missing",
+                field,
+                "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
+                "finds the pool; give httproute, gateway.refs or gateway: {}",
             )
-        elif any(rule.completed for rule in route.rules):
-            yield from _several(f"{at}.split", implementation)
-    for index, rule in enumerate(route.rules):
-        pools = [ref for ref in rule.given.get("backendRefs") or () if is_pool(ref)]
-        if len(pools) + len(rule.repaired) > 1:
-            yield from _several(f"{at}.rules[{index}].backendRefs", implementation)
-
-
-def _split_findings(at: str, route: RoutePlan) -> Iterator[Finding]:
-    (own, _), *others = route.split
-    for index, (pool, _) in enumerate(others):
-        if pool == own:
-            yield error(f"{at}[{index}].service", "is this service, which gets the rest anyway")
-    if not any(rule.completed for rule in route.rules):
-        yield error(at, "has no effect: every rule has backendRefs of its own; write weights there")
-
-
-def _several(at: str, implementation: Implementation | None) -> Iterator[Finding]:
-    if implementation is None:
-        yield warning(at, _NOT_NAMED)
-    elif implementation.several_pools is SeveralPools.NO:
-        yield warning(at, f"{implementation.name} takes one InferencePool in a rule")
-    elif implementation.several_pools is SeveralPools.ONE_PICKER:
-        yield warning(at, _ONE_PICKER.format(name=implementation.name))
-    elif implementation.several_pools is SeveralPools.UNKNOWN:
+        return
+    if not route.parent_refs and not route.use_default_gateways:
         yield warning(
-            at,
-            "lead to several InferencePools: what becomes of that is not known of "
-            f"{implementation.name}",
+            "route-without-gateway",
+            (*field, "parentRefs"),
+            "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
+        )
+    for index, rule in enumerate(route.rules):
+        for number in sorted(rule.corrected):
+            ref = rule.backends[number]
+            yield info(
+                "backend-kind-corrected",
+                (*field, "rules", index, "backendRefs", number),
+                f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
+                f"the service's {names.POOL_KIND}, to which it is corrected",
+            )
+        if rule.written.get("timeouts") and not implementation.route_timeouts:
+            yield warning(
+                "route-timeouts-unsupported",
+                (*field, "rules", index, "timeouts"),
+                f"{implementation.name} takes no timeouts in routes; remove them",
+            )
+
+
+def external_route_findings(service: str, at: Location, args: RoleArgs) -> Iterator[Finding]:
+    """Says which external route has to lead to the pool, where `routedBy` or `refs` names one."""
+    route = args.httproute
+    if route is None or route.elsewhere is None:
+        return
+    field = (*at, "httproute", route.elsewhere)
+    if route.routed_by == service:
+        yield error(
+            "routed-by-itself",
+            field,
+            "is this service, and no route is made then; remove it, or name the one whose route "
+            "leads here",
+        )
+    elif route.routed_by is not None:
+        yield info(
+            "external-route",
+            field,
+            f"no route is made: requests come once {route.routed_by} names this service "
+            "in its httproute.split, or in backendRefs",
+        )
+    else:
+        yield info(
+            "external-route",
+            field,
+            "no route is made, and what these say is not read: requests come once their "
+            f"backendRefs name {names.POOL_KIND} {names.inference_pool(service)} of group "
+            f"{names.POOL_GROUP}",
         )
 
 
-API_VERSION = "gateway.networking.k8s.io/v1"
+def several_pools_findings(
+    at: Location, route: RoutePlan, implementation: Implementation
+) -> Iterator[Finding]:
+    """Checks `split`, and every rule that leads to several pools against the implementation."""
+    if route.split:
+        split = (*at, "httproute", "split")
+        (own, _), *others = route.split
+        for index, (pool, _) in enumerate(others):
+            if pool == own:
+                yield error(
+                    "split-to-itself",
+                    (*split, index, "service"),
+                    "is this service, which gets the rest anyway",
+                )
+        if not route.splits:
+            yield error(
+                "split-without-effect",
+                split,
+                "has no effect: every rule has backendRefs of its own; write weights there",
+            )
+        if implementation.several_pools is SeveralPools.NO:
+            yield error(
+                "several-pools-unsupported",
+                split,
+                f"{implementation.name} takes one InferencePool in a rule; give the other service "
+                "a route of its own, by a header or a host name",
+            )
+        elif route.splits:
+            yield from _several_pools(split, implementation)
+    for index, rule in enumerate(route.rules):
+        if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
+            field = (*at, "httproute", "rules", index, "backendRefs")
+            yield from _several_pools(field, implementation)
 
-#: What a backend keeps that is corrected to the pool; its port and kind were those of a Service.
-_KEPT = ("weight", "filters")
+
+def _several_pools(at: Location, implementation: Implementation) -> Iterator[Finding]:
+    """At most one warning about a rule that leads to several pools."""
+    name, treatment = implementation.name, implementation.several_pools
+    if treatment is SeveralPools.UNKNOWN:
+        yield warning(
+            "several-pools-gateway-unknown",
+            at,
+            "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
+            "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
+            "to 1.1 takes one pool in a rule; gateway.implementation says which gateway it is",
+        )
+    elif treatment is SeveralPools.NO:
+        yield warning("several-pools-unsupported", at, f"{name} takes one InferencePool in a rule")
+    elif treatment is SeveralPools.ONE_PICKER:
+        yield warning(
+            "several-pools-one-picker",
+            at,
+            f"lead to several InferencePools: the shares hold, but {name} to 1.30 asks the picker "
+            "of one pool for all of the rule's requests, and where that pool has no ready pod all "
+            "of them fail (istio#61594)",
+        )
+    elif treatment is SeveralPools.UNTESTED:
+        yield warning(
+            "several-pools-untested",
+            at,
+            f"lead to several InferencePools: what becomes of that is not known of {name}",
+        )
 
 
-def http_route(plan: ServiceMeta, router: RouterPlan, route: RoutePlan) -> Manifest:
-    """Builds the HTTPRoute."""
+def http_route(meta: ServiceMeta, route: RoutePlan, pool: str) -> Manifest:
+    """Builds the HTTPRoute to the InferencePool of that name."""
     spec: dict[str, Any] = {}
     if route.parent_refs is not None:
         spec["parentRefs"] = list(route.parent_refs)
@@ -245,32 +378,30 @@ def http_route(plan: ServiceMeta, router: RouterPlan, route: RoutePlan) -> Manif
         spec["useDefaultGateways"] = route.use_default_gateways
     if route.hostnames is not None:
         spec["hostnames"] = list(route.hostnames)
-    spec["rules"] = [_route_rule(router, route, rule) for rule in route.rules]
+    spec["rules"] = [_http_route_rule(rule, route.split, pool) for rule in route.rules]
     return {
         "apiVersion": API_VERSION,
         "kind": "HTTPRoute",
-        "metadata": router_metadata(plan, router, route.name),
+        "metadata": metadata(meta, route.name),
         "spec": spec,
     }
 
 
-def _route_rule(router: RouterPlan, route: RoutePlan, rule: RulePlan) -> Manifest:
-    built = dict(rule.given)
-    if rule.completed and route.split:
+def _http_route_rule(rule: RulePlan, split: Sequence[tuple[str, int]], pool: str) -> Manifest:
+    built = dict(rule.written)
+    if rule.defaulted:
+        shares = [{**pool_reference(name), "weight": weight} for name, weight in split]
+        built["backendRefs"] = shares or [pool_reference(pool)]
+    elif rule.corrected:
         built["backendRefs"] = [
-            {**pool_target(router), "name": pool, "weight": weight} for pool, weight in route.split
-        ]
-    elif rule.completed:
-        built["backendRefs"] = [pool_target(router)]
-    elif rule.repaired:
-        built["backendRefs"] = [
-            _repaired(router, backend) if index in rule.repaired else backend
-            for index, backend in enumerate(rule.given["backendRefs"])
+            _corrected(ref, pool) if index in rule.corrected else ref
+            for index, ref in enumerate(rule.backends)
         ]
     if rule.request_timeout is not None:
-        built["timeouts"] = {"request": rule.request_timeout, **(rule.given.get("timeouts") or {})}
+        timeouts = rule.written.get("timeouts") or {}
+        built["timeouts"] = {"request": rule.request_timeout, **timeouts}
     return built
 
 
-def _repaired(router: RouterPlan, backend: Manifest) -> Manifest:
-    return {**pool_target(router), **{key: backend[key] for key in _KEPT if key in backend}}
+def _corrected(ref: Mapping[str, Any], pool: str) -> Manifest:
+    return {**pool_reference(pool), **{key: ref[key] for key in _KEPT if key in ref}}

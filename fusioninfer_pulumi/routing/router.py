@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.findings import Finding, error, join
-from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
-from fusioninfer_pulumi.pickers.role_intent import picker_intent
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
+from fusioninfer_pulumi.pickers.intent import picker_intent
 from fusioninfer_pulumi.routing.attachment import attachment_findings
-from fusioninfer_pulumi.routing.common import Manifest
-from fusioninfer_pulumi.routing.elsewhere import elsewhere_findings, elsewhere_grants
 from fusioninfer_pulumi.routing.gateway import (
-    gateway,
+    GatewayPlan,
+    failure_mode_findings,
     gateway_findings,
+    gateway_object,
     gateway_plan,
     implementation_of,
-    parent_plans,
-    parent_refs,
 )
-from fusioninfer_pulumi.routing.gateway_extras import gateway_extras
-from fusioninfer_pulumi.routing.grants import grant_findings, needed_grants, reference_grants
+from fusioninfer_pulumi.routing.gateways import Implementation
+from fusioninfer_pulumi.routing.grants import (
+    GrantPlan,
+    grant_findings,
+    needed_grants,
+    reference_grants,
+)
 from fusioninfer_pulumi.routing.network_policy import network_policies
 from fusioninfer_pulumi.routing.picker import (
+    PickerPlan,
     config_map,
     picker_deployment,
     picker_plan,
@@ -34,26 +40,77 @@ from fusioninfer_pulumi.routing.picker import (
 )
 from fusioninfer_pulumi.routing.picker_access import (
     metrics_reviewer,
-    role,
+    picker_role,
     role_binding,
     service_account,
 )
 from fusioninfer_pulumi.routing.pool import (
-    failure_mode_findings,
+    PoolPlan,
     inference_pool,
     pool_findings,
     pool_plan,
     pooled_types,
 )
-from fusioninfer_pulumi.routing.records import GatewayPlan, RouterPlan
 from fusioninfer_pulumi.routing.route import (
+    ParentPlan,
+    RoutePlan,
+    external_route_findings,
     http_route,
+    parent_plans,
     route_findings,
     route_plan,
     several_pools_findings,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class RouterPlan:
+    """A router role.
+
+    Attributes:
+        position: Index of the role in the spec.
+        args: The role as the user wrote it.
+        picker: The endpoint picker.
+        pool: The pods that it chooses from.
+        gateway: The Gateway that belongs to the service, None where there is none.
+        parents: Gateways that the route attaches to.
+        route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
+        implementation: What is known of the gateway.
+        grants: ReferenceGrants that are created.
+    """
+
+    position: int
+    args: RoleArgs
+    picker: PickerPlan
+    pool: PoolPlan
+    gateway: GatewayPlan | None
+    parents: tuple[ParentPlan, ...]
+    route: RoutePlan | None
+    implementation: Implementation
+    grants: tuple[GrantPlan, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.args.name
+
+    @property
+    def routed_by(self) -> str | None:
+        """The service whose route leads to the pool, None where it is not another one's."""
+        return None if self.args.httproute is None else self.args.httproute.routed_by
+
+    @property
+    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
+        """HTTPRoutes that lead to the pool and belong to no service."""
+        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether some route leads to the pool, as far as the spec says."""
+        route = self.args.httproute
+        return self.route is not None or (route is not None and route.elsewhere is not None)
 
 
 def router_plan(
@@ -67,49 +124,41 @@ def router_plan(
     complete: bool = True,
     tracing: TracingArgs | None = None,
 ) -> tuple[RouterPlan | None, list[Finding]]:
-    """Plans a router role.
+    """Plans the router role at `position` of the declared roles, with findings.
 
     Args:
         service: Name of the service.
         namespace: Its namespace; may be an Output.
-        position: Index of the router among the declared roles.
+        position: Index of the router role.
         declared: All roles of the service.
         roles: The plans of those that run pods.
         groups: Serving groups of the service, None without.
-        complete: Whether all of those could be planned; if not, nothing is said of what depends
-            on them.
+        complete: Whether all of those could be planned; if not, the pool is not checked.
         tracing: The service's traces, None without.
 
     Returns:
-        The plan, None when it cannot be made, and what is to be said.
+        The plan, None when the endpoint picker or the pool cannot be planned; and the findings.
     """
-    args = declared[position]
+    args, at = declared[position], ("roles", position)
     intent = picker_intent(args, declared)
     types = pooled_types(declared, intent)
     served = [role for role in roles if role.component_type in types]
-    picker, findings = picker_plan(
-        service, namespace, position, args, intent, served, groups, tracing
-    )
+    picker, findings = picker_plan(service, namespace, at, args, intent, served, groups, tracing)
     if complete:
-        findings += pool_findings(position, declared, intent, served)
+        findings += pool_findings(at, declared, intent, served)
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
-    parents = parent_plans(namespace, position, args, gateway)
-    refs = parent_refs(args, gateway)
-    route = route_plan(service, namespace, args, refs, implementation)
-    hostnames = (route.hostnames if route is not None else None) or ()
-    needed = [
-        *needed_grants(namespace, position, route, gateway),
-        *elsewhere_grants(service, namespace, position, args),
-    ]
+    parents = parent_plans(at, namespace, args, gateway)
+    route = route_plan(service, namespace, args, gateway, implementation)
+    needed = tuple(needed_grants(service, namespace, at, args, route, gateway))
     created = bool(args.reference_grants)
-    findings += failure_mode_findings(position, args, implementation)
-    findings += gateway_findings(position, args, gateway, parents)
-    findings += route_findings(position, args, route, implementation)
-    findings += elsewhere_findings(service, position, args)
-    findings += several_pools_findings(position, route, implementation)
+    findings += failure_mode_findings(at, args)
+    findings += gateway_findings(at, args, gateway, {parent.name for parent in parents})
+    findings += route_findings(at, args, route, implementation)
+    findings += external_route_findings(service, at, args)
     if route is not None:
-        findings += attachment_findings(namespace, hostnames, parents)
+        findings += several_pools_findings(at, route, implementation)
+        findings += attachment_findings(namespace, route.hostnames or (), parents)
     findings += grant_findings(namespace, needed, created=created)
     findings += _name_findings(service, gateway)
     if picker is None or not served:
@@ -123,45 +172,77 @@ def router_plan(
         parents=parents,
         route=route,
         implementation=implementation,
-        grants=tuple(needed) if created else (),
+        grants=needed if created else (),
     )
     return plan, findings
 
 
 def _name_findings(service: str, gateway: GatewayPlan | None) -> Iterator[Finding]:
-    """Names that become label values, which end at 63 characters."""
+    """One error about names that become label values, which end at 63 characters."""
     derived = [("endpoint picker", names.endpoint_picker(service))]
     if gateway is not None:
         derived.append(("Gateway", gateway.name))
+    at: Location = ("metadata", "name")
     for what, name in derived:
-        if len(name) > DNS_LABEL_LIMIT:
+        if len(name) > names.DNS_LABEL_LIMIT:
             yield error(
-                join("metadata", "name"),
+                "label-value-too-long",
+                at,
                 f'the name of the {what} "{name}" has {len(name)} characters, of at most '
-                f"{DNS_LABEL_LIMIT}; shorten the service's by {len(name) - DNS_LABEL_LIMIT}",
+                f"{names.DNS_LABEL_LIMIT}; shorten the service's by "
+                f"{len(name) - names.DNS_LABEL_LIMIT}",
             )
             return
 
 
-def routing(plan: Topology, router: RouterPlan) -> Iterator[Manifest]:
+def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
+    """The service's metadata with the labels of every object of its router role."""
+    own = {
+        labels.SERVICE: meta.service,
+        labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
+        labels.ROLE_NAME: role,
+    }
+    return ServiceMeta(
+        service=meta.service,
+        namespace=meta.namespace,
+        labels={**meta.labels, **own},
+        annotations=meta.annotations,
+    )
+
+
+def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:
     """Builds the objects of a router.
 
-    The pool stands before the picker, which is Ready only once the pool exists; the route comes
-    after all that it leads to.
+    The pool precedes the endpoint picker, which is Ready only once the pool exists; the route
+    follows everything that it leads to.
     """
-    yield service_account(plan, router)
-    yield role(plan, router)
-    yield role_binding(plan, router)
-    if router.picker.metrics is MetricsMode.AUTHENTICATED:
-        yield metrics_reviewer(plan, router)
-    yield config_map(plan, router)
-    yield inference_pool(plan, router)
-    yield picker_deployment(plan, router)
-    yield picker_service(plan, router)
+    meta, picker = router_meta(topology, router.name), router.picker
+    yield service_account(meta, picker)
+    yield picker_role(meta, picker)
+    yield role_binding(meta, picker)
+    if picker.metrics is MetricsMode.AUTHENTICATED:
+        yield metrics_reviewer(meta, picker)
+    yield config_map(meta, picker)
+    yield inference_pool(meta, router.pool, picker.name)
+    yield picker_deployment(meta, picker)
+    yield picker_service(meta, picker, router.implementation.picker_protocol)
     if router.gateway is not None:
-        yield gateway(plan, router, router.gateway)
+        yield gateway_object(meta, router.gateway)
     if router.route is not None:
-        yield http_route(plan, router, router.route)
-    yield from gateway_extras(plan, router)
-    yield from reference_grants(plan, router)
-    yield from network_policies(plan, router)
+        yield http_route(meta, router.route, router.pool.name)
+    yield from gateway_extras(topology, router)
+    yield from reference_grants(meta, router.grants)
+    if router.args.network_policy is not None:
+        yield from network_policies(
+            meta, router.args.network_policy, picker, router.pool, topology.roles
+        )
+
+
+def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:
+    """Builds what the gateway's implementation needs beside a route to the pool."""
+    extras = router.implementation.extras
+    if extras is None or not router.is_routed:
+        return
+    meta = router_meta(topology, router.name)
+    served = [role for role in topology.roles if role.name in router.pool.roles]
+    yield from extras(meta, router.picker, router.pool, served)

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.api.scheduling import (
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.topology import replica_label
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.resources import pod_requests, total
@@ -127,7 +126,7 @@ def _gang_plan(
         queue=scheduling.queue,
         priority_class=scheduling.priority_class_name,
         topology=topology,
-        replica_label=replica_label(layout),
+        replica_label=layout.replica_label,
     )
 
 

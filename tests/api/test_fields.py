@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
 from fusioninfer_pulumi.findings import LIFT, InvalidServiceError
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.loading import load, loads
+from fusioninfer_pulumi.loading.validate import examine
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service, with_collisions
 
@@ -231,6 +233,7 @@ JUNK: tuple[Any, ...] = (
     ["--port", "x"], ["sh", "-c"], ["sh", "-c", "vllm serve 'x"], ["vllm serve $(x"], object(),
     "--tensor-parallel-size=abc", "LeaderReady",
 )  # fmt: skip
+RULE = re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,5}")
 EXTRA = ("x", "name", 1, None, 1.5, "containers", "resources", "limits", "overhead")
 
 
@@ -250,11 +253,11 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
             holder = holder[key]
         way = chance.random()
         if way < 0.7:
-            holder[last] = chance.choice(JUNK)
+            holder[last] = copy.deepcopy(chance.choice(JUNK))
         elif way < 0.85:
             del holder[last]
         elif isinstance(holder, dict):
-            holder[chance.choice(EXTRA)] = chance.choice(JUNK)
+            holder[chance.choice(EXTRA)] = copy.deepcopy(chance.choice(JUNK))
         if not broken:
             return broken
     return broken
@@ -272,5 +275,6 @@ def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: in
             assert all(can_be_written(each) for each in render(plan))
         except InvalidServiceError as refused:
             assert_told(refused.findings)
-        # What refuses a document never breaks on what remains of it either.
+        # The rest of a refused document can be planned.
         problems(broken)
+        assert all(RULE.fullmatch(each.rule) for each in examine(broken, "").findings)

@@ -14,8 +14,8 @@ ESCAPED = "x\\n::error::injected \\x1b[31m"
 
 
 def test_a_finding_is_one_line() -> None:
-    told = error(f"a.{COMMAND}", f"got {COMMAND}")
-    assert (str(told), told.message) == (f"a.{ESCAPED}: got {ESCAPED}", f"got {ESCAPED}")
+    told = error("lines", ("a", COMMAND), f"got {COMMAND}")
+    assert (str(told), told.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
     refused = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
     assert refused == f"{ESCAPED}: {ESCAPED}"
 

@@ -10,8 +10,13 @@ import pytest
 import yaml
 from component.diagnosed import SET, pod
 
-from fusioninfer_pulumi.component.diagnosis.explain import explain_gang, explain_set, is_told
-from fusioninfer_pulumi.component.diagnosis.pods import Seen, missing, trouble
+from fusioninfer_pulumi.component.diagnosis.explain import (
+    explain_gang,
+    explain_lws,
+    lws_shows_reason,
+)
+from fusioninfer_pulumi.component.diagnosis.pods import missing_accelerators, pod_problem
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
@@ -21,10 +26,10 @@ CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 def test_recorded_objects(name: str) -> None:
     """`e2e/test_diagnosis.py` recorded them (`--write-transcripts`)."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
-    seen = Seen(**case["seen"])
-    assert explain_set(SET, seen) == case["said"]["set"]
+    seen = Snapshot(**case["seen"])
+    assert explain_lws(SET, seen) == case["said"]["set"]
     assert explain_gang(seen) == case["said"]["gang"]
-    assert is_told(SET, seen) == case["told"]
+    assert lws_shows_reason(SET, seen) == case["told"]
 
 
 def test_every_case_was_recorded() -> None:
@@ -65,7 +70,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
     ],
 )  # fmt: skip
 def test_a_pod(found: Any, said: str | None) -> None:
-    assert trouble(found, []) == said
+    assert pod_problem(found, []) == said
 
 
 def event(message: str, *, kind: str = "Pod", name: str = "svc-inference-0-0", at: str = "") -> Any:
@@ -78,13 +83,13 @@ def test_the_last_two_events_of_a_pod_are_told_once() -> None:
     told = {"old": "1", "new": "3", "mid": "2"}
     events = [event(text, at=at) for text, at in told.items()]
     events += [event("new", at="2"), event("other", name="b")]
-    assert trouble(pod(phase="Pending"), events) == "Why: new; Why: mid"
+    assert pod_problem(pod(phase="Pending"), events) == "Why: new; Why: mid"
 
 
 def test_pods_with_the_same_reason_are_told_together() -> None:
     pods = [pod(f"svc-inference-0-{index}", phase="Pending") for index in range(4)]
     pods.append(pod("svc-inference-1-0", phase="Failed"))
-    said = explain_set(SET, Seen(pods))
+    said = explain_lws(SET, Snapshot(pods))
     assert said == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
 
 
@@ -92,11 +97,11 @@ def test_without_pods_their_makers_are_asked() -> None:
     made = [event("denied", kind="StatefulSet", name="svc-inference-0-1"),
             event("other", kind="StatefulSet", name="svc-inference-0-x"),
             event("crash", kind="LeaderWorkerSet", name=SET)]  # fmt: skip
-    assert explain_set(SET, Seen(events=made)) == [
+    assert explain_lws(SET, Snapshot(events=made)) == [
         f"LeaderWorkerSet {SET}: Why: crash",
         "StatefulSet svc-inference-0-1: Why: denied",
     ]
-    assert explain_set(SET, Seen()) == [f"{SET} has no pods"]
+    assert explain_lws(SET, Snapshot()) == [f"{SET} has no pods"]
 
 
 def group(phase: str | None, *conditions: Any) -> dict[str, Any]:
@@ -107,20 +112,22 @@ def test_a_group_that_is_made_anew_does_not_say_why() -> None:
     about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
     for kind, enough in (("Normal", False), ("Warning", True)):
         event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}
-        assert is_told(SET, Seen(events=[event])) is enough
+        assert lws_shows_reason(SET, Snapshot(events=[event])) is enough
 
 
 def test_the_schedulers_last_word() -> None:
     old, new = ({"type": "Unschedulable", "status": "True", "message": text,
                  "lastTransitionTime": text} for text in ("1", "2"))  # fmt: skip
     waiting = [pod(node=None)]
-    assert explain_gang(Seen(waiting, pod_groups=[group("Pending", new, old)])) == [
+    assert explain_gang(Snapshot(waiting, pod_groups=[group("Pending", new, old)])) == [
         "PodGroup svc: phase Pending, 2"
     ]
-    assert explain_gang(Seen(waiting, pod_groups=[group(None)])) == ["PodGroup svc: phase Pending"]
+    assert explain_gang(Snapshot(waiting, pod_groups=[group(None)])) == [
+        "PodGroup svc: phase Pending"
+    ]
     # Volcano does not take the condition back.
-    assert explain_gang(Seen(waiting, pod_groups=[group("Running", new)])) == []
-    assert explain_gang(Seen([pod()], pod_groups=[group("Pending", new)])) == []
+    assert explain_gang(Snapshot(waiting, pod_groups=[group("Running", new)])) == []
+    assert explain_gang(Snapshot([pod()], pod_groups=[group("Pending", new)])) == []
 
 
 def asking(count: int, node: str | None = None, phase: str = "Pending") -> dict[str, Any]:
@@ -165,4 +172,4 @@ GONE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
     ],
 )  # fmt: skip
 def test_accelerators_that_are_missing(waiting: Any, nodes: Any, bound: Any, said: str) -> None:
-    assert missing(waiting, nodes, bound) == said
+    assert missing_accelerators(waiting, nodes, bound) == said

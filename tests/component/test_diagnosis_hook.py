@@ -16,18 +16,18 @@ from samples import service
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.diagnosis import hook
-from fusioninfer_pulumi.component.diagnosis.pods import Seen
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 
 class Extra(hook.Diagnosis):
     """A diagnosis that sees what a test tells it to."""
 
-    def __init__(self, *looks: Seen | Exception) -> None:
+    def __init__(self, *looks: Snapshot | Exception) -> None:
         self.looks, self.read = list(looks), 0
         super().__init__(cast("Any", None), "svc", "models", self._look, self._wait)
 
-    def _look(self, kubeconfig: str | None, context: str | None, *where: str) -> Seen:
+    def _look(self, kubeconfig: str | None, context: str | None, *where: str) -> Snapshot:
         assert (kubeconfig, context, *where) == ("config", None, "models", "svc")
         self.read += 1
         found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
@@ -35,11 +35,11 @@ class Extra(hook.Diagnosis):
             raise found
         return found
 
-    def _wait(self, kubeconfig: str, context: None, *given: Any) -> Seen:
+    def _wait(self, kubeconfig: str, context: None, *given: Any) -> Snapshot:
         *where, known, enough, seconds = given
         assert (known, enough(known), enough(FAILED)) == (YOUNG, False, True)
         assert 0 < seconds <= hook._WATCH_SECONDS
-        self._patience = 0.0  # as if it had taken all the time
+        self._watch_seconds_left = 0.0  # as if it had taken all the time
         return self._look(kubeconfig, context, *where)
 
 
@@ -59,7 +59,7 @@ def told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[li
     monkeypatch.setattr(pulumi.log, "error", lambda text, _: lines.append(text))
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
 
-    def run(looks: Sequence[Seen | Exception], *failures: Any) -> tuple[list[str], int]:
+    def run(looks: Sequence[Snapshot | Exception], *failures: Any) -> tuple[list[str], int]:
         counted = []
 
         async def main() -> None:
@@ -74,8 +74,8 @@ def told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[li
     return run
 
 
-FAILED = Seen([pod(phase="Failed")])
-YOUNG = Seen([pod(phase="Pending")])
+FAILED = Snapshot([pod(phase="Failed")])
+YOUNG = Snapshot([pod(phase="Pending")])
 SAID = "pod svc-inference-0-0: Failed"
 
 
@@ -134,10 +134,10 @@ def test_whoever_waits_for_another_look_has_time_of_its_own(
     monkeypatch.setattr(hook, "_READ_SECONDS", 1.0)
     monkeypatch.setattr(hook, "_FRESH_SECONDS", 0.0)
 
-    def look(self: Extra, *_: Any) -> Seen:
+    def look(self: Extra, *_: Any) -> Snapshot:
         time.sleep(0.4)
         self.read += 1
-        return Seen([pod(f"svc-inference-{self.read}-0", phase="Failed")])
+        return Snapshot([pod(f"svc-inference-{self.read}-0", phase="Failed")])
 
     monkeypatch.setattr(Extra, "_look", look)
 

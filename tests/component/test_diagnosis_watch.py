@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.component.diagnosis import read
-from fusioninfer_pulumi.component.diagnosis.pods import Seen
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 
 
 def pod(name: str = "svc-0-0", **status: Any) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def test_a_watch_keeps_what_pods_showed(
     )
     monkeypatch.setattr(read, "KubernetesApi", lambda *_: api)
 
-    def watched(enough: Callable[[Seen], bool]) -> list[Any]:
-        given = ("models", "svc", Seen([NEW]), enough, 9.0)
+    def watched(enough: Callable[[Snapshot], bool]) -> list[Any]:
+        given = ("models", "svc", Snapshot([NEW]), enough, 9.0)
         return list(read.watch_service(None, None, *given).pods)
 
     assert watched(lambda _: False) == left

@@ -10,7 +10,7 @@ from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
-from fusioninfer_pulumi.component.patches import set_options
+from fusioninfer_pulumi.component.patches import lws_options
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.rollout.order import rollout_plan
 
@@ -58,16 +58,16 @@ def test_a_set_that_may_run_in_part_waits_for_a_replica_that_serves(engine: Any)
 def test_an_update_has_time_for_each_replica() -> None:
     manifest = service(role(replicas=4), rollout={"timeout": "10m"}, **PER_ROLE)
     (step,) = rollout_plan(plan_of(manifest)).steps
-    timeouts: Any = set_options(step).custom_timeouts
+    timeouts: Any = lws_options(step).custom_timeouts
     assert timeouts.update == "2400s"
-    assert set_options(step).ignore_changes is None
+    assert lws_options(step).ignore_changes is None
 
 
 def test_replicas_that_something_else_sets_are_left_alone() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
     scaled = replace(plan, roles=(replace(plan.roles[0], scaled_externally=True),))
     (step,) = rollout_plan(scaled).steps
-    assert set_options(step).ignore_changes == ["spec.replicas"]
+    assert lws_options(step).ignore_changes == ["spec.replicas"]
     status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
     assert status["components"]["inference"] == {
         "desiredReplicas": 5, "readyReplicas": 5, "nodesPerReplica": 1, "totalPods": 5,

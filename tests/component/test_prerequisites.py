@@ -17,8 +17,8 @@ from fusioninfer_pulumi import (
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.component.prerequisites import TOKEN, component, table
-from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts, Definition
-from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, Definition
+from fusioninfer_pulumi.component.run_mode import collect_plans
 
 NAME = table.LEADER_WORKER_SET.definition
 GOOD = Definition({"v1": {"properties": {"status": {"properties": {"observedGeneration": {}}}}}})

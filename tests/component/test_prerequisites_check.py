@@ -11,13 +11,13 @@ from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component.prerequisites import table
 from fusioninfer_pulumi.component.prerequisites.check import check, needs
-from fusioninfer_pulumi.component.prerequisites.facts import (
+from fusioninfer_pulumi.component.prerequisites.read import (
     ClusterFacts,
     Definition,
     definition,
     release,
 )
-from fusioninfer_pulumi.component.prerequisites.table import written
+from fusioninfer_pulumi.component.prerequisites.table import release_text
 
 GPU = template(container(gpus="1"))
 
@@ -186,7 +186,7 @@ def test_volcano_is_judged_by_the_form_of_the_gang(
     releases = {"LeaderWorkerSet": (0, 9, 0), "Volcano": installed}
     found = told([plan(nodes=2, minimum=minimum)], facts(releases=releases))
     assert bool(found) is not fine
-    assert all(f"{written(installed)} is installed" in text for text in found)
+    assert all(f"{release_text(installed)} is installed" in text for text in found)
 
 
 def test_a_gang_with_a_minimum_needs_the_field() -> None:
@@ -219,6 +219,31 @@ def test_a_gang_needs_the_other_gang_provider_off() -> None:
     assert told([plan()], on) == []
     (unknown,) = told([plan(nodes=2)], facts(lws_provider=None))
     assert unknown.startswith("warning: LeaderWorkerSet: whether its own gang provider is off")
+
+
+def stored(changed: dict[str, Any], release: Any = (0, 9, 0)) -> ClusterFacts:
+    served = {"v1": schema("status.observedGeneration"), **changed}
+    known = {version: each for version, each in served.items() if each is not None}
+    return facts(leaderworkersets=Definition(known, release))
+
+
+@pytest.mark.parametrize(
+    ("rule", "known"),
+    [
+        ("cluster-not-checked", facts(unread=("definition x: 403 Forbidden",))),
+        ("crd-not-installed", facts(leaderworkersets=None)),
+        ("crd-version-not-served", stored({"v1": None})),
+        ("crd-field-missing", stored({"v1": schema("status")})),
+        ("release-not-supported", stored({}, (0, 8, 0))),
+        ("release-unknown", facts(releases={"LeaderWorkerSet": (0, 9, 0)})),
+        ("lws-gang-provider-on", facts(lws_provider="volcano")),
+        ("lws-gang-provider-unknown", facts(lws_provider=None)),
+        ("statefulset-keeps-broken-pods", facts(kubernetes=(1, 35, 1))),
+    ],
+)
+def test_findings_have_rules(rule: str, known: ClusterFacts) -> None:
+    (found,) = check([plan(nodes=2)], known)
+    assert (found.rule, found.location) == (rule, ())
 
 
 def test_all_problems_come_at_once() -> None:
@@ -269,4 +294,4 @@ def test_the_table_says_for_each_row_what_installs_it() -> None:
     for row in table.ROWS:
         # A file to apply, or a command.
         assert row.install.startswith(("https://", "istioctl ", "gcloud "))
-        assert row.least is None or written(row.last or row.least).startswith("v")
+        assert row.least is None or release_text(row.last or row.least).startswith("v")

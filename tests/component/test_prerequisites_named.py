@@ -10,14 +10,11 @@ import pytest
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component.prerequisites.check import (
-    DEVICE_CLASS,
-    PRIORITY_CLASS,
-    QUEUE,
     check_named,
     named_objects,
 )
-from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.read import _Reader
+from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, _Reader
+from fusioninfer_pulumi.component.prerequisites.table import DEVICE_CLASS, PRIORITY_CLASS, QUEUE
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}

@@ -8,8 +8,7 @@ import pytest
 from routed import routed
 from samples import plan_of
 
-from fusioninfer_pulumi.component.routing_status import refusal
-from fusioninfer_pulumi.component.status import service_status
+from fusioninfer_pulumi.component.status import refusal, service_status
 
 GATEWAY = {
     "gatewayClassName": "istio",

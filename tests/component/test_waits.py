@@ -11,7 +11,7 @@ from routed import routed
 from samples import nodes, role, service, template
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.outputs import newest
+from fusioninfer_pulumi.component.outputs import latest
 
 SKIP = {"pulumi.com/skipAwait": "true"}
 
@@ -174,8 +174,8 @@ def test_files_get_nothing_that_only_the_engine_reads(
 
 def test_the_newest_look_counts() -> None:
     old, new = ({"metadata": {"resourceVersion": text}} for text in ("99", "100"))
-    assert newest(old, new) is new
-    assert newest(new, old) is new
-    assert newest(None, old) is old
-    assert newest({"metadata": {}}, old) is old
-    assert newest(None, {}) is None
+    assert latest(old, new) is new
+    assert latest(new, old) is new
+    assert latest(None, old) is old
+    assert latest({"metadata": {}}, old) is old
+    assert latest(None, {}) is None

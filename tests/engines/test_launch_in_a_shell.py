@@ -280,5 +280,6 @@ def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -
 def test_arguments_come_back_from_data_parallel_ranks(host: Any, more: list[str]) -> None:
     more = [each for each in more if split_joined_flags([each]) == [each]]
     container = {"image": "x", "command": ["vllm", "serve"], "args": ["m", *SIZES, *more]}
+    meant = [expanded(argument, {}) for argument in more]
     arguments = ranks(host, container, leads=False)
-    assert arguments[2 : 2 + len(SIZES) + len(more)] == [*SIZES, *more]
+    assert arguments[2 : 2 + len(SIZES) + len(more)] == [*SIZES, *meant]

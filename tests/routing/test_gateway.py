@@ -10,9 +10,6 @@ from routed import ROUTE, objects, only, routed
 from samples import Manifest, problems, said, warnings
 
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 CLASSES = {
     None: "eg",
@@ -214,26 +211,3 @@ def test_what_is_not_known_of_another_namespaces_gateway_is_told(output: Any) ->
     assert not told(routed(httproute=HOSTS, gateway={"refs": [{"name": "shared"}]}))
     assert not told(routed(metadata={"namespace": "gateway-system"}))
     assert not told(routed(metadata={"namespace": output("a")}))
-
-
-def test_the_gateway_of_another_service_of_the_input_is_known() -> None:
-    def plans(*listeners: Any) -> list[ServicePlan]:
-        owner = managed(*listeners)
-        owner["metadata"] = {"name": "entry", "namespace": "infra"}
-        parent = {"name": "entry-gateway", "namespace": "infra"}
-        guest = routed(httproute={**ROUTE, "parentRefs": [parent]})
-        return plan_services([*load(guest), *load(owner)])
-
-    def told(plan: ServicePlan) -> list[str]:
-        return [str(each) for each in plan.findings if each.severity is Severity.ERROR]
-
-    guest, owner = plans(HTTP)
-    assert not told(owner)
-    assert told(guest) == [
-        (
-            "roles[0].httproute.parentRefs[0]: no listener of Gateway entry-gateway takes the "
-            "route: http: it allows routes of its own namespace infra only, and the route is in "
-            "default (allowedRoutes.namespaces.from)"
-        )
-    ]
-    assert not told(plans(open_to("All"))[0])

@@ -1,4 +1,4 @@
-"""References into other namespaces, and names that have to fit or that two services would share."""
+"""References into other namespaces, and names that have to fit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 from gateways import HTTPS, managed
 from routed import ROUTE, objects, only, routed
-from samples import Manifest, problems, role, said, service, warnings
-
-from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
+from samples import Manifest, problems, role, said, warnings
 
 FOREIGN = {"name": "other", "namespace": "elsewhere", "port": 80}
 MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": FOREIGN}}
@@ -86,21 +83,3 @@ def test_names_that_become_label_values_are_not_too_long() -> None:
     assert line.endswith("has 64 characters, of at most 63; shorten the service's by 1")
     assert not told(55, gateway={}, httproute=None)
     assert "the name of the Gateway" in told(56, gateway={}, httproute=None)[0]
-
-
-def test_policies_of_two_services_do_not_collide() -> None:
-    guarded = {"networkPolicy": {"gateway": [{"podSelector": {}}]}}
-    one, two = routed(role("b-c"), **guarded), routed(role("c"), **guarded)
-    one["metadata"]["name"], two["metadata"]["name"] = "a", "a-b"
-    plans = plan_services([*load(one), *load(two)])
-    told = [str(each) for each in plans[1].findings if "NetworkPolicy" in str(each)]
-    assert told == [
-        (
-            'roles[1].name: NetworkPolicy "a-b-c" would also belong to role b-c of service a; '
-            "rename one of them"
-        )
-    ]
-    free = plan_services(
-        [*load(service(role("x"))), *load(routed(role("x"), metadata={"name": "o"}))]
-    )
-    assert not [each for plan in free for each in plan.findings if "Policy" in str(each)]

@@ -1,4 +1,4 @@
-"""The HTTPRoute: the user's spec kept whole, led to the pool, repaired with a finding."""
+"""The HTTPRoute: the user's spec kept whole, defaulted to the pool, corrected with a finding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from routed import ROUTE, objects, only, routed
-from samples import Manifest, plan_of, said, warnings
+from samples import Manifest, kinds, plan_of, problems, said, warnings
 
+from fusioninfer_pulumi.cli.plan_output import mermaid
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.objects import render
 
@@ -211,3 +212,201 @@ def test_nothing_of_a_users_route_is_lost(given_route: Manifest) -> None:
         assert bool(rule.get("backendRefs")) == (bool(asked.get("backendRefs")) or not redirects)
         for ref in rule.get("backendRefs", []):
             assert ref["name"] != "svc-pool" or POOL.items() <= ref.items()
+
+
+# Shares of other services: weighted InferencePools in one rule.
+
+CANARY = {**POOL, "name": "new-pool"}
+GATEWAYS = {
+    None: "gateway.implementation says which gateway it is",
+    "agentgateway": None,
+    "nginx-gateway-fabric": None,
+    "istio": "asks the picker of one pool for all of the rule's requests",
+    "gke": "what becomes of that is not known of gke",
+    "envoy-ai-gateway": "takes one InferencePool in a rule",
+}
+
+
+def split(*shares: Any, gateway: str | None = "agentgateway", **route: Any) -> Manifest:
+    more = {"gateway": {"implementation": gateway}} if gateway else {}
+    given = [{"service": name, "weight": weight} for name, weight in shares]
+    return routed(httproute={**ROUTE, "split": given, **route}, **more)
+
+
+def backend_refs(manifest: Manifest) -> list[Any]:
+    return [rule.get("backendRefs") for rule in only(manifest, "HTTPRoute")["spec"]["rules"]]
+
+
+def test_the_rest_of_the_requests_stays() -> None:
+    assert backend_refs(split(("new", 10), ("old", 20))) == [
+        [
+            {**POOL, "weight": 70},
+            {**CANARY, "weight": 10},
+            {**POOL, "name": "old-pool", "weight": 20},
+        ]
+    ]
+    assert backend_refs(split(("new", 0))) == [[{**POOL, "weight": 100}, {**CANARY, "weight": 0}]]
+    assert not warnings(split(("new", 10)))
+
+
+def test_rules_with_backends_of_their_own_are_kept() -> None:
+    own = {"backendRefs": [{"name": "legacy", "port": 80}]}
+    redirect = {"filters": [{"type": "RequestRedirect", "requestRedirect": {"port": 8443}}]}
+    found = backend_refs(split(("new", 10), rules=[own, {}, redirect]))
+    assert [each and len(each) for each in found] == [1, 2, None]
+
+
+def test_the_other_service_makes_no_route() -> None:
+    other = routed(httproute={"routedBy": "stable"})
+    assert "HTTPRoute/svc-httproute" not in kinds(other)
+    assert not warnings(other)
+    assert any("httproute.routedBy: no route is made: requests come once stable" in each
+               for each in said(other))  # fmt: skip
+
+
+def test_the_other_service_makes_no_gateway() -> None:
+    other = routed(httproute={"routedBy": "stable"}, gateway={"implementation": "agentgateway"})
+    assert "Gateway/svc-gateway" not in kinds(other)
+    assert not warnings(other)
+
+
+def test_listeners_are_asked_about_routes_alone() -> None:
+    tcp = {"name": "tcp", "port": 80, "protocol": "TCP"}
+    refs = [{"name": "shared", "namespace": "infra", "listeners": [tcp]}]
+    assert problems(routed(gateway={"refs": refs}, httproute={}))
+    assert not problems(routed(gateway={"refs": refs}, httproute={"routedBy": "stable"}))
+
+
+@pytest.mark.parametrize("gateway", GATEWAYS)
+def test_what_the_gateway_makes_of_it_is_said(gateway: str | None) -> None:
+    wanted = GATEWAYS[gateway]
+    manifest = split(("new", 10), gateway=gateway)
+    found = problems(manifest) if gateway == "envoy-ai-gateway" else warnings(manifest)
+    several = [each for each in found if "InferencePool" in each]
+    assert len(several) == (wanted is not None)
+    assert wanted is None or (wanted in several[0] and "roles[0].httproute.split: " in several[0])
+
+
+@pytest.mark.parametrize("gateway", GATEWAYS)
+def test_the_same_is_said_of_backends_that_users_write(gateway: str | None) -> None:
+    wanted = GATEWAYS[gateway]
+    more = {"gateway": {"implementation": gateway}} if gateway else {}
+    rule = {"backendRefs": [{**POOL, "weight": 1}, CANARY]}
+    found = warnings(routed(httproute={**ROUTE, "rules": [rule]}, **more))
+    several = [each for each in found if "InferencePool" in each]
+    assert len(several) == (wanted is not None)
+    assert wanted is None or wanted in several[0]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "wanted"),
+    [
+        (split(("new", 60), ("old", 50)), "split: gives away 110 percent of the requests"),
+        (split(("new", 6), ("new", 5)), 'split[1].service: "new" has a share already'),
+        (split(("new", 101)), "split[0].weight: "),
+        (split(("svc", 5)), "split[0].service: is this service, which gets the rest anyway"),
+        (split(("N!", 5)), "split[0].service: "),
+        (
+            split(("new", 5), rules=[{"backendRefs": [{"name": "x", "port": 1}]}]),
+            "split: has no effect: every rule has backendRefs",
+        ),
+        (
+            routed(httproute={"routedBy": "stable", "hostnames": ["a.example.com"]}),
+            "hostnames: belongs to a route, and none is made here: another one leads",
+        ),
+        (
+            routed(httproute={"routedBy": "stable"}, gateway={}),
+            "roles[0].gateway: would be a Gateway without a route",
+        ),
+        (
+            routed(
+                httproute={"routedBy": "stable"},
+                gateway={"implementation": "istio", "gatewayClassName": "istio"},
+            ),
+            "roles[0].gateway: would be a Gateway without a route",
+        ),
+    ],
+)
+def test_shares_that_cannot_work_are_refused(manifest: Manifest, wanted: str) -> None:
+    found = problems(manifest)
+    assert len(found) == 1
+    assert wanted in found[0]
+
+
+# External routes: `refs` and `routedBy`.
+
+NEAR: Manifest = {"refs": [{"name": "chat"}, {"name": "batch"}]}
+FAR: Manifest = {"refs": [{"name": "chat", "namespace": "gateways"}, {"name": "batch"}]}
+AT = "roles[0].httproute"
+
+
+def test_no_route_is_made_beside_those_that_exist() -> None:
+    made = kinds(routed(httproute=NEAR))
+    assert "InferencePool/svc-pool" in made
+    assert "HTTPRoute/svc-httproute" not in made
+    assert not warnings(routed(httproute=NEAR))
+    (told,) = (each for each in said(routed(httproute=NEAR)) if f"{AT}.refs: " in each)
+    assert "name InferencePool svc-pool of group inference.networking.k8s.io" in told
+
+
+@pytest.mark.parametrize("implementation", ["istio", "gke"])
+@pytest.mark.parametrize("external", [NEAR, {"routedBy": "stable"}], ids=["refs", "routedBy"])
+def test_what_the_gateway_needs_beside_the_route_is_made(
+    implementation: str, external: Manifest
+) -> None:
+    gateway = {"implementation": implementation}
+    own, other = (routed(httproute=route, gateway=gateway) for route in (ROUTE, external))
+    assert set(kinds(own)) ^ set(kinds(other)) == {"HTTPRoute/svc-httproute"}
+
+
+def test_a_route_of_another_namespace_needs_a_grant_beside_the_pool() -> None:
+    (asked,) = warnings(routed(httproute=FAR))
+    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not lead to" in asked
+    assert not objects(routed(httproute=FAR), "ReferenceGrant")
+    granted = routed(httproute=FAR, referenceGrants=True)
+    assert not warnings(granted)
+    grant = only(granted, "ReferenceGrant")
+    assert (grant["metadata"]["namespace"], grant["metadata"]["name"]) == (
+        "default",
+        "gateways.svc-pool",
+    )
+    assert grant["spec"] == {
+        "from": [
+            {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "gateways"}
+        ],
+        "to": [
+            {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "svc-pool"}
+        ],
+    }
+
+
+REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
+    "a route's field": (
+        {"httproute": {**NEAR, "hostnames": ["a.example.com"]}},
+        (
+            f"{AT}.hostnames: belongs to a route, and none is made here: another one leads to the "
+            "pool (refs); give one or the other"
+        ),
+    ),
+    "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: belongs to a route"),
+    "none": ({"httproute": {"refs": []}}, f"{AT}.refs: "),
+    "twice": (
+        {"httproute": {"refs": [{"name": "a"}, {"name": "a"}]}},
+        f'{AT}.refs[1].name: "a" is named twice',
+    ),
+    "a Gateway": (
+        {"httproute": NEAR, "gateway": {}},
+        "roles[0].gateway: would be a Gateway without a route (httproute.refs)",
+    ),
+    "itself": ({"httproute": {"routedBy": "svc"}}, f"{AT}.routedBy: is this service"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_EXTERNAL)
+def test_a_route_is_external_or_made_here(case: str) -> None:
+    fields, wanted = REFUSED_EXTERNAL[case]
+    assert any(wanted in each for each in problems(routed(**fields)))
+
+
+def test_the_drawing_shows_them() -> None:
+    assert 'route["HTTPRoute<br/>chat<br/>batch"]' in mermaid(plan_of(routed(httproute=FAR)))

@@ -35,7 +35,7 @@ from fusioninfer_pulumi.cli.program.project import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
 from fusioninfer_pulumi.cli.program.recording import Recording, Secrets, failing_exits
 from fusioninfer_pulumi.cli.program.server_set import watched
-from fusioninfer_pulumi.component.recorder import collect_plans
+from fusioninfer_pulumi.component.run_mode import collect_plans
 
 T = TypeVar("T")
 

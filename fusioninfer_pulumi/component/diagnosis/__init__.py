@@ -1,1 +1,1 @@
-"""Tells why replicas did not become available: reads the cluster when an update has failed."""
+"""Reads the cluster after an update and explains why replicas failed."""

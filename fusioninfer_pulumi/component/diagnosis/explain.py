@@ -1,124 +1,146 @@
-"""Puts together why a replica, or a whole gang, did not come up; pure."""
+"""Explains from a snapshot of the cluster why a LeaderWorkerSet or a gang did not come up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.component.diagnosis import pods as pods_module
+import pulumi
+
+from fusioninfer_pulumi.component.cluster_access import (
+    can_read_cluster,
+    read_error_text,
+    read_from_cluster,
+)
 from fusioninfer_pulumi.component.diagnosis.pods import (
     Object,
-    Seen,
-    failing,
     label_of,
-    missing,
+    latest_events,
+    missing_accelerators,
     name_of,
-    recent,
-    trouble,
+    pod_failure,
+    pod_problem,
+    shows_reason,
 )
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_pods
+from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.service_plan import ServicePlan
 
+#: How long reading may delay the end of an update.
+_READ_SECONDS = 10.0
 #: What makes the pods of a LeaderWorkerSet, and says so when it may not.
-_MAKERS = ("LeaderWorkerSet", "StatefulSet")
+_CONTROLLERS = ("LeaderWorkerSet", "StatefulSet")
 
 
-def explain_set(name: str, seen: Seen) -> list[str]:
-    """Tells why a LeaderWorkerSet is not available.
-
-    Args:
-        name: Its name.
-        seen: What was read.
-
-    Returns:
-        One line for each reason, with the pods that share it; empty where nothing is wrong.
-    """
-    pods = _pods_of(name, seen)
-    lines = _by_reason(pods, lambda pod: trouble(pod, seen.events))
-    made = list(_makers(name, seen.events))
+def explain_lws(name: str, snapshot: Snapshot) -> list[str]:
+    """Why a LeaderWorkerSet is not available: one line for each reason, with its pods."""
+    pods = _pods_of(name, snapshot)
+    lines = _by_reason(pods, lambda pod: pod_problem(pod, snapshot.events))
+    events = list(_controller_events(name, snapshot.events))
     if not pods:
-        return made or [f"{name} has no pods"]
-    return lines + made
+        return events or [f"{name} has no pods"]
+    return lines + events
 
 
-def failing_sets(revisions: Mapping[str, str | None], seen: Seen) -> dict[str, str]:
-    """Tells which LeaderWorkerSets have pods that fail: not those that only are not ready yet.
+def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
+    """Why LeaderWorkerSets failed, by name; those that are only not ready yet have not.
 
-    Args:
-        revisions: Their revision labels by name.
-        seen: What was read.
-
-    Returns:
-        Why, by the names of those that fail.
+    `revisions` are their revision labels by name.
     """
     found = {}
     for name, revision in revisions.items():
         # LeaderWorkerSet deletes pods that have crashed, and an update deletes those of before.
         pods = [
             pod
-            for pod in _pods_of(name, seen)
+            for pod in _pods_of(name, snapshot)
             if not pod["metadata"].get("deletionTimestamp")
             or (revision is not None and label_of(pod, labels.REVISION) == revision)
         ]
-        why = _by_reason(pods, failing)
-        if why:
-            found[name] = "; ".join(why)
+        reasons = _by_reason(pods, pod_failure)
+        if reasons:
+            found[name] = "; ".join(reasons)
     return found
 
 
-def is_told(name: str, seen: Seen) -> bool:
-    """Whether the pods of a set, or who makes them, show why it is not available.
+def lws_shows_reason(name: str, snapshot: Snapshot) -> bool:
+    """Whether the pods of a LeaderWorkerSet, or events, show why it is not available.
 
     LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
-    what ended it is then to be seen for a moment only.
+    the reason is then visible for a moment only.
     """
-    pods = _pods_of(name, seen)
+    pods = _pods_of(name, snapshot)
     if not pods:
-        # That a group is made anew is no warning, and says nothing of why.
-        return any(_makers(name, [each for each in seen.events if each.get("type") == "Warning"]))
-    return all(pods_module.is_told(pod) for pod in pods)
+        # The event that a group is created again is no warning, and gives no reason.
+        warnings = [each for each in snapshot.events if each.get("type") == "Warning"]
+        return any(_controller_events(name, warnings))
+    return all(shows_reason(pod) for pod in pods)
 
 
-def explain_gang(seen: Seen) -> list[str]:
-    """Tells why pods of a service have no node.
-
-    Args:
-        seen: What was read.
-
-    Returns:
-        The scheduler's words about the gang, and the accelerators that are missing; empty where
-        all pods have a node.
-    """
-    waiting = [pod for pod in seen.pods if not (pod.get("spec") or {}).get("nodeName")]
+def explain_gang(snapshot: Snapshot) -> list[str]:
+    """Why pods of a service have no node: the scheduler's messages and missing accelerators."""
+    waiting = [pod for pod in snapshot.pods if not (pod.get("spec") or {}).get("nodeName")]
     if not waiting:
         return []
     lines = []
-    for group in seen.pod_groups:
-        told = _latest_refusal(group)
-        if told:
-            lines.append(f"PodGroup {name_of(group)}: {told}")
-    if seen.nodes is not None and seen.bound is not None:
-        short = missing(waiting, seen.nodes, seen.bound)
+    for group in snapshot.pod_groups:
+        message = _latest_refusal(group)
+        if message:
+            lines.append(f"PodGroup {name_of(group)}: {message}")
+    if snapshot.nodes is not None and snapshot.bound is not None:
+        short = missing_accelerators(waiting, snapshot.nodes, snapshot.bound)
         if short:
             lines.append(short)
     return lines
 
 
-def _pods_of(name: str, seen: Seen) -> list[Object]:
-    return [pod for pod in seen.pods if label_of(pod, labels.LWS_NAME) == name]
+def reads_pods() -> bool:
+    """Whether this run reads pods: not a preview, whose status is that of the last update."""
+    return not pulumi.runtime.is_dry_run() and can_read_cluster()
 
 
-def _by_reason(pods: Sequence[Object], why: Callable[[Object], str | None]) -> list[str]:
+async def failed_replicas(
+    component: pulumi.Resource,
+    plan: ServicePlan,
+    live: Mapping[str, Mapping[str, Any] | None],
+    yaml_only: pulumi.Output[bool],
+) -> dict[str, str]:
+    """Why replicas failed just now, by name of their LeaderWorkerSet; never raises.
+
+    LeaderWorkerSets do not say so, but their pods do. Only pods of those that are not available are
+    read. Nothing, with a log line, where the cluster cannot be read. `live` has them by name.
+    """
+    revisions = {name: _revision(state) for name, state in live.items() if not is_available(state)}
+    try:
+        if not revisions or await yaml_only.future():
+            return {}
+        pods = await read_from_cluster(
+            component, plan.namespace, read_pods, plan.service, seconds=_READ_SECONDS
+        )
+        return failed_lws(revisions, pods)
+    # Whatever it is: without it the status says less, as without rights.
+    except Exception as problem:  # noqa: BLE001
+        message = f"whether replicas fail was not read: {read_error_text(problem)}"
+        pulumi.log.info(message, component)
+        return {}
+
+
+def _pods_of(name: str, snapshot: Snapshot) -> list[Object]:
+    return [pod for pod in snapshot.pods if label_of(pod, labels.LWS_NAME) == name]
+
+
+def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]) -> list[str]:
     """One line for each reason, with the pods that share it."""
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
-        found = why(pod)
+        found = reason_of(pod)
         if found is not None:
             reasons.setdefault(found, []).append(name_of(pod))
     return [f"{_pods(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def _latest_refusal(group: Mapping[str, Any]) -> str:
-    """The scheduler's last word, empty once the gang has been placed."""
+    """The scheduler's latest message, empty once the gang has been placed."""
     status = group.get("status") or {}
     phase = status.get("phase") or "Pending"
     if phase == "Running":
@@ -134,11 +156,11 @@ def _latest_refusal(group: Mapping[str, Any]) -> str:
     return f"phase {phase}" + (f", {message}" if message else "")
 
 
-def _makers(name: str, events: Sequence[Object]) -> Iterator[str]:
-    for kind in _MAKERS:
+def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
+    for kind in _CONTROLLERS:
         # Workers have a StatefulSet of their own, with the number of their group.
         for own in sorted({found for found in _subjects(kind, events) if _is_of(name, found)}):
-            for text in recent(events, kind, own):
+            for text in latest_events(events, kind, own):
                 yield f"{kind} {own}: {text}"
 
 
@@ -157,3 +179,9 @@ def _pods(names: list[str]) -> str:
     if len(names) == 1:
         return f"pod {names[0]}"
     return f"pod {names[0]} and {len(names) - 1} more"
+
+
+def _revision(state: Mapping[str, Any] | None) -> str | None:
+    metadata = (state or {}).get("metadata") or {}
+    found: str | None = (metadata.get("labels") or {}).get(labels.REVISION)
+    return found

@@ -1,10 +1,9 @@
-"""What was read of a cluster to explain a failure: plain objects, as the API server has them."""
+"""Problems of pods, from objects as the API server returns them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -13,26 +12,10 @@ from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests, take
 
 Object = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Seen:
-    """Objects around one service.
-
-    Attributes:
-        pods: The pods of its replicas.
-        events: Warnings of its namespace, and what LeaderWorkerSet says of groups that it deletes.
-        pod_groups: Its PodGroups.
-        nodes: All nodes, None where they were not read.
-        bound: Pods of any namespace that hold a node, None where they were not read.
-        unread: What could not be read, and why.
-    """
-
-    pods: Sequence[Object] = ()
-    events: Sequence[Object] = ()
-    pod_groups: Sequence[Object] = ()
-    nodes: Sequence[Object] | None = None
-    bound: Sequence[Object] | None = None
-    unread: Sequence[str] = ()
+#: Waiting reasons that only say that a container has not started yet.
+_STARTING = ("ContainerCreating", "PodInitializing")
+_MOST_EVENTS = 2
+_MOST_CHARACTERS = 300
 
 
 def name_of(each: Object) -> str:
@@ -46,35 +29,23 @@ def label_of(each: Object, key: str) -> str | None:
     return None if value is None else str(value)
 
 
-#: Waiting reasons that only say that a container has not started yet.
-_STARTING = ("ContainerCreating", "PodInitializing")
-_MOST_EVENTS = 2
-_MOST_CHARACTERS = 300
-
-
-def trouble(pod: Object, events: Sequence[Object]) -> str | None:
-    """Tells what is wrong with a pod.
-
-    Args:
-        pod: The pod.
-        events: Events of its namespace.
-
-    Returns:
-        One line, without the pod's name; None where nothing is wrong.
-    """
+def pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
+    """What is wrong with a pod, on one line without its name; None where nothing is."""
     status = pod.get("status") or {}
     if _condition(status, "Ready").get("status") == "True":
         return None
-    told = list(_reasons(pod, status))
+    reasons = list(_reasons(pod, status))
     if (pod.get("spec") or {}).get("nodeName"):
-        # What schedulers said before is no news, and what they say now is in the conditions.
+        # Earlier events of the scheduler are out of date; the current ones are in the conditions.
         events = [each for each in events if each.get("reason") != "FailedScheduling"]
-        told += [text for text in recent(events, "Pod", name_of(pod)) if text not in told]
-    return "; ".join(told) if told else f"phase {status.get('phase') or 'unknown'}, not ready"
+        reasons += [
+            text for text in latest_events(events, "Pod", name_of(pod)) if text not in reasons
+        ]
+    return "; ".join(reasons) if reasons else f"phase {status.get('phase') or 'unknown'}, not ready"
 
 
-def is_told(pod: Object) -> bool:
-    """Whether a pod shows why it does not serve; one that was just made anew does not."""
+def shows_reason(pod: Object) -> bool:
+    """Whether a pod shows why it does not serve; one that was just created does not."""
     status = pod.get("status") or {}
     return (
         status.get("phase") == "Failed"
@@ -84,48 +55,68 @@ def is_told(pod: Object) -> bool:
     )
 
 
-def failing(pod: Object) -> str | None:
-    """Tells what keeps a pod from ever serving as it is.
+def pod_failure(pod: Object) -> str | None:
+    """What keeps a pod from ever serving as it is, on one line without its name.
 
-    Args:
-        pod: The pod.
-
-    Returns:
-        One line, without the pod's name; None for one that serves, waits for a node, starts or
-        runs: it may still come.
+    None for one that serves, waits for a node, starts or runs: it may still become ready.
     """
     status = pod.get("status") or {}
     if _condition(status, "Ready").get("status") == "True":
         return None
-    told = []
+    reasons = []
     if status.get("phase") == "Failed":
-        told.append(_said(status.get("reason") or "Failed", status.get("message")))
+        reasons.append(_reason_text(status.get("reason") or "Failed", status.get("message")))
     for each in _containers(status):
         if (each.get("state") or {}).get("running") is None:
-            told += _container(each)
-    return "; ".join(told) or None
+            reasons += _container(each)
+    return "; ".join(reasons) or None
 
 
-def recent(events: Sequence[Object], kind: str, name: str) -> list[str]:
-    """What was said last about an object, the latest first."""
+def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
+    """Messages of an object's latest events, the latest first."""
     own = [
         each
         for each in events
         if (each.get("involvedObject") or {}).get("kind") == kind
         and (each.get("involvedObject") or {}).get("name") == name
     ]
-    own.sort(key=_when, reverse=True)
-    told = dict.fromkeys(_said(each.get("reason"), each.get("message")) for each in own)
-    return list(told)[:_MOST_EVENTS]
+    own.sort(key=_time, reverse=True)
+    texts = dict.fromkeys(_reason_text(each.get("reason"), each.get("message")) for each in own)
+    return list(texts)[:_MOST_EVENTS]
+
+
+def missing_accelerators(
+    waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]
+) -> str:
+    """How many accelerators pods without a node (`waiting`) lack; empty where none.
+
+    A lower bound: only the scheduler knows which node a pod may have. Labels, affinities, quotas
+    and taints that people set do not count; nodes that are cordoned or not ready count as full.
+    """
+    held: dict[str, Counter[str]] = {}
+    for pod in bound:
+        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            on = held.setdefault(str(pod["spec"].get("nodeName")), Counter())
+            on.update(_accelerators(pod))
+    wanted: dict[str, Counter[int]] = {}
+    for pod in waiting:
+        for kind, count in _accelerators(pod).items():
+            wanted.setdefault(kind, Counter())[count] += 1
+    shortages = (
+        _shortage(kind, sizes, _free(kind, nodes, held)) for kind, sizes in sorted(wanted.items())
+    )
+    return "; ".join(filter(None, shortages))
 
 
 def _reasons(pod: Object, status: Mapping[str, Any]) -> Iterator[str]:
     if status.get("phase") == "Failed":
-        yield _said(status.get("reason") or "Failed", status.get("message"))
+        yield _reason_text(status.get("reason") or "Failed", status.get("message"))
     scheduled = _condition(status, "PodScheduled")
     if not (pod.get("spec") or {}).get("nodeName"):
         if scheduled.get("status") == "False":
-            yield "not scheduled, " + _said(scheduled.get("reason"), scheduled.get("message"))
+            yield "not scheduled, " + _reason_text(
+                scheduled.get("reason"), scheduled.get("message")
+            )
         else:
             yield "not scheduled"
         return
@@ -148,7 +139,7 @@ def _container(each: Mapping[str, Any]) -> Iterator[str]:
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     before = (each.get("lastState") or {}).get("terminated") or {}
     if waiting.get("reason") and waiting["reason"] not in _STARTING:
-        yield f"{name}: {_said(waiting['reason'], waiting.get('message'))}"
+        yield f"{name}: {_reason_text(waiting['reason'], waiting.get('message'))}"
     if ended and ended.get("exitCode"):
         yield f"{name}: {_exit(ended)}"
     elif before:
@@ -160,61 +151,31 @@ def _container(each: Mapping[str, Any]) -> Iterator[str]:
 
 def _exit(ended: Mapping[str, Any]) -> str:
     reason = ended.get("reason")
-    told = f"exit code {ended.get('exitCode')}" + (f" ({reason})" if reason else "")
-    message = _short(ended.get("message"))
-    return f"{told}: {message}" if message else told
+    text = f"exit code {ended.get('exitCode')}" + (f" ({reason})" if reason else "")
+    message = _shortened(ended.get("message"))
+    return f"{text}: {message}" if message else text
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((each for each in status.get("conditions") or () if each["type"] == kind), {})
 
 
-def _said(reason: Any, message: Any) -> str:
-    return ": ".join(filter(None, (str(reason or ""), _short(message))))
+def _reason_text(reason: Any, message: Any) -> str:
+    return ": ".join(filter(None, (str(reason or ""), _shortened(message))))
 
 
-def _short(message: Any) -> str:
+def _shortened(message: Any) -> str:
     text = " ".join(str(message or "").split())
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
-def _when(event: Object) -> str:
+def _time(event: Object) -> str:
     series = event.get("series") or {}
     times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
     return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))
 
 
-def missing(waiting: Sequence[Object], nodes: Sequence[Object], bound: Iterable[Object]) -> str:
-    """Says how many accelerators are missing for pods to be placed.
-
-    A bound: which node a pod may have is known to the scheduler alone; labels, affinities, quotas
-    and taints that people set are not looked at, and nodes that are cordoned or not ready count as
-    full.
-
-    Args:
-        waiting: Pods without a node.
-        nodes: All nodes.
-        bound: Pods that hold a node.
-
-    Returns:
-        A sentence for each kind of accelerator that is short; empty where none is.
-    """
-    held: dict[str, Counter[str]] = {}
-    for pod in bound:
-        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-            on = held.setdefault(str(pod["spec"].get("nodeName")), Counter())
-            on.update(_asked(pod))
-    wanted: dict[str, Counter[int]] = {}
-    for pod in waiting:
-        for kind, count in _asked(pod).items():
-            wanted.setdefault(kind, Counter())[count] += 1
-    told = (
-        _short_of(kind, sizes, _free(kind, nodes, held)) for kind, sizes in sorted(wanted.items())
-    )
-    return "; ".join(filter(None, told))
-
-
-def _short_of(kind: str, sizes: Counter[int], free: list[int]) -> str:
+def _shortage(kind: str, sizes: Counter[int], free: list[int]) -> str:
     left, unplaced = sorted(free, reverse=True), 0
     for size, count in sorted(sizes.items(), reverse=True):
         for _ in range(count):
@@ -249,12 +210,12 @@ def _free(kind: str, nodes: Sequence[Object], held: dict[str, Counter[str]]) -> 
     return free
 
 
-def _asked(pod: Object) -> Counter[str]:
-    asked = pod_requests({"spec": pod["spec"]})
+def _accelerators(pod: Object) -> Counter[str]:
+    requests = pod_requests({"spec": pod["spec"]})
     return Counter(
         {
             kind: int(count)
-            for kind, count in asked.items()
+            for kind, count in requests.items()
             if is_accelerator(kind) and count >= Decimal(1)
         }
     )

@@ -1,14 +1,14 @@
-"""Reads what is around one service, with the official client."""
+"""Reads snapshots of a service from its cluster, with the official client."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.component.diagnosis.pods import Seen, is_told, name_of
+from fusioninfer_pulumi.component.diagnosis.pods import Object, name_of, shows_reason
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
 
@@ -20,20 +20,34 @@ _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
 _HOLD_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
-def read_service(kubeconfig: str | None, context: str | None, namespace: str, service: str) -> Seen:
-    """Reads the pods of a service, warnings about them, its PodGroup, and what nodes have free.
+@dataclass(frozen=True)
+class Snapshot:
+    """Objects around one service.
 
-    Args:
-        kubeconfig: Path or text of a kubeconfig, None for the one that kubectl would use.
-        context: Its context, None for the current one.
-        namespace: The service's namespace.
-        service: Its name.
+    Attributes:
+        pods: The pods of its replicas.
+        events: Warnings of its namespace, and LeaderWorkerSet's events about groups that it
+        deletes. pod_groups: Its PodGroups.
+        nodes: All nodes, None where they were not read.
+        bound: Pods of any namespace that hold a node, None where they were not read.
+        unread: What could not be read, and why.
+    """
 
-    Returns:
-        What could be read; what one has no rights to read is named there.
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+    pod_groups: Sequence[Object] = ()
+    nodes: Sequence[Object] | None = None
+    bound: Sequence[Object] | None = None
+    unread: Sequence[str] = ()
 
-    Raises:
-        UnreadableError: Nothing can be read.
+
+def read_service(
+    kubeconfig: str | None, context: str | None, namespace: str, service: str
+) -> Snapshot:
+    """Snapshot of a service's pods, their warnings, its PodGroups, and what nodes have free.
+
+    `kubeconfig` is a path or text; it and `context` are None for what kubectl would use. What one
+    has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     core = api.client.CoreV1Api(api.connection)
@@ -67,7 +81,7 @@ def read_service(kubeconfig: str | None, context: str | None, namespace: str, se
         listed = api.get("nodes", core.list_node)
         nodes = items(listed) if isinstance(listed, dict) else None
         bound = _bound(api, core) if nodes is not None else None
-    return Seen(
+    return Snapshot(
         items(pods),
         events,
         items(groups),
@@ -77,19 +91,17 @@ def read_service(kubeconfig: str | None, context: str | None, namespace: str, se
     )
 
 
-def read_pods(kubeconfig: str | None, context: str | None, namespace: str, service: str) -> Seen:
-    """Reads the pods of a service and nothing else; arguments are those of `read_service`.
-
-    Raises:
-        UnreadableError: They cannot be read.
-    """
+def read_pods(
+    kubeconfig: str | None, context: str | None, namespace: str, service: str
+) -> Snapshot:
+    """Snapshot of a service's pods alone; raises UnreadableError where they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
     listing = api.client.CoreV1Api(api.connection).list_namespaced_pod
     selector = f"{labels.SERVICE}={service}"
     pods = list(api.each(f"pods in {namespace}", listing, namespace, label_selector=selector))
     if api.unread:
         raise UnreadableError(", ".join(api.unread))
-    return Seen(pods)
+    return Snapshot(pods)
 
 
 def watch_service(
@@ -97,32 +109,19 @@ def watch_service(
     context: str | None,
     namespace: str,
     service: str,
-    known: Seen,
-    enough: Callable[[Seen], bool],
+    known: Snapshot,
+    enough: Callable[[Snapshot], bool],
     seconds: float,
-) -> Seen:
-    """Watches the pods of a service: what a crashed pod shows may be gone before the next look.
+) -> Snapshot:
+    """Watches a service's pods: what a crashed pod shows may be gone at the next read.
 
-    Args:
-        kubeconfig: Path or text of a kubeconfig, None for the one that kubectl would use.
-        context: Its context, None for the current one.
-        namespace: The service's namespace.
-        service: Its name.
-        known: What was read before.
-        enough: Tells when to end.
-        seconds: How long to watch at most.
-
-    Returns:
-        What was known, with each pod as it was when it last showed what is wrong, or as it is. The
-        same as before where one has no right to watch.
-
-    Raises:
-        UnreadableError: There is no usable kubeconfig.
+    Returns `known` with each pod as it was when it last showed a reason, or as it is; unchanged
+    where one has no right to watch. It ends when `enough` says so or after `seconds`.
     """
     api = KubernetesApi(kubeconfig, context)
     core = api.client.CoreV1Api(api.connection)
     pods = {name_of(pod): pod for pod in known.pods}
-    seen = known
+    snapshot = known
     changes = api.changes(
         core.list_namespaced_pod,
         namespace,
@@ -132,20 +131,20 @@ def watch_service(
     with contextlib.closing(changes):
         for kind, pod in changes:
             before = pods.get(name_of(pod))
-            if is_told(pod) or before is None or not is_told(before):
+            if shows_reason(pod) or before is None or not shows_reason(before):
                 pods[name_of(pod)] = pod
-            if kind == "DELETED" and not is_told(pods[name_of(pod)]):
+            if kind == "DELETED" and not shows_reason(pods[name_of(pod)]):
                 del pods[name_of(pod)]
-            seen = replace(known, pods=list(pods.values()))
-            if enough(seen):
+            snapshot = replace(known, pods=list(pods.values()))
+            if enough(snapshot):
                 break
-    return seen
+    return snapshot
 
 
 def _bound(api: KubernetesApi, core: Any) -> list[Any] | None:
-    """Pods of all namespaces that hold a node; None where they are not to be had."""
+    """Pods of all namespaces that hold a node; None where they cannot all be read."""
     pods = "pods of all namespaces"
     each = api.each(pods, core.list_pod_for_all_namespaces, field_selector=_HOLD_A_NODE)
     found = list(itertools.islice(each, _MOST_PODS + 1))
-    whole = len(found) <= _MOST_PODS and not any(told.startswith(pods) for told in api.unread)
+    whole = len(found) <= _MOST_PODS and not any(unread.startswith(pods) for unread in api.unread)
     return found if whole else None

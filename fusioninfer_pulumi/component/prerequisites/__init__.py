@@ -1,4 +1,4 @@
-"""Tells at preview whether a cluster has what its services need: a table, a check, a reader."""
+"""The ServingPrerequisites component: checks at preview what services need of a cluster."""
 
 from fusioninfer_pulumi.component.prerequisites.component import (
     TOKEN,

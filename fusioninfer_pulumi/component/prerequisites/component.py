@@ -8,19 +8,21 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.inference_service import (
+    InferenceService,
+    log_warnings,
+    raise_errors,
+)
 from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
-from fusioninfer_pulumi.component.prerequisites.facts import ClusterFacts
-from fusioninfer_pulumi.component.prerequisites.read import UnreadableError, read_cluster
-from fusioninfer_pulumi.component.prerequisites.table import written
-from fusioninfer_pulumi.component.recorder import collect_plans
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity
+from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, read_cluster
+from fusioninfer_pulumi.component.prerequisites.table import release_text
+from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-#: Pulumi type token, pinned as that of the service is.
+#: Pulumi type token; a change of it would replace every user's component.
 TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password
 
 
@@ -75,37 +77,36 @@ class ServingPrerequisites(pulumi.ComponentResource):
         Raises:
             InvalidServiceError: The cluster lacks something; one line per problem.
         """
-        given = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
+        self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
         self._name = name
-        self._given = given
-        self._plans = [_plan(each) for each in given.services]
-        facts = self._facts()
+        self._plans = [_plan(each) for each in self._args.services]
+        facts = self._read_facts()
         self.checked = facts.apply(lambda known: known is not None)
         self.releases = facts.apply(_releases)
         self.register_outputs({"checked": self.checked, "releases": self.releases})
 
-    def _facts(self) -> pulumi.Output[ClusterFacts | None]:
-        kubeconfig: Any = self._given.kubeconfig
+    def _read_facts(self) -> pulumi.Output[ClusterFacts | None]:
+        kubeconfig: Any = self._args.kubeconfig
         settings = pulumi.Config("kubernetes")
-        context = self._given.context or settings.get("context")
+        context = self._args.context or settings.get("context")
         if collect_plans.get() is not None:
             return _nothing()  # the command line reads no cluster
         if isinstance(kubeconfig, pulumi.Output):
             found = kubeconfig.apply(
-                lambda text: self._examined(text, context), run_with_unknowns=True
+                lambda text: self._checked_facts(text, context), run_with_unknowns=True
             )
-            # What is kept of the cluster holds nothing of the kubeconfig.
+            # The facts hold nothing of the kubeconfig.
             return pulumi.Output.unsecret(found)
-        named = kubeconfig is not None or self._given.context is not None
+        named = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
         if not named and self.get_provider("kubernetes:core/v1:Service"):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return _nothing()
-        return pulumi.Output.from_input(self._examined(kubeconfig, context))
+        return pulumi.Output.from_input(self._checked_facts(kubeconfig, context))
 
-    def _examined(self, kubeconfig: Any, context: str | None) -> ClusterFacts | None:
-        """Reads and checks; None where the cluster cannot be read."""
+    def _checked_facts(self, kubeconfig: Any, context: str | None) -> ClusterFacts | None:
+        """Facts of the cluster after the check; None where it cannot be read."""
         if kubeconfig is not None and not isinstance(kubeconfig, str):
             self._warn("its kubeconfig is not known before the update")
             return None
@@ -114,20 +115,16 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 kubeconfig,
                 context,
                 [row.definition for row in needs(self._plans)],
-                lws_namespace=self._given.lws_namespace,
-                volcano_namespace=self._given.volcano_namespace,
+                lws_namespace=self._args.lws_namespace,
+                volcano_namespace=self._args.volcano_namespace,
                 named=list(named_objects(self._plans)),
             )
         except UnreadableError as problem:
             self._warn(str(problem))
             return None
         found = check(self._plans, facts)
-        for finding in found:
-            if finding.severity is Severity.WARNING:
-                pulumi.log.warn(str(finding).removeprefix("warning: "), self)
-        refused = findings.errors(found)
-        if refused:
-            raise InvalidServiceError(refused, self._name)
+        log_warnings(found, self)
+        raise_errors(found, self._name)
         return facts
 
     def _warn(self, reason: str) -> None:
@@ -152,4 +149,4 @@ def _releases(facts: ClusterFacts | None) -> dict[str, str]:
     for name, each in facts.definitions.items():
         if each is not None and each.release is not None:
             found[name] = each.release
-    return {name: written(release) for name, release in sorted(found.items())}
+    return {name: release_text(release) for name, release in sorted(found.items())}

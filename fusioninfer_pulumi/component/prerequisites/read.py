@@ -2,26 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.check import NamedKind
-from fusioninfer_pulumi.component.prerequisites.facts import (
-    ClusterFacts,
-    Definition,
-    definition,
-    release,
-)
-from fusioninfer_pulumi.component.prerequisites.table import Release
-from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
-
-__all__ = ["UnreadableError", "read_cluster"]
+from fusioninfer_pulumi.component.prerequisites.table import NamedKind, Release
+from fusioninfer_pulumi.kube.client import KubernetesApi, items
 
 #: Group of the API in which the configuration of LeaderWorkerSet's manager is written.
 _CONFIGURATION = "config.lws.x-k8s.io/"
+_BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A CustomResourceDefinition that is installed.
+
+    Attributes:
+        schemas: Schema of each API version that it serves.
+        release: Release in its annotations, None without one.
+    """
+
+    schemas: Mapping[str, Mapping[str, Any]]
+    release: Release | None = None
+
+    def has(self, version: str, path: str) -> bool:
+        """Whether objects of a version have a field; lists on the way are passed through."""
+        schema: Any = self.schemas.get(version)
+        for name in path.split("."):
+            while isinstance(schema, Mapping) and "items" in schema:
+                schema = schema["items"]
+            if not isinstance(schema, Mapping):
+                return False
+            schema = (schema.get("properties") or {}).get(name)
+        return schema is not None
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """What could be read of a cluster.
+
+    Attributes:
+        definitions: CustomResourceDefinitions by name, None for one that is not installed; a name
+            that is missing could not be read.
+        releases: Releases of products by the tags of their images, as far as they are known.
+        lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
+            configuration could not be found.
+        kubernetes: Release of the API server, None where it is not known.
+        apis: Versions of each API group that is served, None where that is not known.
+        named: Whether objects exist, by kind and name; one that is missing could not be read.
+        unread: What could not be read, and why.
+    """
+
+    definitions: Mapping[str, Definition | None] = field(default_factory=dict)
+    releases: Mapping[str, Release] = field(default_factory=dict)
+    lws_provider: str | None = None
+    kubernetes: Release | None = None
+    apis: Mapping[str, frozenset[str]] | None = None
+    named: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
 
 def read_cluster(
@@ -33,21 +77,10 @@ def read_cluster(
     volcano_namespace: str,
     named: Collection[tuple[NamedKind, str]] = (),
 ) -> ClusterFacts:
-    """Reads definitions, the releases of programs, and LeaderWorkerSet's configuration.
+    """Facts about definitions, releases, and LeaderWorkerSet's configuration.
 
-    Args:
-        kubeconfig: Path or text of a kubeconfig, None for the one that kubectl would use.
-        context: Its context, None for the current one.
-        definitions: Names of the CustomResourceDefinitions to look for.
-        lws_namespace: Namespace of LeaderWorkerSet's manager.
-        volcano_namespace: Namespace of Volcano's scheduler.
-        named: Objects to look for by kind and name.
-
-    Returns:
-        What could be read; what one has no rights to read is named there.
-
-    Raises:
-        UnreadableError: Nothing can be read.
+    `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name. What one
+    has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     reader = _Reader(api)
@@ -63,14 +96,14 @@ def read_cluster(
     provider = reader.lws_provider(lws_namespace)
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
     apis = reader.apis()
-    looked = {(kind.kind, name): reader.has(kind, name, apis) for kind, name in named}
+    named_objects = {(kind.kind, name): reader.has(kind, name, apis) for kind, name in named}
     return ClusterFacts(
         definitions=known,
         releases=releases,
         lws_provider=provider,
         kubernetes=reader.kubernetes(),
         apis=apis,
-        named={each: there for each, there in looked.items() if there is not None},
+        named={each: there for each, there in named_objects.items() if there is not None},
         unread=tuple(api.unread),
     )
 
@@ -130,7 +163,7 @@ class _Reader:
     def has(
         self, kind: NamedKind, name: str, apis: Mapping[str, frozenset[str]] | None
     ) -> bool | None:
-        """Whether an object is there, None where that cannot be told."""
+        """Whether an object exists, None where that cannot be read."""
         served = (apis or {}).get(kind.group, frozenset())
         version = next((each for each in kind.versions if each in served), None)
         if version is None:
@@ -142,7 +175,7 @@ class _Reader:
 
 
 def _configurations(text: str) -> list[Mapping[str, Any]]:
-    """Configurations of LeaderWorkerSet's manager in a text, which may be anybody's."""
+    """Configurations of LeaderWorkerSet's manager in a text of any ConfigMap."""
     if _CONFIGURATION not in text:
         return []
     try:
@@ -155,3 +188,21 @@ def _configurations(text: str) -> list[Mapping[str, Any]]:
         for each in documents
         if isinstance(each, Mapping) and str(each.get("apiVersion")).startswith(_CONFIGURATION)
     ]
+
+
+def definition(stored: Mapping[str, Any]) -> Definition:
+    """What the check needs of a CustomResourceDefinition as the API server returns it."""
+    annotations = stored["metadata"].get("annotations") or {}
+    bundles = [release(text) for key, text in annotations.items() if _BUNDLE.search(key)]
+    schemas = {
+        each["name"]: (each.get("schema") or {}).get("openAPIV3Schema") or {}
+        for each in stored["spec"]["versions"]
+        if each.get("served")
+    }
+    return Definition(schemas, next(iter(bundles), None))
+
+
+def release(text: str) -> Release | None:
+    """The release in a tag or an annotation, None for other words such as `latest`."""
+    found = _RELEASE.fullmatch(text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None

@@ -1,4 +1,4 @@
-"""The forms of what a cluster must have; what it must have stands in `table`."""
+"""What a cluster must have: kinds, APIs, features and releases, each with its evidence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Minimum:
         product: What brings the kind.
         definition: Name of its CustomResourceDefinition.
         served: API version that our objects have.
-        least: First release that works, None where releases are nobody's to choose.
+        least: First release that works, None where the product has no releases to choose from.
         field: A field of the kind that our objects need, None where any release has them.
-        tells: Whether no release before `least` has that field.
-        broken: Releases after `least` that do not work all the same.
+        field_since_least: Whether no release before `least` has that field.
+        broken: Releases after `least` that do not work.
         last: Last release whose bundle has the kind, None where none dropped it.
         install: What installs it: a file to apply, or a command.
     """
@@ -29,7 +29,7 @@ class Minimum:
     least: Release | None
     install: str
     field: str | None = None
-    tells: bool = False
+    field_since_least: bool = False
     broken: tuple[Release, ...] = ()
     last: Release | None = None
 
@@ -68,7 +68,31 @@ class Feature:
     on: Release
 
 
-def written(release: Release) -> str:
+@dataclass(frozen=True)
+class NamedKind:
+    """A kind without a namespace whose objects services name.
+
+    Attributes:
+        kind: The kind.
+        group: Its API group.
+        versions: Versions of the group that have it, the latest first.
+        plural: Its name in paths of the API.
+        product: What it belongs to.
+        way_out: What brings an object of it.
+        own: Whether programs commonly create it beside their services, so that one that does not
+            exist yet may be no fault.
+    """
+
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    plural: str
+    product: str
+    way_out: str
+    own: bool = True
+
+
+def release_text(release: Release) -> str:
     """A release as its product writes it."""
     return "v" + ".".join(str(part) for part in release)
 
@@ -91,7 +115,7 @@ LEADER_WORKER_SET = Minimum(
     served="v1",
     least=(0, 9, 0),
     field="status.observedGeneration",
-    tells=True,
+    field_since_least=True,
     install=_LWS,
 )
 
@@ -197,7 +221,7 @@ POD_MONITOR_NUMBER = Minimum(
     served="v1",
     least=(0, 31, 0),
     field="spec.podMetricsEndpoints.portNumber",
-    tells=True,
+    field_since_least=True,
     install=_MONITORING,
 )
 SERVICE_MONITOR = Minimum(
@@ -214,7 +238,7 @@ SCALED_OBJECT = Minimum(
     definition="scaledobjects.keda.sh",
     served="v1alpha1",
     least=(2, 0, 0),
-    tells=True,
+    field_since_least=True,
     install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
 )
 
@@ -224,7 +248,7 @@ DESTINATION_RULE = Minimum(
     definition="destinationrules.networking.istio.io",
     served="v1",
     least=(1, 22, 0),
-    tells=True,
+    field_since_least=True,
     install="istioctl install",
 )
 
@@ -235,7 +259,7 @@ HEALTH_CHECK_POLICY = Minimum(
     definition="healthcheckpolicies.networking.gke.io",
     served="v1",
     least=None,
-    tells=True,
+    field_since_least=True,
     install=_GKE,
 )
 BACKEND_POLICY = Minimum(
@@ -243,7 +267,7 @@ BACKEND_POLICY = Minimum(
     definition="gcpbackendpolicies.networking.gke.io",
     served="v1",
     least=None,
-    tells=True,
+    field_since_least=True,
     install=_GKE,
 )
 
@@ -301,6 +325,35 @@ EXTERNAL_METRICS = Served(
 
 #: APIs; of one group the most demanding row first.
 SERVED = (CLAIM_TEMPLATES, CLAIMS, POD_METRICS, EXTERNAL_METRICS)
+
+DEVICE_CLASS = NamedKind(
+    kind="DeviceClass",
+    group=CLAIMS.group,
+    versions=CLAIMS.versions,
+    plural="deviceclasses",
+    product=CLAIMS.product,
+    way_out="install the driver of the devices, which brings it",
+    own=False,
+)
+# Admission refuses pods whose class is not there (plugin Priority), and so a set stays without.
+PRIORITY_CLASS = NamedKind(
+    kind="PriorityClass",
+    group="scheduling.k8s.io",
+    versions=("v1",),
+    plural="priorityclasses",
+    product="Priority",
+    way_out="no pod is admitted without it; create it, unless this program does first",
+)
+# Volcano's webhook refuses a PodGroup without its queue (validate_podgroup.go of v1.14.1), and its
+# scheduler leaves the job out (cache.go).
+QUEUE = NamedKind(
+    kind="Queue",
+    group="scheduling.volcano.sh",
+    versions=("v1beta1",),
+    plural="queues",
+    product="Volcano",
+    way_out="no pod is scheduled without it; create it, unless this program does first",
+)
 
 # Releases as in Kubernetes' pkg/features/kube_features.go (read in v1.35.4).
 IMAGE_VOLUMES = Feature("Image volumes", "ImageVolume", least=(1, 31, 0), on=(1, 35, 0))

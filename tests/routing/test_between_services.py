@@ -1,4 +1,4 @@
-"""`split` and `routedBy`, held against the services that they name."""
+"""What services of one input have in common: shares of requests, Gateways, names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
-from routed import ROUTE, router
+from gateways import HTTP, managed, open_to
+from routed import ROUTE, routed, router
 from samples import Manifest, container, role, service, template
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.findings import Severity, errors
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 SPLIT = "roles[0].httproute.split[0].service: "
 BY = "roles[0].httproute.routedBy: "
@@ -194,3 +196,44 @@ def test_a_service_that_could_not_be_read_may_be_the_one_that_is_named(
     (tmp_path / "f.yaml").write_text(yaml.safe_dump_all([chat(), fine, refused]), encoding="utf-8")
     assert main(["check", str(tmp_path / "f.yaml")]) == 2
     assert "none of the services" not in capsys.readouterr().err
+
+
+def test_the_gateway_of_another_service_of_the_input_is_known() -> None:
+    def plans(*listeners: Any) -> list[ServicePlan]:
+        owner = managed(*listeners)
+        owner["metadata"] = {"name": "entry", "namespace": "infra"}
+        parent = {"name": "entry-gateway", "namespace": "infra"}
+        guest = routed(httproute={**ROUTE, "parentRefs": [parent]})
+        return plan_services([*load(guest), *load(owner)])
+
+    def refused(plan: ServicePlan) -> list[str]:
+        return [str(each) for each in errors(plan.findings)]
+
+    guest, owner = plans(HTTP)
+    assert not refused(owner)
+    assert refused(guest) == [
+        (
+            "roles[0].httproute.parentRefs[0]: no listener of Gateway entry-gateway takes the "
+            "route: http: it allows routes of its own namespace infra only, and the route is in "
+            "default (allowedRoutes.namespaces.from)"
+        )
+    ]
+    assert not refused(plans(open_to("All"))[0])
+
+
+def test_policies_of_two_services_do_not_collide() -> None:
+    guarded = {"networkPolicy": {"gateway": [{"podSelector": {}}]}}
+    one, two = routed(role("b-c"), **guarded), routed(role("c"), **guarded)
+    one["metadata"]["name"], two["metadata"]["name"] = "a", "a-b"
+    plans = plan_services([*load(one), *load(two)])
+    told = [str(each) for each in plans[1].findings if "NetworkPolicy" in str(each)]
+    assert told == [
+        (
+            'roles[1].name: NetworkPolicy "a-b-c" would also belong to role b-c of service a; '
+            "rename one of them"
+        )
+    ]
+    free = plan_services(
+        [*load(service(role("x"))), *load(routed(role("x"), metadata={"name": "o"}))]
+    )
+    assert not [each for plan in free for each in plan.findings if "Policy" in str(each)]

@@ -12,9 +12,8 @@ from recorded import recorded, urn
 from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import children
+from fusioninfer_pulumi.component import children, max_unavailable
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component import max_unavailable as pace
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 COUNT = 4
@@ -51,10 +50,12 @@ def deployed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
                 return set()
             return {f"svc-inference-{index}" for index in found}
 
-        monkeypatch.setattr(pace, "readable", lambda: True)
+        monkeypatch.setattr(max_unavailable, "can_read_cluster", lambda: True)
         monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
-        monkeypatch.setattr(pace, "read_down", read)
-        monkeypatch.setattr(pace, "explain_down", lambda *given: [f"why of {given[4]}"])
+        monkeypatch.setattr(max_unavailable, "read_unavailable", read)
+        monkeypatch.setattr(
+            max_unavailable, "explain_unavailable", lambda *given: [f"why of {given[4]}"]
+        )
         replicas = spec.pop("replicas", COUNT)
         manifest = service(role(replicas=replicas), **spec)
         found = engine.run(lambda: InferenceService("svc", manifest) and None, preview=preview)
@@ -100,14 +101,14 @@ def test_where_no_room_is_left_the_update_fails(
     refused = []
 
     # A program that fails leaves much that is never begun: here the refusal is as far as it goes.
-    class Kept(pace.Pace):
-        async def _look_again(self, role: str) -> Any:
+    class Kept(max_unavailable.RollingUpdateOrder):
+        async def _read_again(self, role: str) -> Any:
             with pytest.raises(pulumi.RunError) as found:
-                await super()._look_again(role)
+                await super()._read_again(role)
             refused.append(str(found.value))
-            return self._drawn({})
+            return self._planned({})
 
-    monkeypatch.setattr(children, "Pace", Kept)
+    monkeypatch.setattr(children, "RollingUpdateOrder", Kept)
     deployed([0], [0], rollout={"partition": partition})
     (told,) = refused
     first, why, ways = told.splitlines()
@@ -150,7 +151,7 @@ def test_where_nothing_changes_nobody_looks(engine: Any, deployed: Any) -> None:
 
 
 def test_silence_is_said(deployed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_SECONDS", 0.01)
+    monkeypatch.setattr(max_unavailable, "_READ_SECONDS", 0.01)
     assert deployed(0.05).logged == [
         "replicas that are down were not counted: the cluster did not answer within 0.01 s"
     ]

@@ -1,4 +1,4 @@
-"""Finds what is wrong between two services of one program, such as objects of one name."""
+"""Findings between the services of one program, such as objects of one name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 @dataclass
-class _Seen:
-    """What the services made so far in one cluster own."""
+class _Cluster:
+    """What the services so far own in one cluster."""
 
     owners: Owners = field(default_factory=Owners)
     gateways: Gateways = field(default_factory=Gateways)
@@ -32,36 +32,35 @@ class _Seen:
         ]
 
 
-# By the stack that a program builds, so that nothing outlives it: and there by cluster, because
-# a name may stand once in each.
-_seen: WeakKeyDictionary[pulumi.Resource, dict[int, _Seen]] = WeakKeyDictionary()
+# By the stack that a program builds, so that nothing outlives it; and by cluster, because each may
+# have the same name once.
+_clusters: WeakKeyDictionary[pulumi.Resource, dict[int, _Cluster]] = WeakKeyDictionary()
 
 
-def namesake_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -> list[Finding]:
-    """Checks a service's names against each other and the services made so far.
+def name_collision_findings(
+    plan: ServicePlan, opts: pulumi.ResourceOptions | None
+) -> list[Finding]:
+    """Checks a service's names against each other and against the program's services so far.
 
-    Args:
-        plan: The service.
-        opts: Options of its component, for the provider and so the cluster.
-
-    Returns:
-        One finding for each role or earlier service that it collides with, for each of their
-        Gateways that does not take its route, and for requests that one of them gives to the other
-        and that do not arrive.
+    Also its route against their Gateways, and requests that one of them routes to the other. `opts`
+    are the component's, for its provider and so its cluster.
     """
     stack = pulumi.runtime.get_root_resource()
     if stack is None:
-        return _Seen().add(plan)
-    return _seen.setdefault(stack, {}).setdefault(_cluster(opts), _Seen()).add(plan)
+        return _Cluster().add(plan)
+    return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), _Cluster()).add(plan)
 
 
-def _cluster(opts: pulumi.ResourceOptions | None) -> int:
+def _provider_id(opts: pulumi.ResourceOptions | None) -> int:
     """Identity of the provider that the service's objects go to, 0 for the default one."""
     provider: Any = None
     if opts is not None:
         listed: Any = opts.providers or []
-        given = listed.values() if isinstance(listed, Mapping) else listed
-        candidates = [opts.provider, *(given if isinstance(given, Iterable) else [given])]
+        providers = listed.values() if isinstance(listed, Mapping) else listed
+        candidates = [
+            opts.provider,
+            *(providers if isinstance(providers, Iterable) else [providers]),
+        ]
         kubernetes = [item for item in candidates if item and item.package == "kubernetes"]
         if kubernetes:
             provider = kubernetes[0]

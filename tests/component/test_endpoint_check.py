@@ -15,14 +15,13 @@ from component.awaited import awaited, deployed
 from routed import ROUTE
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import endpoint_check as answering
-from fusioninfer_pulumi.component import endpoint_check as serving
+from fusioninfer_pulumi.component import endpoint_check
 from fusioninfer_pulumi.component.endpoint_check import (
-    NotYetError,
-    SilentError,
+    NotReadyError,
+    NotReadyInTimeError,
     UnreachableError,
-    answered,
-    ask,
+    probe,
+    wait_until_ready,
 )
 
 
@@ -34,11 +33,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def answer(url: str, seconds: float) -> str | None:
         found.append(f"{url} {seconds:g}")
         if "silent" in url:
-            raise SilentError("HTTP status 503")
+            raise NotReadyInTimeError("HTTP status 503")
         return "its name is not known here" if url.endswith(".svc:8000") else None
 
-    monkeypatch.setattr(serving, "_on_engine", lambda: True)
-    monkeypatch.setattr(serving, "answered", answer)
+    monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)
+    monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
     return found
 
 
@@ -60,7 +59,7 @@ def test_a_preview_asks_nothing(engine: Any, asked: list[str]) -> None:
 
 
 def test_mocks_ask_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "answered", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr(endpoint_check, "wait_until_ready", lambda *_: pytest.fail("it was asked"))
     deployed(engine, httproute=ROUTE, gateway=None)
 
 
@@ -80,16 +79,16 @@ def test_a_silent_endpoint_fails_the_program(engine: Any, asked: list[str]) -> N
         deployed(engine, httproute=route, gateway=None)
 
 
-def looks(*outcomes: Exception | None) -> Callable[[str], None]:
+def probes(*outcomes: Exception | None) -> Callable[[str], None]:
     """Asks that end so, the last one for ever."""
     left = list(outcomes)
 
-    def look(_: str) -> None:
+    def probe_once(_: str) -> None:
         outcome = left.pop(0) if len(left) > 1 else left[0]
         if outcome is not None:
             raise outcome
 
-    return look
+    return probe_once
 
 
 @pytest.fixture
@@ -100,11 +99,11 @@ def _own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(answering, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(endpoint_check, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(asyncio, "sleep", sleep)
 
 
-NOT_YET, AWAY = NotYetError("HTTP status 503"), UnreachableError("its name is not known here")
+NOT_YET, AWAY = NotReadyError("HTTP status 503"), UnreachableError("its name is not known here")
 
 
 @pytest.mark.parametrize(
@@ -122,14 +121,14 @@ NOT_YET, AWAY = NotYetError("HTTP status 503"), UnreachableError("its name is no
 )
 @pytest.mark.usefixtures("_own_clock")
 def test_outcomes(url: str, outcomes: Any, said: str | None) -> None:
-    told = asyncio.run(answered(url, 600, look=looks(*outcomes), grace=60, pause=5))
+    told = asyncio.run(wait_until_ready(url, 600, send=probes(*outcomes), grace=60, pause=5))
     assert told == said
 
 
 @pytest.mark.usefixtures("_own_clock")
 def test_what_was_reached_once_has_to_serve() -> None:
-    with pytest.raises(SilentError, match="HTTP status 503"):
-        asyncio.run(answered("http://a", 60, look=looks(NOT_YET, AWAY), grace=0, pause=5))
+    with pytest.raises(NotReadyInTimeError, match="HTTP status 503"):
+        asyncio.run(wait_until_ready("http://a", 60, send=probes(NOT_YET, AWAY), grace=0, pause=5))
 
 
 @pytest.fixture(scope="module")
@@ -172,21 +171,21 @@ def test_answers(server: Any, status: int, body: str, said: str | None) -> None:
     port, answers = server
     answers["now"] = (status, body)
     if said is None:
-        ask(f"http://127.0.0.1:{port}")
+        probe(f"http://127.0.0.1:{port}")
         return
-    with pytest.raises(NotYetError, match=said):
-        ask(f"http://127.0.0.1:{port}")
+    with pytest.raises(NotReadyError, match=said):
+        probe(f"http://127.0.0.1:{port}")
 
 
 def test_a_closed_port_may_still_open(server: Any) -> None:
     listening = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     port = listening.server_port
     listening.server_close()
-    with pytest.raises(NotYetError, match="refused"):
-        ask(f"http://127.0.0.1:{port}")
+    with pytest.raises(NotReadyError, match="refused"):
+        probe(f"http://127.0.0.1:{port}")
 
 
 def test_an_unknown_name_and_a_silent_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(endpoint_check, "_RESPONSE_SECONDS", 0.05)
     with pytest.raises(UnreachableError, match="not known here"):
-        ask("http://nowhere.invalid")
+        probe("http://nowhere.invalid")

@@ -18,7 +18,7 @@ from samples import role, service, template
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.load import read_text
-from fusioninfer_pulumi.loading.yaml import documents
+from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
 TEXT = """\
 apiVersion: fusioninfer.io/v1alpha1
@@ -248,6 +248,41 @@ def test_a_python_structure_may_not_be_deeper_than_a_text() -> None:
         deep = [deep]
     with pytest.raises(InvalidServiceError, match="nested deeper than 100 levels"):
         load(service(role(template=template(affinity=deep))))
+
+
+CHARACTERS = "\N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}"
+TEMPLATE = "looks like a template (Helm's, for example): render it first"
+
+
+def test_json_with_escaped_surrogate_pairs_reads_as_the_characters() -> None:
+    written = json.dumps({"a": CHARACTERS})
+    assert "\\ud83d" in written
+
+    assert list(documents(written)) == [{"a": CHARACTERS}]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("\treplicas: 2", "not YAML: line 3: indented with a tab, where YAML takes only spaces"),
+        ("  \treplicas: 2", "not YAML: line 3: indented with a tab, where YAML takes only spaces"),
+        ("  replicas: " + "9" * 5000,
+         "line 3, column 13: a number of 5000 digits; at most 4300 are read"),
+        ("  replicas: {{ .Values.replicas }}",
+         f"line 3, column 14: a key must be a plain string; the {{{{ }}}} of line 3 {TEMPLATE}"),
+        ("{{- if .Values.enabled }}", TEMPLATE),
+    ],
+)  # fmt: skip
+def test_what_usually_makes_a_text_unreadable_is_named(line: str, said: str) -> None:
+    with pytest.raises(UnreadableError) as raised:
+        list(documents(f"kind: A\nspec:\n{line}\n"))
+    assert str(raised.value).endswith(said)
+
+
+def test_braces_and_tabs_elsewhere_are_nobodys_cause() -> None:
+    text = "prompt: '{{ messages }}\t'\na: 1\n\nb: 2\nc: [1\n"
+    with pytest.raises(UnreadableError, match=r"^not YAML: line 6, column 1: [^{]*$"):
+        list(documents(text))
 
 
 if __name__ == "__main__":

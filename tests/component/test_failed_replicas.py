@@ -15,10 +15,9 @@ from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component import failed_replicas as failing
-from fusioninfer_pulumi.component.diagnosis import pods, read
-from fusioninfer_pulumi.component.diagnosis.explain import failing_sets
-from fusioninfer_pulumi.component.diagnosis.pods import Seen
+from fusioninfer_pulumi.component.diagnosis import explain, pods, read
+from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -61,16 +60,16 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
     ],
 )  # fmt: skip
 def test_a_pod_that_fails(found: Any, why: str | None) -> None:
-    assert pods.failing(found) == why
+    assert pods.pod_failure(found) == why
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    seen = Seen(**case["seen"])
+    seen = Snapshot(**case["seen"])
     # That of the set: the pods have the template that it has.
     revision = next((each["metadata"]["labels"][REVISION] for each in seen.pods), None)
-    fails = failing_sets({SET: revision}, seen)
+    fails = failed_lws({SET: revision}, seen)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
 
 
@@ -83,8 +82,8 @@ def test_pods_of_before_that_go_do_not_count(revision: str, *, going: bool, coun
     found["metadata"]["labels"][REVISION] = revision
     if going:
         found["metadata"]["deletionTimestamp"] = "now"
-    assert bool(failing_sets({SET: "new"}, Seen([found]))) is counts
-    assert bool(failing_sets({SET: None}, Seen([found]))) is not going
+    assert bool(failed_lws({SET: "new"}, Snapshot([found]))) is counts
+    assert bool(failed_lws({SET: None}, Snapshot([found]))) is not going
 
 
 @pytest.fixture
@@ -98,17 +97,17 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return None, None
 
     def run(found: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
-        def pods_of(*where: Any) -> Seen:
+        def pods_of(*where: Any) -> Snapshot:
             assert where == (None, None, "default", "svc")
             asked.append(where)
             if isinstance(found, Exception):
                 raise found
             if isinstance(found, float):
                 time.sleep(found)
-            return Seen([found])
+            return Snapshot([found])
 
-        monkeypatch.setattr(failing, "readable", lambda: True)
-        monkeypatch.setattr(failing, "read_pods", pods_of)
+        monkeypatch.setattr(explain, "can_read_cluster", lambda: True)
+        monkeypatch.setattr(explain, "read_pods", pods_of)
         monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
         manifest = service(role(replicas=3))
 
@@ -158,7 +157,7 @@ def test_pods_of_a_set_that_is_available_are_not_asked_about(status: Any) -> Non
 def test_where_nobody_can_look_the_status_is_as_before(
     status: Any, monkeypatch: pytest.MonkeyPatch, problem: Any, why: str
 ) -> None:
-    monkeypatch.setattr(failing, "_SECONDS", 0.01 if problem == 0.05 else 5.0)
+    monkeypatch.setattr(explain, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     told, logged, _ = status(problem)
     assert told["components"]["inference"]["phase"] == "Deploying"
     assert logged == [f"whether replicas fail was not read: {why}"]

@@ -1,0 +1,41 @@
+"""Tells how a program runs: by Pulumi, under mocks, by the command line, or to write files."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+import pulumi
+from pulumi.runtime import settings
+from pulumi.runtime.mocks import MockMonitor
+
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+_RENDER_OPTION = "renderYamlToDirectory"
+#: The plan collector: components append their plans while it holds a list.
+collect_plans: ContextVar[list[ServicePlan] | None] = ContextVar("collect_plans", default=None)
+
+
+def has_engine() -> bool:
+    """Whether Pulumi runs the program: not the command line, and not a test with mocks."""
+    return collect_plans.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
+
+
+def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
+    """Whether a component's objects are only written to files (`renderYamlToDirectory`).
+
+    A plain value with the default provider and on the command line; an Output, which is always
+    known, with an explicit provider, whose arguments are not known before.
+    """
+    if collect_plans.get() is not None:
+        return True
+    provider = component.get_provider("kubernetes:core/v1:Service")
+    if provider is None:
+        return bool(pulumi.Config("kubernetes").get(_RENDER_OPTION))
+    return pulumi.Output.from_input(_renders(provider))
+
+
+async def _renders(provider: pulumi.ProviderResource) -> bool:
+    # Pulumi is asked: in Python a provider's arguments are none of its outputs.
+    query = {"urn": await provider.urn.future()}
+    answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
+    return bool(((answer or {}).get("state") or {}).get(_RENDER_OPTION))

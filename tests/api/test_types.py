@@ -1,0 +1,194 @@
+"""Types of fields: formats of strings, amounts, On and Off."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from fusioninfer_pulumi.cli.yaml_output import to_yaml
+from fusioninfer_pulumi.dialects import DIALECTS
+from fusioninfer_pulumi.dialects.model import DialectModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from samples import Manifest, problems, role, service
+
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import format_description
+from fusioninfer_pulumi.api.monitoring import Interval
+from fusioninfer_pulumi.api.rollout import Duration
+from fusioninfer_pulumi.api.schema import manifest_schema
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, CountOrPercentage, Quantity
+from fusioninfer_pulumi.loading import loads
+
+
+def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from models(each)
+
+
+#: Types with a validator of their own, which says itself what is allowed.
+TELL_THEMSELVES = (Duration, CountOrPercentage, CountOrAnyPercentage, Interval)
+
+
+def patterns(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for each in schema:
+            yield from patterns(each)
+
+
+def test_every_format_has_a_description() -> None:
+    for dialect in DIALECTS:
+        importlib.import_module(f"fusioninfer_pulumi.dialects.{dialect.module}")
+    every = [*models(SpecModel), *models(DialectModel)]
+    found = {each for model in every for each in patterns(model.model_json_schema())}
+    for told in TELL_THEMSELVES:
+        found -= set(patterns(TypeAdapter(told).json_schema()))
+    assert len(found) > 10
+    assert all(map(format_description, found))
+
+
+TOLD: dict[str, tuple[Manifest, str]] = {
+    "an address without a scheme": (
+        service(role(), tracing={"endpoint": "otel:4317"}),
+        (
+            "tracing.endpoint: must be an address such as "
+            'http://otel-collector.observability:4317, without a path, got "otel:4317"'
+        ),
+    ),
+    "a relative path": (
+        service(role(), monitoring={"path": "metrics"}),
+        'monitoring.path: must be a path that starts with /, got "metrics"',
+    ),
+    "a relative folder": (
+        service(role(), model={"source": "hf://a/b", "mountPath": "models"}),
+        (
+            "model.mountPath: must be a path such as /models/chat, of A-Z a-z 0-9 _ . - and /, got "
+            '"models"'
+        ),
+    ),
+    "an endpoint without a port": (
+        service(role(kvEvents={"endpoint": "tcp://epp"})),
+        (
+            "roles[0].kvEvents.endpoint: must be a ZMQ endpoint such as "
+            'tcp://*:5557, with its port, got "tcp://epp"'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_what_a_string_must_be_is_told(case: str) -> None:
+    manifest, wanted = TOLD[case]
+    assert wanted in problems(manifest)
+
+
+BYTES, QUANTITY = TypeAdapter(Bytes), TypeAdapter(Quantity)
+PART, SHARE = TypeAdapter(CountOrPercentage), TypeAdapter(CountOrAnyPercentage)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((BYTES, value) for value in ("1", "80Gi", "1.5Ki", "1e3", 4096)),
+        *((QUANTITY, value) for value in ("5", "500m", "16Gi", 5, 0.5)),
+        *((PART, value) for value in (0, 3, "1%", "100%")),
+        *((SHARE, value) for value in (0, 3, "0%", "100%")),
+    ],
+)
+def test_amounts(field: TypeAdapter[Any], value: Any) -> None:
+    assert str(field.validate_python(value)) == str(value)
+    jsonschema.validate(value, field.json_schema())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        *(
+            (BYTES, value, "must be an amount of bytes such as 80Gi, got ")
+            for value in ("0", "-1Gi", "500m", "much", "", 0, 1.5, True, None, [])
+        ),
+        *(
+            (QUANTITY, value, "must be an amount above 0 such as 5, 500m or 16Gi, got ")
+            for value in ("0", "-5", "much", "", 0, -0.5, True, None, [])
+        ),
+        *(
+            (PART, value, "must be a count of at least 0 or a percentage from 1% to 100%, got ")
+            for value in (-1, "0%", "101%", "1.5%", "5", True, 1.0)
+        ),
+        *(
+            (SHARE, value, "must be a count of at least 0 or a percentage from 0% to 100%, got ")
+            for value in (-1, "00%", "101%", "1.5%", "5", True, 1.0)
+        ),
+    ],
+)
+def test_what_is_no_amount(field: TypeAdapter[Any], value: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=f"^1 validation error.*\n  {words}"):
+        field.validate_python(value)
+
+
+ROUTER = {"name": "router", "componentType": "router"}
+
+
+def ganged(mode: Any) -> dict[str, Any]:
+    return service(schedulingStrategy={"gangPolicy": {"mode": mode}})
+
+
+def measured(metrics: Any) -> dict[str, Any]:
+    return service(role(), {**ROUTER, "endpointPicker": {"metrics": metrics}})
+
+
+def written(manifest: dict[str, Any], word: str) -> InferenceServiceArgs:
+    """A service read from YAML in which a word stands without quotes."""
+    text = yaml.safe_dump(manifest)
+    assert f"'{word}'" in text
+    (args,) = loads(text.replace(f"'{word}'", word))
+    return args
+
+
+@pytest.mark.parametrize("word", ["On", "Off"])
+def test_a_gang_is_switched_without_quotes(word: str) -> None:
+    args = written(ganged(word), word)
+    assert args.scheduling_strategy.gang_policy.mode.value == word
+
+
+def test_metrics_are_off_without_quotes() -> None:
+    picker = written(measured("Off"), "Off").roles[1].endpoint_picker
+    assert picker is not None
+    assert picker.metrics.value == "Off"
+
+
+def test_a_boolean_without_a_word_is_refused() -> None:
+    (told,) = problems(measured(True))
+    assert told.endswith(".metrics: must be one of Off, Authenticated, Unauthenticated, got true")
+    path = "schedulingStrategy.gangPolicy.mode"
+    assert problems(ganged(0)) == [f"{path}: must be one of Auto, On, Off, got 0"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "accepted"),
+    [
+        (ganged("Off"), True),
+        (ganged(False), True),
+        (ganged(True), True),
+        (ganged(0), False),
+        (measured("Off"), True),
+        (measured(False), True),
+        (measured(True), False),
+    ],
+)
+def test_the_schema_takes_what_we_take(manifest: dict[str, Any], accepted: bool) -> None:
+    assert jsonschema.Draft202012Validator(manifest_schema()).is_valid(manifest) is accepted
+    assert (not problems(manifest)) is accepted
+
+
+def test_what_is_written_is_quoted() -> None:
+    assert to_yaml([{"mode": "Off"}]) == "mode: 'Off'\n"

@@ -1,0 +1,96 @@
+"""Objects of features as children: what they wait for, their options and their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+from pd import pair
+from samples import container, role, service, template
+
+from fusioninfer_pulumi import InferenceService
+
+JOB = {"timeout": "30m"}
+AUTOSCALING = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": 5}]}
+SET = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+
+
+def test_pods_come_after_the_account_of_their_sidecars(engine: Any) -> None:
+    more = {"kvTransfer": {"sidecar": {"ssrfProtection": True}}}
+    manifest = pair(decode_role=more)
+    deployment = engine.run(lambda: InferenceService("svc", manifest))
+    rights = {
+        each.request.type.rpartition(":")[2]: each.urn
+        for each in deployment.children
+        if each.request.name == "svc-sidecar"
+    }
+    assert set(rights) == {"ServiceAccount", "Role", "RoleBinding"}
+    needed = {rights["ServiceAccount"], rights["RoleBinding"]}
+    assert needed <= set(deployment["svc-decode-0"].request.dependencies)
+
+
+def test_images_may_be_outputs(engine: Any) -> None:
+    def program() -> None:
+        image = pulumi.Output.from_input("registry.example.com/sidecar:1")
+        more = {"kvTransfer": {"sidecar": {"image": image}}}
+        InferenceService("svc", pair(decode_role=more))
+
+    inputs = engine.run(program)["svc-decode-0"].inputs
+    body = inputs["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    assert body["initContainers"][0]["image"] == "registry.example.com/sidecar:1"
+
+
+def spec(**cache: Any) -> dict[str, Any]:
+    pod = template(container(args=None))
+    model = {"uri": "hf://Qwen/Qwen3-8B", "cache": {**cache, "job": JOB, "warmUp": True}}
+    made: dict[str, Any] = service(role(template=pod), model=model)["spec"]
+    return made
+
+
+def test_the_sets_wait_for_the_job_and_the_job_for_the_claim(engine: Any) -> None:
+    made = engine.run(lambda: InferenceService("app", spec(storage={"size": "1Gi"})))
+    by_type = {each.request.type.rpartition(":")[2]: each for each in made.children}
+    claim, job, sets = (by_type[kind] for kind in
+                        ("PersistentVolumeClaim", "Job", "LeaderWorkerSet"))  # fmt: skip
+    assert claim.urn in job.request.dependencies
+    assert {claim.urn, job.urn} <= set(sets.request.dependencies)
+    assert job.request.customTimeouts.create == "1800s"
+    # The claim may be bound by its first pod; the Job is awaited by the provider.
+    annotations = claim.inputs["metadata"]["annotations"]
+    assert annotations == {"pulumi.com/skipAwait": "true"}
+    assert "annotations" not in job.inputs["metadata"]
+    assert job.request.type == "kubernetes:batch/v1:Job"
+    assert claim.request.type == "kubernetes:core/v1:PersistentVolumeClaim"
+    assert job.request.name.startswith("app-model-")
+
+
+def test_an_existing_claim_is_not_registered(engine: Any) -> None:
+    made = engine.run(lambda: InferenceService("app", spec(claimName="shared")))
+    kinds = [each.request.type.rpartition(":")[2] for each in made.children]
+    assert sorted(kinds) == ["Job", "LeaderWorkerSet", "Service"]
+
+
+def deployed(engine: Any, *, scaled: bool) -> Any:
+    own = container(ports=[{"name": "http", "containerPort": 8000}])
+    more = {"autoscaling": AUTOSCALING} if scaled else {}
+    made = role(template=template(own), **more)
+    manifest = service(made, layout="PerRole", disruptionBudget={}, monitoring={})
+    return engine.run(lambda: InferenceService("svc", manifest) and None)
+
+
+def test_each_object_is_registered_under_a_name_of_its_own(engine: Any) -> None:
+    deployment = deployed(engine, scaled=True)
+    assert {
+        ("kubernetes:policy/v1:PodDisruptionBudget", "svc-inference"),
+        ("kubernetes:autoscaling/v2:HorizontalPodAutoscaler", "svc-inference"),
+        ("kubernetes:monitoring.coreos.com/v1:PodMonitor", "svc-inference"),
+    } <= set(deployment.keys)
+    assert len(set(deployment.keys)) == len(deployment.keys)
+
+
+def test_the_replicas_of_a_scaled_role_are_not_the_engines(engine: Any) -> None:
+    for scaled in (True, False):
+        registered = deployed(engine, scaled=scaled).registered
+        (made,) = [each for each in registered if each.request.type == SET]
+        assert ("spec.replicas" in list(made.request.ignoreChanges)) == scaled
+        assert made.inputs["spec"]["replicas"] == 1
