@@ -172,8 +172,8 @@ def _refused(
 
 
 def _unplanned(roles: Sequence[RoleArgs], wrong: frozenset[Location]) -> frozenset[int]:
-    # By default all engines trace.
-    if any(each[:1] == ("tracing",) for each in wrong):
+    # By default all engines trace, and a container in every pod downloads the model.
+    if any(each[:1] == ("tracing",) or each[:2] == ("model", "fetcher") for each in wrong):
         return frozenset(range(len(roles)))
     return frozenset(
         index
