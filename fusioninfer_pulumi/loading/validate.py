@@ -172,7 +172,7 @@ def _refused(
 
 
 def _unplanned(roles: Sequence[RoleArgs], wrong: frozenset[Location]) -> frozenset[int]:
-    # They go into the containers of every role.
+    # By default all engines trace, and a container in every pod may download the model.
     if any(each[:1] in (("model",), ("tracing",)) for each in wrong):
         return frozenset(range(len(roles)))
     return frozenset(

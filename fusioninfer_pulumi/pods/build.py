@@ -82,10 +82,14 @@ class RolePods:
     revision: str
 
     @property
+    def each(self) -> list[Pod]:
+        """The leader, then the worker where there is one."""
+        return [pod for pod in (self.leader, self.worker) if pod is not None]
+
+    @property
     def written(self) -> list[Pod]:
-        """A pod for each template that the user wrote."""
-        shared = self.worker is None or self.worker.path == self.leader.path
-        return [self.leader] if shared or self.worker is None else [self.leader, self.worker]
+        """The first pod of each template that the user wrote."""
+        return [pod for pod in self.each if pod.leads or pod.path != self.leader.path]
 
 
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
@@ -94,7 +98,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     for each in PASSES:
         pods, found = each(pods, ctx)
         findings += found
-    templates = [pods.leader.template, pods.worker.template if pods.worker is not None else None]
+    templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
     text = json.dumps(with_placeholders(templates), sort_keys=True, ensure_ascii=False)
     revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]
     finished = RolePods(

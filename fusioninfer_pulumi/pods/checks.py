@@ -48,8 +48,7 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """What the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     found: list[Finding] = []
-    sizes = {accelerators(each.template) for each in (pods.leader, pods.worker) if each is not None}
-    (have, *others) = sizes
+    have, *others = {accelerators(each.template) for each in pods.each}
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     counted = have and not others and one_rank_each(pods.leader.template)
@@ -79,7 +78,7 @@ def _advice(ctx: Context) -> Iterator[Finding]:
     stated = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and stated and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
-        yield warning("without-effect", ctx.at("multinode", "launcher"), message)
+        yield warning("launcher-without-effect", ctx.at("multinode", "launcher"), message)
 
 
 _REACHED = "probe, Service and pool would reach a port on which nothing listens"
@@ -261,7 +260,7 @@ def pod_volume_findings(
         sources = [key for key, value in volume.items() if key in _SOURCES and value is not None]
         if len(sources) > 1:
             message = f"takes one source, got {' and '.join(sources)}; remove one of them"
-            yield error("volume-sources", here, message)
+            yield error("volume-sources-several", here, message)
     if not isinstance(listed, (list, tuple)) or not all(isinstance(name, str) for name in names):
         return  # an Output, or for the API server to judge
     known = {*names, *others}

@@ -153,7 +153,7 @@ def _taken(pod: Pod, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
     asked = _disk(given) + quantity.parse((resources.get("requests") or {}).get(_DISK, 0))
     if _disk(given) and limit is not None and quantity.parse(limit) < asked:
         yield error(
-            "disk-too-small",
+            "disk-limit-too-small",
             (*pod.container_path, "resources", "limits", _DISK),
             f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
             f"asks for {quantity.write(asked)}",
@@ -184,7 +184,7 @@ def _memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     amount, container = quantity.write(need), path_text(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
         yield error(
-            "memory-too-small",
+            "memory-limit-too-small",
             at,
             f"takes {amount} of host memory in each pod, but {container} may use "
             f"{limit} in all; raise its memory limit, or offload less",
@@ -192,7 +192,7 @@ def _memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     elif asked is None or quantity.parse(asked) < need:
         has = "none" if asked is None else str(asked)
         yield warning(
-            "memory-not-requested",
+            "memory-request-too-small",
             at,
             f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
             "nodes are chosen that do not have it; raise requests.memory",

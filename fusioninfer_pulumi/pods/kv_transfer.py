@@ -214,14 +214,14 @@ def _events(
         served = command.served_names
         if served is None:
             message = "is required: the model's name cannot be read here"
-            return [], [error("topic-required", at, message)]
+            return [], [error("kv-events-topic-required", at, message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
         if len(set(served)) > 1:
             # The picker looks events up by the name that a request asks for.
             others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
             said.append(
                 warning(
-                    "topic-of-one-model",
+                    "kv-events-topic-incomplete",
                     at,
                     f"names one model, by default {served[0]}: pickers find no events for requests "
                     f"that ask for {others}; state the topic, or serve one name",
@@ -229,7 +229,7 @@ def _events(
             )
     if topic.count("@") != 2:
         message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
-        said.append(info("topic-unread", at, message))
+        said.append(info("kv-events-topic-unread", at, message))
     return [command.engine.events_argument(given.endpoint, topic)], said
 
 
@@ -250,7 +250,7 @@ def _decode_side(
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return plan, [], [*found, error("port-of-sidecar", (*field, "enginePort"), message)]
+        return plan, [], [*found, error("engine-port-of-pool", (*field, "enginePort"), message)]
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
@@ -279,7 +279,7 @@ def _kept(brought: str | None, pool: int, engine: int, ctx: Context) -> Iterator
     yield info("sidecar-in-template", ctx.at(), message)
     if engine == pool:
         yield warning(
-            "port-of-sidecar",
+            "sidecar-port-taken",
             ctx.at(),
             f"container {brought} listens on port {pool}, and so does the engine, as far as its "
             "arguments say; give it another --port",

@@ -94,4 +94,4 @@ def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
     for key in ("command", "args"):
         if contains_output(leader.own.get(key)):
             for at in output_paths(leader.own[key], (*leader.container_path, key)):
-                yield error("output-not-readable", at, LIFT)
+                yield error("output-in-command", at, LIFT)

@@ -333,7 +333,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
         what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
         return pod, [
             warning(
-                "model-unknown-to-program",
+                "engine-unknown",
                 pod.command_path,
                 "the container's program is neither vLLM nor SGLang: it is not told which model to "
                 f"serve, which has to be {what}",

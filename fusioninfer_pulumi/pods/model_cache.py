@@ -145,7 +145,7 @@ def _findings(
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
     if files.images:
         yield info(
-            "image-volume-feature",
+            "image-volume-feature-gate",
             ("model", "uri"),
             "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
             "feature gate ImageVolume, and by default from 1.35 on",

@@ -40,7 +40,7 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             findings += found
     counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
     if not counted and ctx.nodes > 1:
-        findings.append(info("pods-of-a-replica", at, _pods(given)))
+        findings.append(info("replica-pods-derived", at, _pods(given)))
     return _addressed(pods, ctx), findings
 
 
@@ -96,7 +96,7 @@ def _unfit(
     yield from (each.under(*at) for each in refused)
     if given.data_rpc_port is not None and ctx.nodes == 1 and not refused:
         message = "has no effect: a replica is a single pod"
-        yield warning("without-effect", (*at, "dataRPCPort"), message)
+        yield warning("data-rpc-port-without-effect", (*at, "dataRPCPort"), message)
     if not command.readable:
         yield warning(
             "arguments-unreadable",

@@ -87,4 +87,4 @@ def picker_findings(
         )
     if not picked and not has_roles:
         message = "has no effect: neither a picker nor an engine traces"
-        yield warning("without-effect", ("tracing",), message)
+        yield warning("tracing-without-effect", ("tracing",), message)

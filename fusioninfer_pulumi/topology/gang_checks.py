@@ -39,6 +39,7 @@ def scheduling_findings(
             yield from _pod_scheduler(pod, scheduling, scheduler)
             if gang_scheduled:
                 yield from _gang_pod(pod)
+                yield from _without_requests(role, pod.path)
             elif scheduling.queue and scheduler:
                 yield from _pod_queue(pod, scheduling.queue)
         if not role.args.sub_group_policy and _annotated(
@@ -106,10 +107,15 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
             _annotation(pod, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table ignores it",
         )
-    if not any(pod_requests(pod.template).values()):
+
+
+def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
+    """Warns where one of the pods of a template that the user wrote asks for nothing."""
+    pods = [pod for pod in role.pods.each if pod.path == written]
+    if not all(any(pod_requests(pod.template).values()) for pod in pods):
         yield warning(
             "gang-pod-without-requests",
-            (*pod.path, "spec", "containers"),
+            (*written, "spec", "containers"),
             "no container asks for any resource: Volcano counts such pods as placed and does not "
             "hold them together with the gang",
         )

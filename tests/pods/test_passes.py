@@ -126,3 +126,25 @@ def test_pods_are_not_built_from_a_sidecar_or_a_fetcher_that_was_refused(mode: s
     assert problems(manifest) == [f"roles[1].kvTransfer.sidecar.{told}"]
     manifest = service(role(), model={"uri": "s3://bucket/model", "fetcher": bad})
     assert problems(manifest) == [f"model.fetcher.{told}"]
+
+
+def test_workers_that_ask_for_nothing_are_warned_of_beside_a_leader_with_a_sidecar() -> None:
+    pod = template(container(resources={}))
+    several = {"multinode": {"nodeCount": 2}, "template": pod, "kvTransfer": {}}
+    manifest = prefill_decode(decode=several)
+    manifest["spec"]["roles"].append(role("router", "router", template=None, gateway={}))
+    plan = plan_of(manifest)
+    assert plan.roles[1].pods.kv is not None
+    assert plan.roles[1].pods.kv.sidecar is not None
+    rule = "gang-pod-without-requests"
+    told = {each.path for each in plan.findings if each.rule == rule}
+    assert "roles[1].template.spec.containers" in told
+
+
+def test_a_program_in_args_is_warned_of_whatever_else_is_added_to_it() -> None:
+    pod = template(container(gpus=1, args=["vllm", "serve", "m"]))
+    rules = [
+        {each.rule for each in plan_of(service(role(template=pod), **more)).findings}
+        for more in ({}, {"tracing": {"endpoint": "http://collector:4317"}})
+    ]
+    assert all("program-in-args" in each for each in rules)
