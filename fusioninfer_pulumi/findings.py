@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any
 
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -89,68 +88,19 @@ def one_line(text: str) -> str:
     )
 
 
-@overload
-def error(rule: str, location: Location, message: str) -> Finding: ...
-@overload
-def error(rule: str, location: str) -> Finding: ...
-def error(rule: str, location: Location | str, message: str | None = None) -> Finding:
-    """Returns a finding that rejects the input.
-
-    The form with a path as text and without a rule is being replaced.
-    """
-    return _finding(Severity.ERROR, rule, location, message)
+def error(rule: str, location: Location, message: str) -> Finding:
+    """A finding that rejects the input."""
+    return Finding(rule, Severity.ERROR, location, message)
 
 
-@overload
-def warning(rule: str, location: Location, message: str) -> Finding: ...
-@overload
-def warning(rule: str, location: str) -> Finding: ...
-def warning(rule: str, location: Location | str, message: str | None = None) -> Finding:
-    """Returns a finding about a valid input that is probably wrong.
-
-    The form with a path as text and without a rule is being replaced.
-    """
-    return _finding(Severity.WARNING, rule, location, message)
+def warning(rule: str, location: Location, message: str) -> Finding:
+    """A finding about something valid that is probably wrong."""
+    return Finding(rule, Severity.WARNING, location, message)
 
 
-@overload
-def info(rule: str, location: Location, message: str) -> Finding: ...
-@overload
-def info(rule: str, location: str) -> Finding: ...
-def info(rule: str, location: Location | str, message: str | None = None) -> Finding:
-    """Returns a finding about a default or an automatic change.
-
-    The form with a path as text and without a rule is being replaced.
-    """
-    return _finding(Severity.INFO, rule, location, message)
-
-
-def _finding(
-    severity: Severity, rule: str, location: Location | str, message: str | None
-) -> Finding:
-    if message is None:
-        return Finding("", severity, parse_path(rule), str(location))
-    return Finding(rule, severity, tuple(location), message)
-
-
-class _Raw(str):
-    """A path that cannot be parsed; shown unchanged."""
-
-    __slots__ = ()
-
-
-_PART = re.compile(r"\[(\d+)\]|\[([^\]]*)\]|(?:^|\.)([^.\[\]]+)")
-
-
-def parse_path(text: str) -> Location:
-    """Returns the location of a path that is still passed as text; to be deleted."""
-    if text == "":
-        return ()
-    parts = tuple(
-        int(match[1]) if match[1] is not None else match[2] if match[2] is not None else match[3]
-        for match in _PART.finditer(text)
-    )
-    return parts if path_text(parts) == text else (_Raw(text),)
+def info(rule: str, location: Location, message: str) -> Finding:
+    """A finding about a default or an automatic change that users should know."""
+    return Finding(rule, Severity.INFO, location, message)
 
 
 class InvalidServiceError(ValueError):
@@ -200,23 +150,10 @@ def shown(value: Any) -> str:
 
 
 def path_text(location: Location) -> str:
-    """Returns a location as text: `roles[1].port` for `("roles", 1, "port")`."""
+    """Writes a location: `("roles", 1, "port")` is `roles[1].port`."""
     text = ""
     for part in location:
-        if isinstance(part, _Raw):
-            text += f".{part}" if text else part
-        elif isinstance(part, int) or any(character in part for character in "./[] "):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if text else part
-    return text
-
-
-def join(*parts: str | int) -> str:
-    """Returns a path as text; to be deleted when all locations are tuples."""
-    text = ""
-    for part in parts:
-        if isinstance(part, int) or any(character in str(part) for character in "./[] "):
+        if isinstance(part, int) or any(character in part for character in "./[] "):
             text += f"[{part}]"
         else:
             text += f".{part}" if text else part

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from importers import kserve_strategies, kthena_samples, kthena_strategies, modelplane_strategies
 from profiles import examples
 
-from fusioninfer_pulumi.findings import join
+from fusioninfer_pulumi.findings import path_text
 from fusioninfer_pulumi.loading.documents import Reading, read_all
 
 Manifest = dict[str, Any]
@@ -57,7 +57,7 @@ def silent(
             _change(changed[number], path, others)
             again = _read(changed)
             if not _named(again, number, path) and _made(again) == _made(read):
-                found.append(f"{number}: {join(*path)}")
+                found.append(f"{number}: {path_text(path)}")
     return found
 
 
@@ -75,8 +75,8 @@ def _named(read: Sequence[Reading], number: int, path: Path) -> bool:
     relative = path[1:] if path[0] == "spec" else path
     # "" is the document as a whole, and so is `spec`.
     parts = range(1, len(relative) + 1)
-    above = {"", str(path[0]), *(join(*relative[:end]) for end in parts)}
-    below = (f"{join(*relative)}.", f"{join(*relative)}[")
+    above = {"", str(path[0]), *(path_text(relative[:end]) for end in parts)}
+    below = (f"{path_text(relative)}.", f"{path_text(relative)}[")
     return any(
         label == str(number) and (finding.path in above or finding.path.startswith(below))
         for each in read
