@@ -18,6 +18,17 @@ _SIZES = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
 #: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
 PREFIX = "serving.kserve.io/exp-dra-"
 CLAIM = "managed-device"
+_KUEUE, _LOCAL_MODEL = "kueue.x-k8s.io", "internal.serving.kserve.io/localmodel"
+#: Beginnings of the keys of the service's metadata that KServe hands on to its pods
+#: (propagateDeploymentMetadata, propagateTopLevelLeaderWorkerSetMetadata of its controller).
+_HANDED_ON = {
+    "labels": (_KUEUE, _LOCAL_MODEL),
+    "annotations": ("k8s.v1.cni.cncf.io", _KUEUE, "prometheus.io", _LOCAL_MODEL),
+}
+#: Further annotations that it hands on where a replica has several pods.
+_LWS = "leaderworkerset.sigs.k8s.io"
+#: An annotation of workloads that stays off their pods.
+_MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
 
 
 def convert_workload(
@@ -119,7 +130,32 @@ def _main_has(pod: Node | None, *fields: str) -> bool:
 
 def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
     copy_node(builder, (*target, "spec"), pod)
-    copy_fields(builder, (*target, "metadata"), workload, "labels", "annotations")
+    several = target[-1] != "template"
+    for field, always in _HANDED_ON.items():
+        more = (_LWS,) if several and field == "annotations" else ()
+        at = builder.main.at("metadata", field)
+        for key, value in (builder.main.metadata.get(field) or {}).items():
+            if str(key).startswith((*always, *more)):
+                builder.default((*target, "metadata", field, key), value, at / key)
+        own = workload.get(field)
+        if own is not None:
+            _workload_metadata(builder, (*target, "metadata", field), own)
+
+
+def _workload_metadata(builder: ServiceBuilder, target: Location, own: Node) -> None:
+    """Copies a workload's labels or annotations, which win over those of the service."""
+    if not isinstance(own.content, dict) or not own.content:
+        builder.report.consume(own.at)
+        return
+    for key, node in own.content.items():
+        if key == _MODEL_ROUTING:
+            builder.report.info(
+                "model-routing-annotation",
+                node.at,
+                "KServe's presets set it for routes by model name, which are not made here",
+            )
+        else:
+            copy_node(builder, (*target, key), node)
 
 
 def _rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
