@@ -49,4 +49,8 @@ def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
                 checked += 1
                 found = held(item, path)
                 assert {key: found.get(key) for key in expected} == expected
+    if "picker" in case:
+        checked += 1
+        (text,) = (each["data"]["config.yaml"] for each in of_kind(made, "ConfigMap"))
+        assert yaml.safe_load(text) == case["picker"]
     assert checked

@@ -17,15 +17,9 @@ from fusioninfer_pulumi.importers.kserve.nodes import (
     merge,
     read_node,
 )
-from fusioninfer_pulumi.importers.kserve.router import (
-    SYSTEM,
-    Objects,
-    Related,
-    convert_router,
-    kserve_backends,
-    map_namespaces,
-)
+from fusioninfer_pulumi.importers.kserve.router import Related, convert_router, kserve_backends
 from fusioninfer_pulumi.importers.kserve.scaling import park_roles
+from fusioninfer_pulumi.importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
 from fusioninfer_pulumi.importers.kserve.served_model import convert_model, move_initializer
 from fusioninfer_pulumi.importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_pulumi.importers.model import validated
