@@ -196,6 +196,17 @@ def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
     assert kept == INITIALIZER
 
 
+@pytest.mark.parametrize("uri", ["pvc://claim/model", "oci://registry.example/model:1"])
+def test_beside_a_volume_or_an_image_only_adapters_are_fetched(uri: str) -> None:
+    only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
+    document = initialized(only_env, model={"uri": uri, "name": "m"})
+    assert "initContainers" not in template(document)
+    assert any("nothing is downloaded from volumes and images" in each for each in said(document))
+    adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
+    fetching = initialized(only_env, model=adapted)
+    assert spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
+
+
 POD_IP = {"name": "POD_IP", "value": "1"}
 
 
