@@ -6,17 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport, ServiceBuilder
+from fusioninfer_pulumi.importers.kserve.filling import fill_templates
 from fusioninfer_pulumi.importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
 )
-from fusioninfer_pulumi.importers.kserve.nodes import (
-    Node,
-    copy_node,
-    fill_templates,
-    merge,
-    read_node,
-)
+from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_node, merge, read_node
 from fusioninfer_pulumi.importers.kserve.router import Related, convert_router, kserve_backends
 from fusioninfer_pulumi.importers.kserve.scaling import park_roles
 from fusioninfer_pulumi.importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
@@ -189,8 +184,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     """Converts an LLMInferenceService, whose spec is merged with its configs."""
     copy_metadata(builder, builder.main)
     builder.set_origin(("spec", "roles"), spec.at)
-    spec = fill_templates(spec, _template_values(builder, spec))
-    _report_templates(builder, spec)
+    spec = fill_templates(builder, spec)
     convert_model(builder, spec)
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
@@ -245,23 +239,3 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
             share.at,
             f"must be a share of the requests from 0 to 1, got {share.content}",
         )
-
-
-def _template_values(builder: ServiceBuilder, spec: Node) -> dict[str, str]:
-    document, model = builder.main, spec.get("model")
-    named = model.text("name") if model is not None else None
-    return {
-        ".ObjectMeta.Name": str(document.name),
-        ".ObjectMeta.Namespace": str(document.namespace),
-        ".Spec.Model.Name": named or str(document.name),
-    }
-
-
-def _report_templates(builder: ServiceBuilder, spec: Node) -> None:
-    for _, leaf in spec.leaves():
-        if isinstance(leaf.content, str) and "{{" in leaf.content:
-            builder.report.unsupported(
-                "go-template-unsupported",
-                leaf.at,
-                "holds a Go template, which KServe fills in; write what it becomes",
-            )

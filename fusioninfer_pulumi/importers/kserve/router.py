@@ -70,8 +70,8 @@ def _replaced_mirror(builder: ServiceBuilder, item: Node, known: Backends) -> No
 
 def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Node:
     kind, name = ref.text("kind") or "Service", ref.text("name")
-    if name is None or "{{" in name or kind not in _SUFFIXES:
-        return ref  # reported already, or not made by KServe
+    if name is None or kind not in _SUFFIXES:
+        return ref  # not made by KServe, or refused by our own rules
     if kind == "Service" and ref.text("group"):
         return ref
     namespace = ref.text("namespace") or builder.main.namespace
