@@ -77,6 +77,17 @@ def transfer(
                 )
             )
         return Transfer(connector=setup), twice
+    if given is not None and not given.enabled:
+        way = Transfer()
+        if engine is not None and offloading is not None:
+            way = engine.transfer(command, None, offloading)
+        return way, [
+            warning(
+                "kv-transfer-disabled",
+                parse_path(f"{field}.enabled"),
+                "no KV cache goes from prefill to decode: decode computes every prompt again",
+            )
+        ]
     if given is not None:
         return _generated(args.component_type, given, command, field, offloading)
     if not needed:

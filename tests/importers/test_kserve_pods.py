@@ -311,3 +311,19 @@ def test_arguments_that_only_a_shell_in_the_pod_knows_are_refused(value: str, wh
     assert problems(llm(template=pod(env=env))) == [
         f"f: template.containers[0].env[0].value: {why}"
     ]
+
+
+def test_engines_without_a_transfer_compute_prompts_again() -> None:
+    document = llm(prefill={"template": pod()})
+    prefill, decode = spec(document)["roles"]
+    assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
+    for place in ("prefill", "spec"):
+        assert any(
+            f"f: warning: {place}: " in each and "decode computes every prompt again" in each
+            for each in said(document)
+        )
+    (lws, _) = [
+        each for each in rendered(*converted(document)) if "leaderWorkerTemplate" in each["spec"]
+    ]
+    (main,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+    assert not any("kv-transfer" in each for each in main.get("args", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -43,11 +44,22 @@ def convert_workload(
         )
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
+    if component_type != "worker" and not _hands_over(workload):
+        # Its sidecar asks the prefill pods all the same, whose answer the engines do not use.
+        builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     pods = _parallelism(builder, target, workload)
     _templates(builder, target, workload, pods)
     _rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
+
+
+def _hands_over(workload: Node) -> bool:
+    """Whether something in the pods may say how the engine hands its KV cache over."""
+    pods = (workload.get("template"), workload.get("worker"))
+    texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
+    program = any(each is not None and _main_has(each, "command") for each in pods)
+    return program or any(re.search("kv[-_]transfer", text) for text in texts)
 
 
 def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
