@@ -53,4 +53,9 @@ def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
         checked += 1
         (text,) = (each["data"]["config.yaml"] for each in of_kind(made, "ConfigMap"))
         assert yaml.safe_load(text) == case["picker"]
+    if "scaled" in case:
+        checked += 1
+        (scaler,) = of_kind(made, "ScaledObject")
+        found = {key: scaler["spec"].get(key) for key in case["scaled"]}
+        assert found == case["scaled"]
     assert checked
