@@ -20,6 +20,7 @@ from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.pickers.role_intent import (
     Intent,
+    event_port,
     group_pairing,
     group_pairing_findings,
     picker_image,
@@ -315,10 +316,11 @@ def _field(name: str, path: str) -> Manifest:
 
 
 _PROTOCOL = "http2"
+_EVENTS = "kv-events"
 
 
 def picker_service(plan: ServiceMeta, router: RouterPlan) -> Manifest:
-    """Builds the Service; metrics have a port where somebody may read them."""
+    """Builds the Service; metrics have a port where somebody may read them, as have KV events."""
     known = router.implementation
     protocol = known.picker_protocol if known is not None else _PROTOCOL
     ports = [
@@ -332,6 +334,10 @@ def picker_service(plan: ServiceMeta, router: RouterPlan) -> Manifest:
     ]
     if router.picker.metrics is not MetricsMode.OFF:
         ports.append({"name": names.PICKER_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
+    # Engines that publish their KV events to a picker reach it by its Service.
+    events = event_port(router.picker.config)
+    if events is not None and events not in [each["port"] for each in ports]:
+        ports.append({"name": _EVENTS, "port": events, "protocol": "TCP"})
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -53,6 +53,17 @@ def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
         checked += 1
         (text,) = (each["data"]["config.yaml"] for each in of_kind(made, "ConfigMap"))
         assert yaml.safe_load(text) == case["picker"]
+    if "picker port" in case:
+        checked += 1
+        (service,) = (each for each in of_kind(made, "Service"))
+        assert case["picker port"] in [each["port"] for each in service["spec"]["ports"]]
+        (endpoint,) = [
+            each["value"]
+            for template in places["pods"]
+            for each in template["spec"]["containers"][0]["env"]
+            if each["name"] == "EVENTS"
+        ]
+        assert endpoint == f"tcp://{service['metadata']['name']}:{case['picker port']}"
     if "scaled" in case:
         checked += 1
         (scaler,) = of_kind(made, "ScaledObject")
