@@ -170,8 +170,8 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
     assert not any("initContainers" in each for each in problems(wired))
     again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
     assert (
-        "f: prefill.template.initContainers[0].image: cannot be carried over: one container "
-        "fetches for all pods of a service; say it once"
+        "f: prefill.template.initContainers[0].image: cannot be carried over: one "
+        "storage-initializer serves all pods of a service; write the same in each"
     ) in problems(initialized(INITIALIZER, prefill=again))
 
 

@@ -143,7 +143,7 @@ def _bases(
             report.unsupported(
                 "nested-base-config",
                 place,
-                "configs that are based on configs are not followed; name both",
+                "configs of configs are not followed; name both in the service's baseRefs",
             )
     return found
 
@@ -206,13 +206,13 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     endpoint = tracing.get("exporterEndpoint")
     if endpoint is None:
         report.unsupported(
-            "tracing-endpoint-missing", tracing.at, "tracing needs the endpoint of a collector"
+            "tracing-endpoint-missing", tracing.at, "set tracing.exporterEndpoint to a collector"
         )
         return
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
-        report.unsupported("tracing-exporter-unsupported", exporter.at, "traces are sent by OTLP")
+        report.unsupported("tracing-exporter-unsupported", exporter.at, "set it to otlp")
     elif exporter is not None:
         report.consume(exporter.at)
     share = tracing.get("samplerArg")
@@ -221,7 +221,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         report.unsupported(
             "tracing-sampler-unsupported",
             sampler.at,
-            "tracing.sampling is a share of the requests, parentbased_traceidratio",
+            "only parentbased_traceidratio has a place; set its share in tracing.samplerArg",
         )
     elif sampler is not None:
         report.info(

@@ -111,7 +111,9 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     target = builder.add_role(router.at, "router", "router")
     ingress = router.get("ingress")
     if ingress is not None:
-        builder.report.unsupported("ingress-unsupported", ingress.at, "use a Gateway")
+        builder.report.unsupported(
+            "ingress-unsupported", ingress.at, "name a Gateway in router.gateway.refs"
+        )
     _route(builder, target, router, related)
     _gateway(builder, target, router)
     scheduler = router.get("scheduler")
@@ -138,8 +140,8 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
             report.unsupported(
                 "route-group-unsupported",
                 field.at,
-                "requests by model name are shared out by httproute.split of one service, and the "
-                "others say routedBy; paths with the service's own name are never shared",
+                "services are not grouped here; remove group and weight, and name the "
+                "InferencePools of all of them in router.route.http.spec of one",
             )
     refs = route.get("http", "refs")
     if refs is not None:

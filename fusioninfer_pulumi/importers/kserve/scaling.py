@@ -130,7 +130,7 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
             report.unsupported(
                 "trigger-type-unsupported",
                 trigger.at,
-                "only triggers of type prometheus with a serverAddress are known",
+                "use a trigger of type prometheus with metadata.serverAddress",
             )
             continue
         if address is not None and where.content != address.content:

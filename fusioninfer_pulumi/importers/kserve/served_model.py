@@ -46,7 +46,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> None:
         report.unsupported(
             "model-decryption-unsupported",
             secret.at,
-            "models are not decrypted here; use an image that does",
+            "models are not decrypted here; remove it, and use an image that does",
         )
     _download(builder, spec, model)
     _lora(builder, model)
@@ -80,7 +80,9 @@ def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
         builder.default(target, "InitContainer", model.at)
     elif without and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
-            "s3-without-initializer", enabled.at, "an init container downloads from s3://"
+            "s3-without-initializer",
+            enabled.at,
+            "the storage-initializer downloads from s3://; remove enabled: false",
         )
     elif enabled is not None:
         builder.report.consume(enabled.at)  # volumes and images are mounted either way
@@ -179,7 +181,7 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
             report.unsupported(
                 "initializer-field-unsupported",
                 field.at,
-                f"the container that fetches the model has {', '.join(_KNOWN)} (model.fetcher)",
+                f"the storage-initializer has {', '.join(_KNOWN)} here; remove it",
             )
         elif held is None:
             copy_node(builder, target, field)
@@ -189,5 +191,5 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
             report.unsupported(
                 "initializers-differ",
                 field.at,
-                "one container fetches for all pods of a service; say it once",
+                "one storage-initializer serves all pods of a service; write the same in each",
             )

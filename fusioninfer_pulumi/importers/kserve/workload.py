@@ -264,12 +264,14 @@ def convert_devices(builder: ServiceBuilder) -> None:
         builder.report.unsupported(
             "device-container-unsupported",
             at("container-name"),
-            "the container that serves gets the devices",
+            "only the container main gets the devices; remove it",
         )
     for key in given:
         place = builder.main.at("metadata", "annotations", key)
         builder.report.unsupported(
-            "device-setting-unsupported", place, "claims have a class, a count and selectors"
+            "device-setting-unsupported",
+            place,
+            "of these annotations device-class, device-count and cel-selector have a place",
         )
     for index, role in enumerate(builder.roles):
         if role["componentType"] == "router":
