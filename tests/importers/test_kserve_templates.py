@@ -93,9 +93,10 @@ def test_names_of_kserves_objects_are_those_of_ours() -> None:
 
 def test_what_is_left_out_takes_its_flag_along() -> None:
     variable = {"name": "A", "value": LOST}
-    document = served("--a", LOST, "--b", "1", f"--c={LOST}", "--d", env=[variable])
+    unnamed = {"name": LOST, "value": "x"}
+    document = served("--a", LOST, "--b", "1", f"--c={LOST}", "--d", env=[variable, unnamed])
     told = problems(document)
-    places = ("env[0].value", "args[1]", "args[4]")
+    places = ("env[0].value", "env[1].name", "args[1]", "args[4]")
     assert [each.split(": ")[1] for each in told] == [
         f"template.containers[0].{place}" for place in sorted(places)
     ]

@@ -62,7 +62,8 @@ class _Filling:
         content = node.content
         if isinstance(content, dict):
             made = {key: self.filled(item, (*path, key)) for key, item in content.items()}
-            if path[-2:-1] == ("env",) and made.get("value", node) is None:
+            lost = any(made.get(key, node) is None for key in ("name", "value"))
+            if path[-2:-1] == ("env",) and lost:
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
                 return None  # a variable without its value is another one
             kept = {key: item for key, item in made.items() if item is not None}

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.importers.kserve.container import MAIN, Preset, with_eng
 from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_pulumi.importers.kserve.scaling import convert_scaling, stop_annotation
 from fusioninfer_pulumi.importers.source import SourceField
+from fusioninfer_pulumi.kube.outputs import is_output
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
 STARTUP = "10m"
@@ -147,7 +148,8 @@ def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: No
         more = (_LWS,) if several and field == "annotations" else ()
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
-            if str(key).startswith((*always, *more)):
+            given = isinstance(value, str) or is_output(value)  # others are refused on the objects
+            if given and str(key).startswith((*always, *more)):
                 builder.default((*target, "metadata", field, key), value, at / key)
         own = workload.get(field)
         if own is not None:
