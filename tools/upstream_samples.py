@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 import yaml
 
@@ -178,14 +178,14 @@ def _import_alone(folder: Path, name: str) -> Any:
     package = types.ModuleType("upstream.tests")
     package.__path__ = [str(folder)]
     stubs = ("upstream", "upstream.common", "upstream.common.gw_api", "kserve", "kubernetes")
-    sys.modules.update({each: MagicMock() for each in (*stubs, "pytest")})
-    sys.modules["upstream.tests"] = package
-    spec = importlib.util.spec_from_file_location(f"upstream.tests.{name}", folder / f"{name}.py")
+    modules: dict[str, Any] = {each: MagicMock() for each in (*stubs, "pytest")}
+    path = folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"upstream.tests.{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with patch.dict(sys.modules, {**modules, "upstream.tests": package, spec.name: module}):
+        spec.loader.exec_module(module)
     return module
 
 

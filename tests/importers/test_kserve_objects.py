@@ -25,7 +25,7 @@ def objects(case: Manifest) -> list[Manifest]:
 def held(item: Manifest, path: str) -> Manifest:
     """The mapping at a path of an object, empty where there is none."""
     found: Any = item
-    for key in path.split("."):
+    for key in path.split(".") if path else ():
         found = found.get(key) or {}
     mapping: Manifest = found
     return mapping
@@ -41,7 +41,12 @@ def templates(lws: Manifest) -> list[Manifest]:
 def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
     made = objects(case)
     sets = of_kind(made, "LeaderWorkerSet")
-    places = {"sets": sets, "pods": [each for lws in sets for each in templates(lws)]}
+    places = {
+        "sets": sets,
+        "pods": [each for lws in sets for each in templates(lws)],
+        "main": [pod["spec"]["containers"][0] for lws in sets for pod in templates(lws)],
+        "picker pods": [each["spec"]["template"] for each in of_kind(made, "Deployment")],
+    }
     checked = 0
     for place, items in places.items():
         for path, expected in case.get(place, {}).items():
