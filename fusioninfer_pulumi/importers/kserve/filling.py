@@ -97,7 +97,9 @@ class _Filling:
                     "its Go template is empty here, where engines serve plain HTTP; left out",
                 )
             elif after is None and _waits(each.content):
-                self._report.consume(each.at)  # a flag whose value is left out
+                self._report.info(
+                    "go-template-flag", each.at, "is left out with its value, the next argument"
+                )
             else:
                 yield each
 
