@@ -30,7 +30,7 @@ class AutoscalingMetricArgs(SpecModel):
     """One metric, with the value that a replica may have of it."""
 
     name: str | None = Field(default=None, min_length=1)
-    """`HPA`: name of the metric, as the adapter serves it."""
+    """`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."""
 
     source: Annotated[MetricSource, Field(strict=False)] | None = None
     """`HPA`: `Pods` (default) or `External`."""
@@ -43,6 +43,41 @@ class AutoscalingMetricArgs(SpecModel):
 
     target: Quantity
     """Value for one replica, such as `5`: above it there will be more of them."""
+
+    unsafe_ssl: bool = False
+    """`KEDA`: whether the Prometheus may have a certificate of any authority."""
+
+
+class KedaFallbackArgs(SpecModel):
+    """Replicas while the metrics cannot be had."""
+
+    failure_threshold: PositiveCount
+    """Failures in a row after which it holds."""
+
+    replicas: Count
+    """The replicas."""
+
+    behavior: str | None = Field(default=None, min_length=1)
+    """KEDA's behavior, such as `static` (its default) or `currentReplicasIfHigher`."""
+
+
+class KedaArgs(SpecModel):
+    """Further fields of a ScaledObject."""
+
+    polling_interval: PositiveCount | None = None
+    """Seconds between two looks at the metrics."""
+
+    cooldown_period: Count | None = None
+    """Seconds without activity before the replicas become none, or `idleReplicaCount`."""
+
+    initial_cooldown_period: Count | None = None
+    """Seconds after its creation before `cooldownPeriod` counts."""
+
+    idle_replica_count: Count | None = None
+    """Replicas without activity; below `minReplicas`."""
+
+    fallback: KedaFallbackArgs | None = None
+    """Replicas while the metrics cannot be had."""
 
 
 class AutoscalingArgs(SpecModel):
@@ -62,6 +97,9 @@ class AutoscalingArgs(SpecModel):
 
     prometheus: WebAddress | None = None
     """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
+
+    keda: KedaArgs | None = None
+    """`KEDA`: further fields of the ScaledObject, as it calls them."""
 
     behavior: dict[str, Any] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."""

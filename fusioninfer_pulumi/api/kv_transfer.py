@@ -120,6 +120,9 @@ class KvTransferArgs(SpecModel):
     engine's arguments hold `--kv-transfer-config` already, they are used as they are.
     """
 
+    enabled: bool = True
+    """Whether the engines hand the KV cache over; false: decode computes each prompt again."""
+
     connector: Text | None = None
     """vLLM's KV connector, by default `NixlConnector`."""
 

@@ -144,6 +144,7 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         yield error(
             "prometheus-needs-keda", (*at, "prometheus"), "belongs to engine KEDA; remove it"
         )
+    yield from _keda(given, at)
     for key in sorted(set(given.behavior or {}) - {"scaleUp", "scaleDown"}):
         yield error(
             "autoscaling-behavior-unknown", (*at, "behavior", key), "must be scaleUp or scaleDown"
@@ -156,13 +157,12 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
                 yield error(
                     "metric-query-required", (*where, "query"), "is required with engine KEDA"
                 )
-            for field, value in (("name", metric.name), ("source", metric.source)):
-                if value is not None:
-                    yield error(
-                        "metric-field-needs-hpa",
-                        (*where, field),
-                        "belongs to engine HPA; remove it",
-                    )
+            if metric.source is not None:
+                yield error(
+                    "metric-field-needs-hpa",
+                    (*where, "source"),
+                    "belongs to engine HPA; remove it",
+                )
             if metric.selector:
                 yield error(
                     "metric-field-needs-hpa",
@@ -170,6 +170,12 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
                     "belongs to engine HPA; remove it",
                 )
             continue
+        if metric.unsafe_ssl:
+            yield error(
+                "metric-field-needs-keda",
+                (*where, "unsafeSsl"),
+                "belongs to engine KEDA; remove it",
+            )
         if metric.name is None:
             yield error("metric-name-required", (*where, "name"), "is required with engine HPA")
         if metric.query is not None:
@@ -183,6 +189,20 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             "metrics-api-required",
             (*at, "metrics"),
             f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
+        )
+
+
+def _keda(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    if given.keda is None:
+        return
+    if given.engine is not AutoscalingEngine.KEDA:
+        yield error("keda-fields-need-keda", (*at, "keda"), "belongs to engine KEDA; remove it")
+    idle = given.keda.idle_replica_count
+    if idle is not None and idle >= given.min_replicas:
+        yield error(
+            "idle-replicas-not-below-minimum",
+            (*at, "keda", "idleReplicaCount"),
+            f"must be below minReplicas ({given.min_replicas}), got {idle}",
         )
 
 
@@ -275,6 +295,11 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
                 "scaleTargetRef": target,
                 "minReplicaCount": args.min_replicas,
                 "maxReplicaCount": args.max_replicas,
+                **(
+                    args.keda.model_dump(by_alias=True, exclude_none=True)
+                    if args.keda is not None
+                    else {}
+                ),
                 **advanced,
                 "triggers": [_trigger(args.prometheus or "", each) for each in args.metrics],
             },
@@ -308,12 +333,15 @@ def _metric(given: AutoscalingMetricArgs) -> Manifest:
 
 
 def _trigger(address: str, given: AutoscalingMetricArgs) -> Manifest:
+    unsafe = {"unsafeSsl": "true"} if given.unsafe_ssl else {}
     return {
         "type": "prometheus",
+        **({"name": given.name} if given.name is not None else {}),
         "metricType": "AverageValue",
         "metadata": {
             "serverAddress": address,
             "query": given.query,
             "threshold": given.target,
+            **unsafe,
         },
     }

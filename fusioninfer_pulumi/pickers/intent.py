@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -150,3 +151,15 @@ def _config_list(text: str, key: str) -> list[Any]:
         return []
     found = config.get(key) if isinstance(config, dict) else None
     return found if isinstance(found, list) else []
+
+
+def event_port(text: str) -> int | None:
+    """The port on which a configuration waits for engines' KV events, None where it does not."""
+    for plugin in _config_list(text, "plugins"):
+        parameters = plugin.get("parameters") if isinstance(plugin, dict) else None
+        events = parameters.get("kvEventsConfig") if isinstance(parameters, dict) else None
+        endpoint = events.get("zmqEndpoint") if isinstance(events, dict) else None
+        bound = re.fullmatch(r"tcp://(?:\*|0\.0\.0\.0|\[::\]):([0-9]{1,5})", str(endpoint))
+        if bound is not None:
+            return int(bound[1])
+    return None

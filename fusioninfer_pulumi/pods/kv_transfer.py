@@ -136,6 +136,12 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
                 )
             )
         return Transfer(connector=connector), twice
+    if given is not None and not given.enabled:
+        way = Transfer()
+        if engine is not None and offloading is not None:
+            way = engine.transfer(command, None, offloading)
+        message = "no KV cache goes from prefill to decode: decode computes every prompt again"
+        return way, [warning("kv-transfer-disabled", (*field, "enabled"), message)]
     if given is not None:
         return _generated(ctx.role.component_type, given, command, field, offloading)
     if ctx.pairing is None:

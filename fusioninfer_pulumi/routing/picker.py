@@ -20,6 +20,7 @@ from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
 from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.pickers.intent import (
     PickerIntent,
+    event_port,
     group_affinity,
     group_pairing_findings,
     picker_image,
@@ -349,8 +350,11 @@ def _field_ref(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
+_EVENTS = "kv-events"
+
+
 def picker_service(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Manifest:
-    """Builds the Service; it has a port of metrics where anyone may read them.
+    """Builds the Service; it has a port of metrics where anyone may read them, and of KV events.
 
     `protocol` is the `appProtocol` that the gateway asks for.
     """
@@ -365,6 +369,10 @@ def picker_service(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Mani
     ]
     if picker.metrics is not MetricsMode.OFF:
         ports.append({"name": names.PICKER_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
+    # Engines that publish their KV events to a picker reach it by its Service.
+    events = event_port(picker.config)
+    if events is not None and events not in [each["port"] for each in ports]:
+        ports.append({"name": _EVENTS, "port": events, "protocol": "TCP"})
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -235,6 +235,7 @@ def _kv_transfer(draw: Draw, setting: Setting, engine: Engine, component_type: s
     if component_type == "decoder":
         transfer |= draw.fields(0.2, enginePort=8200)
         transfer |= draw.fields(0.4, sidecar=_sidecar(draw.of("sidecar"), setting))
+    transfer |= draw.of("enabled").fields(0.06, enabled=(True, False))
     return {"kvTransfer": transfer}
 
 
@@ -354,6 +355,9 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         ]
         scaling |= {"engine": "KEDA", "prometheus": "http://prometheus:9090"}
         scaling["metrics"] = queries[: draw.one(1, 2)]
+        keda = draw.of("keda")
+        queries[0] |= keda.fields(0.3, name="waiting", unsafeSsl=True)
+        scaling |= keda.fields(0.6, keda=_keda(keda))
     else:
         scaling |= draw.fields(0.2, engine="HPA")
         metric = {"name": "vllm_queue", "target": draw.one(5, "500m")}
@@ -365,6 +369,19 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         0.3, behavior={"scaleDown": {"stabilizationWindowSeconds": 600}, "scaleUp": {}}
     )
     return {"autoscaling": scaling}
+
+
+def _keda(draw: Draw) -> Manifest:
+    fallback = {"failureThreshold": 3, "replicas": 2}
+    fallback |= draw.fields(behavior="currentReplicasIfHigher")
+    return draw.fields(
+        0.5,
+        pollingInterval=15,
+        cooldownPeriod=60,
+        initialCooldownPeriod=0,
+        idleReplicaCount=0,
+        fallback=fallback,
+    )
 
 
 def _disruption_budget(draw: Draw, role: Manifest) -> Manifest:

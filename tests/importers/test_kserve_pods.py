@@ -170,8 +170,8 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
     assert not any("initContainers" in each for each in problems(wired))
     again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
     assert (
-        "f: prefill.template.initContainers[0].image: cannot be carried over: one container "
-        "fetches for all pods of a service; say it once"
+        "f: prefill.template.initContainers[0].image: cannot be carried over: one "
+        "storage-initializer serves all pods of a service; write the same in each"
     ) in problems(initialized(INITIALIZER, prefill=again))
 
 
@@ -194,6 +194,17 @@ def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
     document = initialized(INITIALIZER, storageInitializer={"enabled": False})
     (kept,) = template(document)["initContainers"]
     assert kept == INITIALIZER
+
+
+@pytest.mark.parametrize("uri", ["pvc://claim/model", "oci://registry.example/model:1"])
+def test_beside_a_volume_or_an_image_only_adapters_are_fetched(uri: str) -> None:
+    only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
+    document = initialized(only_env, model={"uri": uri, "name": "m"})
+    assert "initContainers" not in template(document)
+    assert any("nothing is downloaded from volumes and images" in each for each in said(document))
+    adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
+    fetching = initialized(only_env, model=adapted)
+    assert spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
 
 
 POD_IP = {"name": "POD_IP", "value": "1"}
@@ -300,3 +311,19 @@ def test_arguments_that_only_a_shell_in_the_pod_knows_are_refused(value: str, wh
     assert problems(llm(template=pod(env=env))) == [
         f"f: template.containers[0].env[0].value: {why}"
     ]
+
+
+def test_engines_without_a_transfer_compute_prompts_again() -> None:
+    document = llm(prefill={"template": pod()})
+    prefill, decode = spec(document)["roles"]
+    assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
+    for place in ("prefill", "spec"):
+        assert any(
+            f"f: warning: {place}: " in each and "decode computes every prompt again" in each
+            for each in said(document)
+        )
+    (lws, _) = [
+        each for each in rendered(*converted(document)) if "leaderWorkerTemplate" in each["spec"]
+    ]
+    (main,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+    assert not any("kv-transfer" in each for each in main.get("args", ()))

@@ -24,7 +24,6 @@ def test_a_managed_route_has_kserves_paths() -> None:
     ]
     assert first["filters"][0]["urlRewrite"]["path"]["replacePrefixMatch"] == "/v1/completions"
     assert last["matches"][0]["path"]["value"] == "/team/llm"
-    assert made["scorers"] == {"prefix-cache": 2, "load": 1}
 
 
 def test_references_to_gateways_and_a_route_of_its_own() -> None:
@@ -166,6 +165,29 @@ def test_the_pickers_pods() -> None:
             },
         },
     }
+
+
+def test_flags_of_kserves_presets_follow_from_the_service() -> None:
+    given = ["--pool-name", "llm-inference-pool", "--grpc-port=9002", "--v", "4",
+             "--cert-path", "/var/run/kserve/tls"]  # fmt: skip
+    main = {"name": "main", "args": given}
+    document = llm(router={"route": {}, "scheduler": {"template": {"containers": [main]}}})
+    assert router(document)["endpointPicker"]["args"] == ["--v", "4"]
+    told = [each for each in said(document) if "picker-flag" in each or "left out" in each]
+    assert [each.split(": ")[2] for each in told] == [
+        f"router.scheduler.template.containers[0].args[{index}]" for index in (0, 2, 5)
+    ]
+
+
+def test_a_configuration_among_the_flags_is_the_pickers() -> None:
+    main = {"name": "main", "args": ["--v=4", "--config-text", TEXT]}
+    scheduler: Manifest = {"template": {"containers": [main]}}
+    made = router(llm(router={"route": {}, "scheduler": scheduler}))
+    assert made["endpointPickerConfig"] == TEXT
+    assert made["endpointPicker"]["args"] == ["--v=4"]
+    other = "plugins: []\n"
+    both = {**scheduler, "config": {"inline": other}}
+    assert router(llm(router={"route": {}, "scheduler": both}))["endpointPickerConfig"] == other
 
 
 TEXT = "plugins:\n- type: queue-scorer\n"

@@ -488,3 +488,16 @@ def test_a_command_of_its_own_gets_the_arguments_too() -> None:
 def test_what_cannot_work_is_refused(more: Any, text: str) -> None:
     found = problems(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
     assert any(each.startswith(text) for each in found), found
+
+
+def test_criticality_is_a_field_of_v1alpha1() -> None:
+    adapters = [{"name": "a", "uri": "hf://a/b", "criticality": "Sheddable"}]
+    model = {"uri": URI, "criticality": "Critical", "lora": {"adapters": adapters}}
+    document = llm(model=model)
+    places = ("model.criticality", "model.lora.adapters[0].criticality")
+    assert problems(document) == [
+        f"f: {place}: is a field of v1alpha1 only; remove it" for place in places
+    ]
+    document["apiVersion"] = "serving.kserve.io/v1alpha1"
+    told = [each for each in said(document) if "criticality" in each]
+    assert [each.split(": ")[1:3] for each in told] == [["info", place] for place in places]

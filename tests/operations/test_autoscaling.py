@@ -145,7 +145,19 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
         (scaled({"prometheus": "http://p"}), "autoscaling.prometheus: belongs to engine KEDA"),
         (scaled(keda(prometheus=None)), "autoscaling.prometheus: is required with engine KEDA"),
         (scaled(keda(metrics=[WAITING])), "metrics[0].query: is required with engine KEDA"),
-        (scaled(keda(metrics=[WAITING])), "metrics[0].name: belongs to engine HPA; remove it"),
+        (
+            scaled(keda(metrics=[{**QUERY, "source": "Pods"}])),
+            "metrics[0].source: belongs to engine HPA; remove it",
+        ),
+        (scaled({"keda": {"pollingInterval": 5}}), "autoscaling.keda: belongs to engine KEDA"),
+        (
+            scaled({"metrics": [{**WAITING, "unsafeSsl": True}]}),
+            "metrics[0].unsafeSsl: belongs to engine KEDA; remove it",
+        ),
+        (
+            scaled(keda(minReplicas=1, keda={"idleReplicaCount": 1})),
+            "autoscaling.keda.idleReplicaCount: must be below minReplicas (1), got 1",
+        ),
         (scaled({"behavior": {"up": {}}}), "autoscaling.behavior.up: must be scaleUp or scaleDown"),
         (scaled({"metrics": []}), "roles[0].autoscaling.metrics:"),
         (

@@ -6,26 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport, ServiceBuilder
+from fusioninfer_pulumi.importers.kserve.filling import fill_templates
 from fusioninfer_pulumi.importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
 )
-from fusioninfer_pulumi.importers.kserve.nodes import (
-    Node,
-    copy_node,
-    fill_templates,
-    merge,
-    read_node,
-)
-from fusioninfer_pulumi.importers.kserve.router import (
-    SYSTEM,
-    Objects,
-    Related,
-    convert_router,
-    kserve_backends,
-    map_namespaces,
-)
+from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_node, merge, read_node
+from fusioninfer_pulumi.importers.kserve.router import Related, convert_router, kserve_backends
 from fusioninfer_pulumi.importers.kserve.scaling import park_roles
+from fusioninfer_pulumi.importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
 from fusioninfer_pulumi.importers.kserve.served_model import convert_model, move_initializer
 from fusioninfer_pulumi.importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_pulumi.importers.model import validated
@@ -154,7 +143,7 @@ def _bases(
             report.unsupported(
                 "nested-base-config",
                 place,
-                "configs that are based on configs are not followed; name both",
+                "configs of configs are not followed; name both in the service's baseRefs",
             )
     return found
 
@@ -195,8 +184,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     """Converts an LLMInferenceService, whose spec is merged with its configs."""
     copy_metadata(builder, builder.main)
     builder.set_origin(("spec", "roles"), spec.at)
-    spec = fill_templates(spec, _template_values(builder, spec))
-    _report_templates(builder, spec)
+    spec = fill_templates(builder, spec)
     convert_model(builder, spec)
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
@@ -218,13 +206,13 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     endpoint = tracing.get("exporterEndpoint")
     if endpoint is None:
         report.unsupported(
-            "tracing-endpoint-missing", tracing.at, "tracing needs the endpoint of a collector"
+            "tracing-endpoint-missing", tracing.at, "set tracing.exporterEndpoint to a collector"
         )
         return
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
-        report.unsupported("tracing-exporter-unsupported", exporter.at, "traces are sent by OTLP")
+        report.unsupported("tracing-exporter-unsupported", exporter.at, "set it to otlp")
     elif exporter is not None:
         report.consume(exporter.at)
     share = tracing.get("samplerArg")
@@ -233,7 +221,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         report.unsupported(
             "tracing-sampler-unsupported",
             sampler.at,
-            "tracing.sampling is a share of the requests, parentbased_traceidratio",
+            "only parentbased_traceidratio has a place; set its share in tracing.samplerArg",
         )
     elif sampler is not None:
         report.info(
@@ -251,23 +239,3 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
             share.at,
             f"must be a share of the requests from 0 to 1, got {share.content}",
         )
-
-
-def _template_values(builder: ServiceBuilder, spec: Node) -> dict[str, str]:
-    document, model = builder.main, spec.get("model")
-    named = model.text("name") if model is not None else None
-    return {
-        ".ObjectMeta.Name": str(document.name),
-        ".ObjectMeta.Namespace": str(document.namespace),
-        ".Spec.Model.Name": named or str(document.name),
-    }
-
-
-def _report_templates(builder: ServiceBuilder, spec: Node) -> None:
-    for _, leaf in spec.leaves():
-        if isinstance(leaf.content, str) and "{{" in leaf.content:
-            builder.report.unsupported(
-                "go-template-unsupported",
-                leaf.at,
-                "holds a Go template, which KServe fills in; write what it becomes",
-            )

@@ -19,6 +19,8 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 #: Kubernetes' IntOrString.
 CountOrPercentage = CountOrAnyPercentage
 Raw = dict[str, Any]
+#: Of v1alpha1 only.
+Criticality = Literal["Critical", "Standard", "Sheddable"]
 
 
 class LocalReference(ImportedModel):
@@ -38,6 +40,7 @@ class Adapter(ImportedModel):
 
     uri: Text
     name: str | None = None
+    criticality: Criticality | None = None
     lora: Raw | None = None
     confidential: Raw | None = None
 
@@ -52,6 +55,7 @@ class Lora(ImportedModel):
 class Model(ImportedModel):
     uri: Text
     name: str | None = None
+    criticality: Criticality | None = None
     lora: Lora | None = None
     confidential: Raw | None = None
 

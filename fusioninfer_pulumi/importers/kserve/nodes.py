@@ -6,7 +6,6 @@ named items by name, other lists as a whole; the later value wins.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,6 @@ from typing import Any
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.importers.source import SourceField
-
-_TEMPLATE = re.compile(r"\{\{-?\s*(\.[A-Za-z.]+)\s*-?\}\}")
 
 #: Lists of a pod spec that are merged, and the field that names their items.
 _MERGE_KEYS = {
@@ -191,15 +188,3 @@ def with_fields(node: Node, **fields: Node | None) -> Node:
     both = {**(node.content if isinstance(node.content, dict) else {}), **fields}
     kept = {key: item for key, item in both.items() if item is not None}
     return Node(node.at, kept, node.synthetic)
-
-
-def fill_templates(node: Node, values: Mapping[str, str]) -> Node:
-    """Replaces `{{ .Field }}` by values; other templates, such as calls, stay as they are."""
-    content = node.content
-    if isinstance(content, dict):
-        return Node(node.at, {key: fill_templates(item, values) for key, item in content.items()})
-    if isinstance(content, list):
-        return Node(node.at, [fill_templates(item, values) for item in content])
-    if isinstance(content, str) and "{{" in content:
-        return Node(node.at, _TEMPLATE.sub(lambda it: values.get(it[1], it[0]), content))
-    return node

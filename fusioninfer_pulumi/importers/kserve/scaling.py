@@ -9,8 +9,16 @@ from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
-_NEAREST = "state autoscaling with engine HPA or KEDA and its metrics"
-_TRIGGER = ("serverAddress", "query", "threshold")
+_NEAREST = "use scaling.keda with triggers of type prometheus"
+_TRIGGER = ("serverAddress", "query", "threshold", "unsafeSsl")
+#: Fields of a ScaledObject that are passed on.
+_KEDA = (
+    "pollingInterval",
+    "cooldownPeriod",
+    "initialCooldownPeriod",
+    "idleReplicaCount",
+    "fallback",
+)
 
 
 def stop_annotation(document: SourceDocument) -> SourceField | None:
@@ -87,15 +95,28 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
             node = trigger.get("metadata", its)
             if node is not None:
                 copy_node(builder, (*ours, "metrics", index, key), node)
+        _trigger_fields(builder, (*ours, "metrics", index), trigger)
     # LeaderWorkerSets of one replica cannot be scaled as a role.
     builder.default(("spec", "layout"), "PerRole", scaling.at)
+    copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
     for key, field in keda.content.items():
-        if key != "triggers":
+        if key not in ("triggers", *_KEDA):
             report.unsupported(
                 "keda-field-unsupported",
                 field.at,
-                "autoscaling with KEDA has bounds, queries and their targets",
+                f"of scaling.keda triggers and {', '.join(_KEDA)} have a place; remove it",
             )
+
+
+def _trigger_fields(builder: ServiceBuilder, target: Location, trigger: Node) -> None:
+    """Copies the fields of a trigger beside its query."""
+    copy_fields(builder, target, trigger, "name")
+    unsafe = trigger.get("metadata", "unsafeSsl")
+    if unsafe is not None:
+        builder.derive((*target, "unsafeSsl"), str(unsafe.content).lower() == "true", unsafe.at)
+    kind = trigger.get("metricType")
+    if kind is not None and kind.content == "AverageValue":
+        builder.report.consume(kind.at)  # ours have no other
 
 
 def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
@@ -109,7 +130,7 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
             report.unsupported(
                 "trigger-type-unsupported",
                 trigger.at,
-                "only triggers of type prometheus with a serverAddress are known",
+                "use a trigger of type prometheus with metadata.serverAddress",
             )
             continue
         if address is not None and where.content != address.content:
@@ -129,8 +150,16 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
 def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
     metadata: dict[str, Node] = trigger.content["metadata"].content
     unknown = [field for key, field in metadata.items() if key not in _TRIGGER]
-    unknown += [field for key, field in trigger.content.items() if key not in ("type", "metadata")]
+    unknown += [
+        field
+        for key, field in trigger.content.items()
+        if key not in ("type", "metadata", "name")
+        and (key, field.content) != ("metricType", "AverageValue")
+    ]
     for field in unknown:
         report.unsupported(
-            "trigger-field-unsupported", field.at, "a metric has a query and a target"
+            "trigger-field-unsupported",
+            field.at,
+            f"of a trigger name and metadata.{', metadata.'.join(_TRIGGER)} have a place; "
+            "remove it",
         )

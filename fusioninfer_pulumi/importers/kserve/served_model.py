@@ -38,6 +38,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> None:
         )
         return
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
+    _criticality(builder, model)
     if model.get("name") is None:
         builder.default(("spec", "model", "name"), builder.main.name, model.at)
     secret = model.get("confidential")
@@ -45,10 +46,27 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> None:
         report.unsupported(
             "model-decryption-unsupported",
             secret.at,
-            "models are not decrypted here; use an image that does",
+            "models are not decrypted here; remove it, and use an image that does",
         )
     _download(builder, spec, model)
     _lora(builder, model)
+
+
+def _criticality(builder: ServiceBuilder, model: Node) -> None:
+    """Reports the criticality of a model or an adapter, which v1alpha1 has."""
+    field = model.get("criticality")
+    if field is None:
+        return
+    if str(field.at.document.raw.get("apiVersion")).endswith("/v1alpha1"):
+        builder.report.info(
+            "criticality-without-effect",
+            field.at,
+            "KServe keeps it as an annotation, which its scheduler does not read; left out",
+        )
+    else:
+        builder.report.error(
+            "criticality-of-other-version", field.at, "is a field of v1alpha1 only; remove it"
+        )
 
 
 def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
@@ -62,7 +80,9 @@ def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
         builder.default(target, "InitContainer", model.at)
     elif without and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
-            "s3-without-initializer", enabled.at, "an init container downloads from s3://"
+            "s3-without-initializer",
+            enabled.at,
+            "the storage-initializer downloads from s3://; remove enabled: false",
         )
     elif enabled is not None:
         builder.report.consume(enabled.at)  # volumes and images are mounted either way
@@ -76,6 +96,7 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
     for index, adapter in enumerate(adapters.content if adapters is not None else ()):
         target = ("spec", "model", "lora", "adapters", index)
         copy_fields(builder, target, adapter, "name", "uri")
+        _criticality(builder, adapter)
         if adapter.get("name") is None:
             builder.report.error("adapter-name-missing", adapter.at, "adapter name is required")
         for key in ("lora", "confidential"):
@@ -88,46 +109,55 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
     copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
 
 
-def _has_initializer(spec: Node) -> bool:
-    """Whether KServe's controller adds the init container to the pods of a service."""
-    enabled, uri = spec.get("storageInitializer", "enabled"), spec.get("model", "uri")
-    source = str(uri.content) if uri is not None else ""
-    disabled = enabled is not None and enabled.content is False
-    return source.startswith(("hf://", "s3://")) and not disabled
+def _downloads(uri: Node | None) -> bool:
+    return uri is not None and str(uri.content).startswith(("hf://", "s3://"))
 
 
 def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
     """The spec without the init container in its pods; its fields become `model.fetcher`.
 
-    Where KServe adds none, a container of that name is the user's own and stays.
+    KServe's controller takes it out of the pods where it has nothing to download, too. Where the
+    service disables it, a container of that name is the user's own and stays.
     """
-    if not _has_initializer(spec):
+    enabled = spec.get("storageInitializer", "enabled")
+    if enabled is not None and enabled.content is False:
         return spec
+    adapters, model = spec.get("model", "lora", "adapters"), spec.get("model", "uri")
+    uris = [model, *(each.get("uri") for each in (adapters.items if adapters is not None else ()))]
+    used = any(_downloads(uri) for uri in uris)
     prefill = spec.get("prefill")
-    spec = _without_initializer(builder, spec)
+    spec = _without_initializer(builder, spec, used=used)
     if prefill is None:
         return spec
-    return with_fields(spec, prefill=_without_initializer(builder, prefill))
+    return with_fields(spec, prefill=_without_initializer(builder, prefill, used=used))
 
 
-def _without_initializer(builder: ServiceBuilder, workload: Node) -> Node:
+def _without_initializer(builder: ServiceBuilder, workload: Node, *, used: bool) -> Node:
     pods = {
-        field: _pod_without_initializer(builder, pod)
+        field: _pod_without_initializer(builder, pod, used=used)
         for field in ("template", "worker")
         if (pod := workload.get(field)) is not None
     }
     return with_fields(workload, **pods) if pods else workload
 
 
-def _pod_without_initializer(builder: ServiceBuilder, pod: Node) -> Node:
+def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) -> Node:
     listed = pod.get("initContainers")
     items = listed.items if listed is not None else []
     kept = [each for each in items if each.text("name") != NAME]
     if listed is None or len(kept) == len(items):
         return pod
     for container in items:
-        if container.text("name") == NAME:
+        if container.text("name") != NAME:
+            continue
+        if used:
             _fetcher(builder, container)
+        else:
+            builder.report.info(
+                "initializer-without-download",
+                container.at,
+                "nothing is downloaded from volumes and images; KServe leaves it out, as here",
+            )
     return with_fields(pod, initContainers=Node(listed.at, kept) if kept else None)
 
 
@@ -151,7 +181,7 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
             report.unsupported(
                 "initializer-field-unsupported",
                 field.at,
-                f"the container that fetches the model has {', '.join(_KNOWN)} (model.fetcher)",
+                f"the storage-initializer has {', '.join(_KNOWN)} here; remove it",
             )
         elif held is None:
             copy_node(builder, target, field)
@@ -161,5 +191,5 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
             report.unsupported(
                 "initializers-differ",
                 field.at,
-                "one container fetches for all pods of a service; say it once",
+                "one storage-initializer serves all pods of a service; write the same in each",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from fusioninfer_pulumi.importers.kserve.container import MAIN, Preset, with_eng
 from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_pulumi.importers.kserve.scaling import convert_scaling, stop_annotation
 from fusioninfer_pulumi.importers.source import SourceField
+from fusioninfer_pulumi.kube.outputs import is_output
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
 STARTUP = "10m"
@@ -18,6 +20,17 @@ _SIZES = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
 #: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
 PREFIX = "serving.kserve.io/exp-dra-"
 CLAIM = "managed-device"
+_KUEUE, _LOCAL_MODEL = "kueue.x-k8s.io", "internal.serving.kserve.io/localmodel"
+#: Beginnings of the keys of the service's metadata that KServe hands on to its pods
+#: (propagateDeploymentMetadata, propagateTopLevelLeaderWorkerSetMetadata of its controller).
+_HANDED_ON = {
+    "labels": (_KUEUE, _LOCAL_MODEL),
+    "annotations": ("k8s.v1.cni.cncf.io", _KUEUE, "prometheus.io", _LOCAL_MODEL),
+}
+#: Further annotations that it hands on where a replica has several pods.
+_LWS = "leaderworkerset.sigs.k8s.io"
+#: An annotation of workloads that stays off their pods.
+_MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
 
 
 def convert_workload(
@@ -32,11 +45,22 @@ def convert_workload(
         )
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
+    if component_type != "worker" and not _hands_over(workload):
+        # Its sidecar asks the prefill pods all the same, whose answer the engines do not use.
+        builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     pods = _parallelism(builder, target, workload)
     _templates(builder, target, workload, pods)
     _rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
+
+
+def _hands_over(workload: Node) -> bool:
+    """Whether something in the pods may say how the engine hands its KV cache over."""
+    pods = (workload.get("template"), workload.get("worker"))
+    texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
+    program = any(each is not None and _main_has(each, "command") for each in pods)
+    return program or any(re.search("kv[-_]transfer", text) for text in texts)
 
 
 def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
@@ -119,7 +143,33 @@ def _main_has(pod: Node | None, *fields: str) -> bool:
 
 def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
     copy_node(builder, (*target, "spec"), pod)
-    copy_fields(builder, (*target, "metadata"), workload, "labels", "annotations")
+    several = target[-1] != "template"
+    for field, always in _HANDED_ON.items():
+        more = (_LWS,) if several and field == "annotations" else ()
+        at = builder.main.at("metadata", field)
+        for key, value in (builder.main.metadata.get(field) or {}).items():
+            given = isinstance(value, str) or is_output(value)  # others are refused on the objects
+            if given and str(key).startswith((*always, *more)):
+                builder.default((*target, "metadata", field, key), value, at / key)
+        own = workload.get(field)
+        if own is not None:
+            _workload_metadata(builder, (*target, "metadata", field), own)
+
+
+def _workload_metadata(builder: ServiceBuilder, target: Location, own: Node) -> None:
+    """Copies a workload's labels or annotations, which win over those of the service."""
+    if not isinstance(own.content, dict) or not own.content:
+        builder.report.consume(own.at)
+        return
+    for key, node in own.content.items():
+        if key == _MODEL_ROUTING:
+            builder.report.info(
+                "model-routing-annotation",
+                node.at,
+                "KServe's presets set it for routes by model name, which are not made here",
+            )
+        else:
+            copy_node(builder, (*target, key), node)
 
 
 def _rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
@@ -216,12 +266,14 @@ def convert_devices(builder: ServiceBuilder) -> None:
         builder.report.unsupported(
             "device-container-unsupported",
             at("container-name"),
-            "the container that serves gets the devices",
+            "only the container main gets the devices; remove it",
         )
     for key in given:
         place = builder.main.at("metadata", "annotations", key)
         builder.report.unsupported(
-            "device-setting-unsupported", place, "claims have a class, a count and selectors"
+            "device-setting-unsupported",
+            place,
+            "of these annotations device-class, device-count and cel-selector have a place",
         )
     for index, role in enumerate(builder.roles):
         if role["componentType"] == "router":

@@ -1,0 +1,17 @@
+"""Names of the objects that KServe's controller makes for a service."""
+
+from __future__ import annotations
+
+import hashlib
+
+_LONGEST, _HEAD = 63, 31
+#: Suffixes of the names of its InferencePool and of the Service on its pods.
+POOL, SERVICE = "-inference-pool", "-kserve-workload-svc"
+
+
+def child_name(parent: str, suffix: str) -> str:
+    """A derived name, as knative's `kmeta.ChildName` shortens it."""
+    if len(parent) > _LONGEST - len(suffix):
+        digest = hashlib.md5(parent.encode(), usedforsecurity=False).hexdigest()
+        parent = f"{parent[: _HEAD - len(suffix)]}{digest}"
+    return f"{parent}{suffix}"
