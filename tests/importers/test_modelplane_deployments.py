@@ -152,7 +152,12 @@ def test_phases_become_prefill_and_decode_with_a_router() -> None:
     assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
     assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {}
-    assert router == {"name": "router", "componentType": "router"}
+    assert router == {
+        "name": "router",
+        "componentType": "router",
+        "scorers": {"prefix-cache": 2, "queue": 1},
+        "endpointPicker": {"threshold": 64},
+    }
 
 
 def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
