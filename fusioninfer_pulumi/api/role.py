@@ -24,7 +24,7 @@ from fusioninfer_pulumi.api.router import (
     NetworkPolicyArgs,
     PoolArgs,
 )
-from fusioninfer_pulumi.api.string_formats import Name
+from fusioninfer_pulumi.api.string_formats import PartName
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 
 
@@ -125,7 +125,7 @@ class SubGroupPolicyArgs(SpecModel):
 class RoleArgs(SpecModel):
     """One role: a router, or pods that serve a model."""
 
-    name: Name
+    name: PartName
     """Name of the role, unique in the service; part of its objects' names."""
 
     component_type: Annotated[ComponentType, Field(strict=False)]

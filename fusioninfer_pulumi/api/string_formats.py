@@ -37,6 +37,17 @@ Name = Annotated[
     ),
 ]
 
+#: A name that stands behind another one in DNS-1035 names, and may begin with a digit.
+PartName = Annotated[
+    str,
+    form(
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "a name of a-z, 0-9 and - that starts and ends with a letter or digit",
+        min_length=1,
+        max_length=63,
+    ),
+]
+
 #: Name of any object (DNS-1123 subdomain).
 ObjectName = Annotated[
     str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from importers.modelplane_samples import (
     GPU,
     Manifest,
@@ -18,7 +19,7 @@ from importers.modelplane_samples import (
     template,
     workers,
 )
-from importers.reads import converted, problems, said, spec, warned
+from importers.reads import converted, problems, said, source, spec, warned
 
 CLAIM = {
     "name": "gpu",
@@ -105,6 +106,23 @@ def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
     own = completed(template(readinessProbe={"tcpSocket": {"port": 1}}))
     own["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 1}}
     assert spec(released(engine("e", member(template=own))))["roles"][0]["template"] == own
+
+
+def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
+    """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
+    read = source(paired(), allow_lossy=True)
+    (config,) = [each for each in read.rendered() if each["kind"] == "ConfigMap"]
+    (text,) = config["data"].values()
+    plugins = {each["type"]: each.get("parameters") for each in yaml.safe_load(text)["plugins"]}
+    assert plugins["prefix-based-pd-decider"] == {"nonCachedTokens": 16}
+    assert plugins["disagg-profile-handler"] == {"deciders": {"prefill": "prefix-based-pd-decider"}}
+
+
+@pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
+def test_labels_that_are_none_are_a_clear_error(metadata: Any) -> None:
+    wrong = {**template(), "metadata": metadata}
+    (found, *_) = refused(proposed(workers=workers(template=wrong)))
+    assert found.startswith("f: workers.template.metadata.labels")
 
 
 def test_devices_become_claims() -> None:

@@ -148,7 +148,7 @@ def _router(builder: ServiceBuilder, at: SourceField) -> Location:
 
 
 def add_router(builder: ServiceBuilder, at: SourceField, *, pairs: bool) -> Location:
-    """Adds a router with the picker that Modelplane makes; `pairs` says whether prefill is apart."""
+    """Adds a router with Modelplane's picker; `pairs` says that prefill and decode are apart."""
     router = builder.add_role(at, "router", "router")
     builder.default((*router, "scorers"), dict(_SCORERS), at)
     if pairs:
