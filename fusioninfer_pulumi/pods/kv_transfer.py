@@ -93,7 +93,8 @@ def transfer(
         ]
     return Transfer(), [
         error(
-            at,
+            "kv-transfer-missing",
+            parse_path(at),
             f"{engine.transfer_flag} is missing, without which no KV cache goes from prefill to "
             f"decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
@@ -246,7 +247,8 @@ def decode_side(
     if command.engine is None:
         moves = []
         if given.engine_port is None and own == pool:
-            found.append(error(at, _immovable(pool, why_unknown(command))))
+            told = _immovable(pool, why_unknown(command))
+            found.append(error("engine-not-movable", parse_path(at), told))
     if own == pool and moves:
         found.append(
             info(at, f"the engine moves from port {pool}, where the sidecar listens, to {engine}")

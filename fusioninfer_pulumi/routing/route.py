@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import HttpRouteArgs
-from fusioninfer_pulumi.findings import Finding, error, info, join, warning
+from fusioninfer_pulumi.findings import Finding, error, info, join, parse_path, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.routing.common import Manifest, router_metadata
@@ -81,14 +81,16 @@ def route_findings(
         if args.httproute is not None and args.httproute.elsewhere is not None:
             return
         yield warning(
-            at,
+            "route-missing",
+            parse_path(at),
             "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
             "finds the pool; give httproute, gateway.refs or gateway: {}",
         )
         return
     if not route.parent_refs and not route.use_default_gateways:
         yield warning(
-            f"{at}.parentRefs",
+            "route-without-gateway",
+            parse_path(f"{at}.parentRefs"),
             "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
         )
     for index, rule in enumerate(route.rules):

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from importers.kthena_samples import GATEWAY, Manifest, entry, role, route, rule, server, serving
+from importers.kthena_samples import (
+    GATEWAY,
+    PAIR,
+    Manifest,
+    entry,
+    role,
+    route,
+    rule,
+    server,
+    serving,
+)
 from importers.reads import converted, problems, said, source, spec, warned
 
 from fusioninfer_pulumi.importers.kthena.routes import full_match
@@ -33,8 +43,21 @@ def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
     made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
     assert [each.get("port") for each in made] == [8000, None]
     assert router(serving(), server()) == {}
-    named = "f#2: warning: spec: roles[1].httproute of the converted service"
-    assert any(each.startswith(f"{named}: neither a route") for each in warned(serving(), server()))
+    assert (
+        "f#2: warning: spec: no request finds these pods; read the ModelRoute that leads to this "
+        "ModelServer too"
+    ) in warned(serving(), server())
+
+
+def test_advice_names_kthenas_own_documents() -> None:
+    assert (
+        "f: warning: template.roles: nothing pairs prefill with decode, clients reach the decoders "
+        "only; read the ModelServer of these pods and the ModelRoute to it too"
+    ) in warned(serving(*PAIR))
+    no_gateway = warned(serving(), server(), route())
+    assert any("give the ModelRoute parentRefs" in each for each in no_gateway), no_gateway
+    missing = problems(serving(*PAIR), server())
+    assert [each for each in missing if "give the ModelServer a kvConnector" in each], missing
 
 
 def test_a_route_matches_the_header_with_the_model() -> None:
