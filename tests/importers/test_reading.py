@@ -264,7 +264,8 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
             {"kind": "Service", "spec": {"selector": {"modelserving.volcano.sh/name": "ms"}}},
             (
                 "spec.selector[modelserving.volcano.sh/name]: selects no pods of ours: they do not "
-                "carry Kthena's label modelserving.volcano.sh/name; theirs is fusioninfer.io/service"
+                "carry Kthena's label modelserving.volcano.sh/name; theirs is "
+                "fusioninfer.io/service"
             ),
         ),
         (
@@ -289,8 +290,8 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
                 "spec": {"podSelector": {"matchLabels": {"modelplane.ai/serving": "a"}}},
             },
             (
-                "spec.podSelector.matchLabels[modelplane.ai/serving]: selects no pods of ours: they "
-                "do not carry Modelplane's label modelplane.ai/serving"
+                "spec.podSelector.matchLabels[modelplane.ai/serving]: selects no pods of ours: "
+                "they do not carry Modelplane's label modelplane.ai/serving"
             ),
         ),
         (
@@ -299,8 +300,8 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
                 "spec": {"scaleTargetRef": {"kind": "ModelServing", "name": "ms"}},
             },
             (
-                "spec.scaleTargetRef: scales nothing: no ModelServing is made here; scale its roles "
-                "by an AutoscalingPolicy (disaggregatedTarget)"
+                "spec.scaleTargetRef: scales nothing: no ModelServing is made here; scale its "
+                "roles by an AutoscalingPolicy (disaggregatedTarget)"
             ),
         ),
         ({"kind": "Service", "spec": {"selector": {"app": "ms"}}}, None),
