@@ -60,6 +60,14 @@ class Importer:
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
 
+    def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
+        """Whether its documents select another object by its labels, and it converts that too.
+
+        A module that converts such objects has a function `selects(documents, raw)`.
+        """
+        selects = getattr(self._converter, "selects", None)
+        return selects is not None and bool(selects(documents, raw))
+
     @property
     def _converter(self) -> Any:
         return importlib.import_module(f"{__package__}.{self.module}")

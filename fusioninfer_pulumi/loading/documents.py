@@ -134,8 +134,9 @@ def read_all(
 def _with_named(
     given: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Gives objects that an importer's documents name, such as a ConfigMap, to that importer."""
+    """Gives objects that an importer's documents name or select to that importer."""
     owners: dict[Any, Importer] = {}
+    held: list[tuple[Importer, list[SourceDocument]]] = []
     for importer in IMPORTERS:
         mine = [
             SourceDocument(*each)
@@ -144,9 +145,17 @@ def _with_named(
         ]
         if mine:
             owners.update(dict.fromkeys(importer.named(mine), importer))
+            held.append((importer, mine))
+
+    def owner(label: str, raw: Any) -> Importer | None:
+        if not held or not _is_other_object(raw):
+            return None
+        found = owners.get(_key(label, raw))
+        selecting = (importer for importer, mine in held if importer.selects(mine, raw))
+        return found or next(selecting, None)
+
     return [
-        owners.get(_key(*each)) if its is None and owners and _is_other_object(each[1]) else its
-        for each, its in zip(given, importers, strict=True)
+        owner(*each) if its is None else its for each, its in zip(given, importers, strict=True)
     ]
 
 

@@ -303,7 +303,7 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             [serving(), server(labels={"app": "x"})],
             (
                 "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of a "
-                "ModelServing of this input"
+                "ModelServing or Deployment of this input; read them together"
             ),
         ),
         (
@@ -434,3 +434,58 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
 )
 def test_contradictions_of_routing_are_refused(documents: list[Any], expected: str) -> None:
     assert expected in problems(*documents, lossy=True)
+
+
+def _deployment(name: str = "mock", **spec: Any) -> Manifest:
+    template = entry()
+    template["metadata"] = {"labels": {"app": name}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+            **spec,
+        },
+    }
+
+
+def test_a_deployment_behind_a_server_is_a_service() -> None:
+    documents = _deployment(), server(labels={"app": "mock"}), route(parentRefs=GATEWAY)
+    (made,) = converted(*documents)
+    assert made["metadata"]["name"] == "mock"
+    worker, picker = made["spec"]["roles"]
+    assert worker == {
+        "name": "server",
+        "componentType": "worker",
+        "replicas": 3,
+        "template": _deployment()["spec"]["template"],
+        "port": 8000,
+    }
+    assert picker["httproute"]["parentRefs"] == GATEWAY
+    made_of = source(*documents).rendered()
+    (pool,) = [each for each in made_of if each["kind"] == "InferencePool"]
+    (one, *_) = [each for each in made_of if each["kind"] == "LeaderWorkerSet"]
+    labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]
+    selected = dict(pool["spec"]["selector"]["matchLabels"])
+    selected.pop("leaderworkerset.sigs.k8s.io/worker-index")  # of LeaderWorkerSet itself
+    assert selected.items() <= labels.items()
+    assert not [each for each in made_of if each["kind"] == "PodGroup"]
+
+
+def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
+    (refused,) = problems(serving(), server(), _deployment())
+    assert refused.startswith("f#3: kind: Deployment (apps/v1) is no service")
+    several = _deployment(), _deployment("other"), server(labels={"app": "mock"})
+    assert problems(*several)[0].startswith("f#2: kind: Deployment (apps/v1) is no service")
+    lost = problems(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
+    assert lost == [
+        (
+            "f: strategy: cannot be carried over: replicas are LeaderWorkerSets, which change one "
+            "after the other"
+        )
+    ]
+    unread = problems(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))
+    assert [each for each in unread if each.startswith("f: minReadySeconds: ")], unread
