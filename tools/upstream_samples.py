@@ -263,11 +263,25 @@ def _kthena(checkout: Path) -> Iterator[Sample]:
         for each in documents:
             title = f"{name}: {(each.get('metadata') or {}).get('name')}"
             if each["kind"] == _KTHENA_SERVING:
-                yield Sample("servings", title, [each])
+                valid = "invalid" if _is_invalid(each) else "valid"
+                yield Sample(f"{valid} servings", title, [each])
             elif each["kind"] in _KTHENA_ROUTE:
                 yield Sample("routes", title, [each, *_led_to(each, beside)])
             elif each["kind"] in _KTHENA_POLICIES:
                 yield Sample("policies", title, [each, *_scaled(each, beside)])
+
+
+def _is_invalid(serving: Manifest) -> bool:
+    """Whether Kthena's own CRD refuses a ModelServing, or the API server its name."""
+    roles = (serving["spec"].get("template") or {}).get("roles") or ()
+    name = str((serving.get("metadata") or {}).get("name"))
+    return (
+        serving.get("apiVersion") != "workload.serving.volcano.sh/v1alpha1"
+        or "topologySpreadConstraints" in serving["spec"]
+        or not roles
+        or re.fullmatch("[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) is None
+        or any("entryTemplate" not in role or "networkTopology" in role for role in roles)
+    )
 
 
 def _led_to(route: Manifest, beside: Sequence[Manifest]) -> Iterator[Manifest]:
@@ -287,9 +301,15 @@ def _led_to(route: Manifest, beside: Sequence[Manifest]) -> Iterator[Manifest]:
     selectors = [
         (each["spec"].get("workloadSelector") or {}).get("matchLabels") or {} for each in servers
     ]
-    for each in (*_once(beside, _KTHENA_SERVING), *_once(beside, "Deployment")):
-        if any(selector.items() <= _pod_labels(each).items() for selector in selectors):
-            yield each
+    # Folders hold the same pods twice, made by either: one of them is applied.
+    for selector in selectors:
+        found = [
+            each
+            for kind in (_KTHENA_SERVING, "Deployment")
+            for each in _once(beside, kind)
+            if selector.items() <= _pod_labels(each).items()
+        ]
+        yield from found[:1]
 
 
 def _pod_labels(workload: Manifest) -> Manifest:
@@ -340,7 +360,8 @@ def _modelplane(checkout: Path) -> Iterator[Sample]:
                 for cache in _once(caches, "ModelCache")
                 if f"'modelCacheRef': {{'name': {cache['metadata']['name']!r}}}" in wanted
             ]
-            yield Sample("deployments", name, [each, *beside])
+            shown = "'engines': [" in wanted or "'workers': {" in wanted
+            yield Sample("deployments" if shown else "extracts", name, [each, *beside])
 
 
 SYSTEMS: dict[str, Callable[[Path], Iterator[Sample]]] = {

@@ -118,6 +118,13 @@ def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
     assert plugins["disagg-profile-handler"] == {"deciders": {"prefill": "prefix-based-pd-decider"}}
 
 
+def test_pools_are_not_pinned() -> None:
+    assert any(
+        "f: info: template.spec.engines: Modelplane pins pods to the node pool" in each
+        for each in said(released())
+    )
+
+
 @pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
 def test_labels_that_are_none_are_a_clear_error(metadata: Any) -> None:
     wrong = {**template(), "metadata": metadata}
