@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import fusioninfer_pulumi
+from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 
@@ -89,7 +89,7 @@ def _value(value: Any, used: set[str], indent: str, lead: int = 0) -> str:
 
 
 def _is_public(kind: type[Any]) -> bool:
-    return getattr(fusioninfer_pulumi, kind.__name__, None) is kind
+    return getattr(api, kind.__name__, None) is kind
 
 
 def _joined(
