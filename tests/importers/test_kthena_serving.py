@@ -161,6 +161,21 @@ def test_variables_have_the_values_of_kthenas_labels() -> None:
     )
 
 
+def test_variables_that_kthena_sets_are_not_the_templates() -> None:
+    template = _variables("role")
+    env = template["spec"]["containers"][0]["env"]
+    env.insert(0, {"name": "GROUP_SIZE", "value": "9"})
+    env.append({"name": "A", "value": 1})
+    document = serving(role(entryTemplate=template))
+    at = "f: {}template.roles[0].entryTemplate.spec.containers[0].env"
+    assert problems(document)[0].startswith(f"{at.format('')}[2].value:")
+    env.pop()
+    (made,) = spec(document)["roles"]
+    assert made["environment"] == "Kthena"
+    assert made["template"]["spec"]["containers"][0]["env"] == [{"name": "ROLE", "value": "server"}]
+    assert any(each.startswith(f"{at.format('info: ')}[0]: Kthena's") for each in said(document))
+
+
 def test_findings_about_variables_keep_their_place() -> None:
     template = _variables("role-id")
     template["spec"]["containers"][0]["env"].append({"name": "A", "value": 1})

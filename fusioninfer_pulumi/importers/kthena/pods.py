@@ -51,15 +51,22 @@ def convert_template(
     builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, at: SourceField
 ) -> None:
     """Converts a pod template: selectors and variables use labels of our pods."""
-    held, added = _with_variables(template.spec, builder.main.name, role)
+    held, moved = _with_variables(template.spec, builder.main.name, role)
     spec = _relabelled(builder.report, held, at / "spec")
     given = {"metadata": template.metadata, "spec": spec}
     builder.copy(target, {key: value for key, value in given.items() if value is not None}, at)
-    for (key, index), count in added.items():
+    for (key, index), positions in moved.items():
         env = at / "spec" / key / index / "env"
         for number, _ in enumerate(env.value):
-            moved = (*target, "spec", key, index, "env", number + count)
-            builder.set_origin(moved, env / number, copied=True)
+            if number in positions:
+                place = (*target, "spec", key, index, "env", positions[number])
+                builder.set_origin(place, env / number, copied=True)
+            else:
+                builder.report.info(
+                    "variable-of-kthena",
+                    env / number,
+                    "Kthena's controller sets it in every container, whatever is written here",
+                )
 
 
 def use_group_of_set(builder: ServiceBuilder, role: Location) -> None:
@@ -81,13 +88,14 @@ def _containers(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
 
 def _with_variables(
     given: dict[str, Any] | None, service: Any, role: str
-) -> tuple[dict[str, Any] | None, dict[tuple[str, int], int]]:
+) -> tuple[dict[str, Any] | None, dict[tuple[str, int], dict[int, int]]]:
     """Writes the values of Kthena's labels into variables that are read from them.
 
-    Returns the pod spec, and how many variables stand in front of the own ones of a container.
+    Returns the pod spec, and for each container where its own variables stand now, by where they
+    stood; without those that Kthena overwrites.
     """
     spec = copy.deepcopy(given)
-    added: dict[tuple[str, int], int] = {}
+    moved: dict[tuple[str, int], dict[int, int]] = {}
     values: dict[str | None, Any] = {NAME: str(service), ROLE: role}
     values.update(_COMPOSED)
     for place, container in _containers(spec):
@@ -106,9 +114,15 @@ def _with_variables(
                 value = f"{prefix}-$({helper['name']})"
             rest = {name: held for name, held in variable.items() if name != "valueFrom"}
             own[position] = {**rest, "value": value}
-        container["env"] = [*helpers, *own]
-        added[place] = len(helpers)
-    return spec, added
+        kept = [number for number, each in enumerate(own) if not _is_overwritten(each)]
+        container["env"] = [*helpers, *(own[number] for number in kept)]
+        moved[place] = {number: at + len(helpers) for at, number in enumerate(kept)}
+    return spec, moved
+
+
+def _is_overwritten(variable: Any) -> bool:
+    name = variable.get("name") if isinstance(variable, Mapping) else None
+    return isinstance(name, str) and name in labels.KTHENA_ENVIRONMENT
 
 
 def _label_of(variable: Any) -> str | None:
