@@ -355,7 +355,8 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             [serving(), server(), route(rule({"externalModelProviderName": "p"}))],
             (
                 "f#3: rules[0].targetModels[0].externalModelProviderName: cannot be carried over: "
-                "routes of ours lead to pods of the service; write a backendRef into httproute"
+                "routes of ours lead to pods of the service; send these requests by a route of "
+                "your own, and leave the target out here"
             ),
         ),
         (
