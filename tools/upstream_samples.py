@@ -199,7 +199,176 @@ def _documents(path: Path) -> list[Manifest]:
     ]
 
 
-SYSTEMS: dict[str, Callable[[Path], Iterator[Sample]]] = {"kserve": kserve}
+_FENCED = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+#: Folders that hold copies of older releases' documentation, templates, and no samples.
+_NO_SAMPLES = ("crds", "templates", "node_modules", "schemas", "apis", "reference", "nix", "tests")
+_KTHENA_SERVER, _KTHENA_SERVING = "ModelServer", "ModelServing"
+_KTHENA_ROUTE = ("ModelRoute",)
+_KTHENA_POLICIES = ("AutoscalingPolicy", "AutoscalingPolicyBinding")
+
+
+def _published(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
+    """The objects of each YAML file, and of the YAML blocks of each page."""
+    for path in sorted(checkout.rglob("*")):
+        name = path.relative_to(checkout)
+        if set(name.parts) & set(_NO_SAMPLES) or not path.is_file():
+            continue
+        if path.suffix in (".yaml", ".yml"):
+            texts = [path.read_text(encoding="utf-8")]
+        elif path.suffix == ".md":
+            found = _FENCED.findall(path.read_text(encoding="utf-8"))
+            texts = [
+                "\n".join(line.removeprefix(indent) for line in text.splitlines())
+                for indent, text in found
+            ]
+        else:
+            continue
+        read = [each for text in texts for each in _objects(text)]
+        if read:
+            yield str(name), read
+
+
+def _objects(text: str) -> list[Manifest]:
+    """The complete Kubernetes objects of a text; none where it is a template or an extract."""
+    try:
+        read = list(yaml.load_all(text, Loader=_LOADER))
+    except yaml.YAMLError:
+        return []
+    return [each for each in read if isinstance(each, dict) and {"kind", "spec"} <= set(each)]
+
+
+def _distinct(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Each sample once: documentation repeats them for each release."""
+    seen = []
+    for sample in samples:
+        if sample.documents not in seen:
+            seen.append(sample.documents)
+            yield sample
+
+
+def kthena(checkout: Path) -> Iterator[Sample]:
+    """Every ModelServing, every ModelRoute with what it leads to, every policy with its target."""
+    return _distinct(_kthena(checkout))
+
+
+def _kthena(checkout: Path) -> Iterator[Sample]:
+    folders: dict[str, list[Manifest]] = {}
+    files = list(_published(checkout))
+    for name, documents in files:
+        # A page is a whole of its own, and so is a folder of files.
+        whole = name if name.endswith(".md") else str(Path(name).parent)
+        folders.setdefault(whole, []).extend(documents)
+    for name, documents in files:
+        beside = folders[name if name.endswith(".md") else str(Path(name).parent)]
+        for each in documents:
+            title = f"{name}: {(each.get('metadata') or {}).get('name')}"
+            if each["kind"] == _KTHENA_SERVING:
+                valid = "invalid" if _is_invalid(each) else "valid"
+                yield Sample(f"{valid} servings", title, [each])
+            elif each["kind"] in _KTHENA_ROUTE:
+                yield Sample("routes", title, [each, *_led_to(each, beside)])
+            elif each["kind"] in _KTHENA_POLICIES:
+                yield Sample("policies", title, [each, *_scaled(each, beside)])
+
+
+def _is_invalid(serving: Manifest) -> bool:
+    """Whether Kthena's own CRD refuses a ModelServing, or the API server its name."""
+    roles = (serving["spec"].get("template") or {}).get("roles") or ()
+    name = str((serving.get("metadata") or {}).get("name"))
+    return (
+        serving.get("apiVersion") != "workload.serving.volcano.sh/v1alpha1"
+        or "topologySpreadConstraints" in serving["spec"]
+        or not roles
+        or re.fullmatch("[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) is None
+        or any("entryTemplate" not in role or "networkTopology" in role for role in roles)
+    )
+
+
+def _led_to(route: Manifest, beside: Sequence[Manifest]) -> Iterator[Manifest]:
+    """The ModelServers of a route, and the pods that they select."""
+    rules = route["spec"].get("rules") or ()
+    names = {
+        target.get("modelServerName")
+        for rule in rules
+        for target in (rule or {}).get("targetModels") or ()
+    }
+    servers = [
+        each
+        for each in _once(beside, _KTHENA_SERVER)
+        if (each.get("metadata") or {}).get("name") in names
+    ]
+    yield from servers
+    selectors = [
+        (each["spec"].get("workloadSelector") or {}).get("matchLabels") or {} for each in servers
+    ]
+    # Folders hold the same pods twice, made by either: one of them is applied.
+    for selector in selectors:
+        found = [
+            each
+            for kind in (_KTHENA_SERVING, "Deployment")
+            for each in _once(beside, kind)
+            if selector.items() <= _pod_labels(each).items()
+        ]
+        yield from found[:1]
+
+
+def _pod_labels(workload: Manifest) -> Manifest:
+    """Labels of the pods of a Deployment or of the first role of a ModelServing."""
+    template = workload["spec"].get("template") or {}
+    roles = template.get("roles") or ({},)
+    held = template if workload["kind"] == "Deployment" else roles[0].get("entryTemplate") or {}
+    name = (workload.get("metadata") or {}).get("name")
+    own = {"modelserving.volcano.sh/name": name} if workload["kind"] == _KTHENA_SERVING else {}
+    return {**((held.get("metadata") or {}).get("labels") or {}), **own}
+
+
+def _once(documents: Sequence[Manifest], kind: str) -> list[Manifest]:
+    """The objects of a kind, the first of each name."""
+    found: Manifest = {}
+    for each in documents:
+        if each["kind"] == kind:
+            found.setdefault((each.get("metadata") or {}).get("name"), each)
+    return list(found.values())
+
+
+def _scaled(policy: Manifest, beside: Sequence[Manifest]) -> list[Manifest]:
+    """The ModelServing that a policy or a binding names, and the binding's policy."""
+    text = str(policy["spec"])
+    return [
+        each
+        for kind in (_KTHENA_SERVING, "AutoscalingPolicy")
+        for each in _once(beside, kind)
+        if each is not policy and repr((each.get("metadata") or {}).get("name")) in text
+    ]
+
+
+def modelplane(checkout: Path) -> Iterator[Sample]:
+    """Every ModelDeployment, with the ModelCache and the ModelService of its folder."""
+    return _distinct(_modelplane(checkout))
+
+
+def _modelplane(checkout: Path) -> Iterator[Sample]:
+    files = list(_published(checkout))
+    caches = [each for _, documents in files for each in documents if each["kind"] == "ModelCache"]
+    for name, documents in files:
+        for each in documents:
+            if each["kind"] != "ModelDeployment":
+                continue
+            wanted = repr(each["spec"])
+            beside = [
+                cache
+                for cache in _once(caches, "ModelCache")
+                if f"'modelCacheRef': {{'name': {cache['metadata']['name']!r}}}" in wanted
+            ]
+            shown = "'engines': [" in wanted or "'workers': {" in wanted
+            yield Sample("deployments" if shown else "extracts", name, [each, *beside])
+
+
+SYSTEMS: dict[str, Callable[[Path], Iterator[Sample]]] = {
+    "kserve": kserve,
+    "kthena": kthena,
+    "modelplane": modelplane,
+}
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:

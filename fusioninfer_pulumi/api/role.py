@@ -33,7 +33,7 @@ from fusioninfer_pulumi.api.router import (
     picker_findings,
 )
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
-from fusioninfer_pulumi.api.types import Count, Name, PodTemplate, Port, PositiveCount
+from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount
 from fusioninfer_pulumi.findings import Finding, Location, error
 
 
@@ -134,7 +134,7 @@ class SubGroupPolicyArgs(SpecModel):
 class RoleArgs(SpecModel):
     """One role: a router, or pods that serve a model."""
 
-    name: Name
+    name: PartName
     """Name of the role, unique in the service; part of its objects' names."""
 
     component_type: Annotated[ComponentType, Field(strict=False)]

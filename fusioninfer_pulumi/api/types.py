@@ -46,6 +46,17 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: Any string but the empty one.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
+#: A name that stands behind another one in DNS-1035 names, and may begin with a digit.
+PartName = Annotated[
+    str,
+    string_format(
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "a name of a-z, 0-9 and - that starts and ends with a letter or digit",
+        min_length=1,
+        max_length=63,
+    ),
+]
+
 #: A name that becomes part of DNS-1035 names.
 Name = Annotated[
     str,

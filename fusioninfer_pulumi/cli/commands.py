@@ -79,7 +79,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Prints the services of the sources as manifests of ours."""
+    """Prints the services of the sources as manifests of ours, or as a Pulumi program."""
     source = read_sources(options.sources, options)
     if source.manifests is None and not source.has(Severity.ERROR):
         told = "is a Pulumi project: there is nothing to convert"
@@ -88,6 +88,12 @@ def convert(options: argparse.Namespace) -> int:
     source.rendered()
     if _refused(options, [source]):
         return 2
+    if options.output == "python":
+        from fusioninfer_pulumi.cli.python_program import python_program
+
+        read = [each.document for each in source.readings or () if each.document is not None]
+        sys.stdout.write(python_program([each.args for each in read if each.args is not None]))
+        return 0
     print_objects([dict(each) for each in source.manifests or ()], options.output)
     return 0
 

@@ -147,7 +147,12 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "sources", metavar="SOURCE", nargs="+", help="a manifest file, a folder of them, or `-`"
     )
-    convert.add_argument("--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+    convert.add_argument(
+        "--output",
+        choices=("yaml", "json", "python"),
+        default="yaml",
+        help="manifests, or a Pulumi program; default: yaml",
+    )
 
     diff = _command(commands, "diff", "show what changes between two sources, and what restarts")
     diff.add_argument("old", metavar="OLD", help=f"{_SOURCE}, or a file of rendered objects")

@@ -9,6 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.importers.conversion import Conversion
 from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.kube import labels
 
 #: API version, kind, namespace and name of an object.
 ObjectKey = tuple[Any, Any, Any, Any]
@@ -25,6 +26,11 @@ class Importer:
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input.
         platform: Kinds that configure the cluster and no service.
+        pod_labels: Labels of its pods that ours do not carry, by key; the key under which ours have
+            the same value, None where there is none.
+        scaling: What scales its services in place of an object that names them.
+        words: By the rule of a finding about a converted service, what to say in the system's terms
+            in place of ours.
     """
 
     name: str
@@ -32,6 +38,9 @@ class Importer:
     services: Mapping[str, tuple[str, ...]]
     companions: Mapping[str, tuple[str, ...]]
     platform: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pod_labels: Mapping[str, str | None] = field(default_factory=dict)
+    scaling: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kinds(self) -> dict[str, tuple[str, ...]]:
@@ -50,6 +59,14 @@ class Importer:
         """
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
+
+    def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
+        """Whether its documents select another object by its labels, and it converts that too.
+
+        A module that converts such objects has a function `selects(documents, raw)`.
+        """
+        selects = getattr(self._converter, "selects", None)
+        return selects is not None and bool(selects(documents, raw))
 
     @property
     def _converter(self) -> Any:
@@ -73,6 +90,29 @@ IMPORTERS = (
             "AutoscalingPolicyBinding": _KTHENA_WORKLOAD,
             "ModelBooster": _KTHENA_WORKLOAD,
         },
+        pod_labels={
+            "modelserving.volcano.sh/name": labels.SERVICE,
+            "modelserving.volcano.sh/role": labels.ROLE_NAME,
+            **dict.fromkeys(
+                f"modelserving.volcano.sh/{each}"
+                for each in ("entry", "group-name", "revision", "role-id", "role-template-hash")
+            ),
+        },
+        scaling="scale its roles by an AutoscalingPolicy (disaggregatedTarget)",
+        words={
+            "prefill-decode-without-router": "nothing pairs prefill with decode, clients reach the "
+            "decoders only; read the ModelServer of these pods and the ModelRoute to it too",
+            "route-missing": "no request finds these pods; read the ModelRoute that leads to this "
+            "ModelServer too",
+            "route-without-gateway": "the route takes no requests without a Gateway; give the "
+            "ModelRoute parentRefs",
+            "kv-transfer-missing": "the engine hands no KV cache from prefill to decode: add its "
+            "argument for it (--kv-transfer-config of vLLM, --disaggregation-mode of SGLang), or "
+            "give the ModelServer a kvConnector of type nixl",
+            "engine-not-movable": "a sidecar takes the workloadPort of decode pods, and the engine "
+            "cannot be moved off it, because its program cannot be read; start it as vllm serve or "
+            "python3 -m sglang.launch_server",
+        },
     ),
     Importer(
         "Modelplane",
@@ -80,6 +120,13 @@ IMPORTERS = (
         {"ModelDeployment": _MODELPLANE},
         dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
         dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
+        pod_labels=dict.fromkeys(
+            f"modelplane.ai/{each}" for each in ("lws-role", "serving", "workload")
+        ),
+        words={
+            "route-missing": "no request finds these pods; read the ModelService that selects this "
+            "ModelDeployment too",
+        },
     ),
     Importer(
         "KServe",

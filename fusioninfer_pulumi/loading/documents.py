@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from fusioninfer_pulumi.api.service import KIND
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.api.service import API_VERSION, KIND
+from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
 from fusioninfer_pulumi.importers import IMPORTERS, Importer, importer_of, platform_of
+from fusioninfer_pulumi.importers.origins import Origins
 from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
 
@@ -142,8 +144,9 @@ def read_all(
 def _with_named(
     given: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Gives objects that an importer's documents name, such as a ConfigMap, to that importer."""
+    """Gives objects that an importer's documents name or select to that importer."""
     owners: dict[Any, Importer] = {}
+    held: list[tuple[Importer, list[SourceDocument]]] = []
     for importer in IMPORTERS:
         mine = [
             SourceDocument(*each)
@@ -152,9 +155,17 @@ def _with_named(
         ]
         if mine:
             owners.update(dict.fromkeys(importer.named(mine), importer))
+            held.append((importer, mine))
+
+    def owner(label: str, raw: Any) -> Importer | None:
+        if not held or not _is_other_object(raw):
+            return None
+        found = owners.get(_key(label, raw))
+        selecting = (importer for importer, mine in held if importer.selects(mine, raw))
+        return found or next(selecting, None)
+
     return [
-        owners.get(_key(*each)) if its is None and owners and _is_other_object(each[1]) else its
-        for each, its in zip(given, importers, strict=True)
+        owner(*each) if its is None else its for each, its in zip(given, importers, strict=True)
     ]
 
 
@@ -182,7 +193,7 @@ def _converted(
                 examine(service.manifest, service.main.label),
                 service.manifest,
                 tuple(each for each in left if each[0] in labels),
-                service.origins.locate,
+                partial(_located, importer, service.origins),
             )
         )
         left = [each for each in left if each[0] not in labels]
@@ -193,6 +204,13 @@ def _converted(
     return read
 
 
+def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[str, Finding]:
+    """Moves a finding about a converted service to the user's document, in its system's terms."""
+    label, moved = origins.locate(finding)
+    words = importer.words.get(finding.rule)
+    return label, moved if words is None else replace(moved, message=words, converted=())
+
+
 def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
     hint = _near(raw)
     platform = platform_of(raw)
@@ -201,11 +219,74 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
         if platform is not None:
             rule = "platform-object"
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
-        told = warning(rule, ("kind",), f"{raw['kind']} {why}")
-        return Reading(label, remarks=((label, told),))
+        told = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
+        return Reading(label, remarks=tuple((label, each) for each in told))
     if hint is not None:
         return Reading(label, Document(label, None, (hint,)))
+    if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
+        return Reading(label, Document(label, None, (_of_nobody(raw),)))
     return Reading(label, examine(raw, label), raw)
+
+
+def _of_nobody(raw: Mapping[str, Any]) -> Finding:
+    systems = " or ".join(f"{each.name}'s" for each in IMPORTERS)
+    return error(
+        "kind-unknown",
+        ("kind",),
+        f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}, and "
+        "nothing that one refers to: apply it beside the services, and leave it out here "
+        "(--allow-lossy does)",
+    )
+
+
+def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Warns of an object that finds another system's pods or services, and not those of ours."""
+    spec = raw.get("spec")
+    target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    for importer in IMPORTERS:
+        for path, key in _selected(raw, ()):
+            if key in importer.pod_labels:
+                ours = importer.pod_labels[key]
+                there = f"; theirs is {ours}" if ours else ""
+                yield warning(
+                    "pod-label-not-carried",
+                    path,
+                    f"selects no pods of ours: they do not carry {importer.name}'s label {key}"
+                    f"{there}",
+                )
+        if isinstance(target, Mapping) and target.get("kind") in importer.services:
+            remedy = f"; {importer.scaling}" if importer.scaling else ""
+            yield warning(
+                "scaled-object-not-made",
+                ("spec", "scaleTargetRef"),
+                f"scales nothing: no {target['kind']} is made here{remedy}",
+            )
+
+
+#: Fields by which objects select pods: Services, workloads, policies and monitors.
+_SELECTORS = ("labelSelector", "podSelector", "selector")
+
+
+def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any]]:
+    """Labels by which an object selects, each with the field that names it."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _selected(item, (*at, index))
+    if not isinstance(value, Mapping):
+        return
+    for key, item in value.items():
+        here = (*at, str(key))
+        if key in _SELECTORS and isinstance(item, Mapping):
+            expressions = item.get("matchExpressions")
+            for index, each in enumerate(expressions if isinstance(expressions, list) else ()):
+                if isinstance(each, Mapping):
+                    yield (*here, "matchExpressions", index, "key"), each.get("key")
+            pairs = item.get("matchLabels", item)
+            nested = here if pairs is item else (*here, "matchLabels")
+            for label in pairs if isinstance(pairs, Mapping) else ():
+                yield (*nested, str(label)), label
+        else:
+            yield from _selected(item, here)
 
 
 def _is_ours(raw: Any) -> bool:

@@ -11,7 +11,8 @@ from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
 
-NAME = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
+NAME = "must be a name of a-z, 0-9 and - that starts and ends with a letter or digit"
+FIRST = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"
 KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fields.items()))
@@ -45,7 +46,7 @@ def pod_template(name: str) -> dict[str, Any]:
         (without(service(), "metadata"), ["metadata: is required"]),
         (without(service(), "spec"), ["spec: is required"]),
         ({**service(), "metadata": {}}, ["metadata.name: is required"]),
-        (service(name="My_Service"), [f'metadata.name: {NAME}, got "My_Service"']),
+        (service(name="My_Service"), [f'metadata.name: {FIRST}, got "My_Service"']),
         (
             service(metadata={"namespace": "Team A"}),
             ['metadata.namespace: must be a DNS label (a-z 0-9 -, at most 63), got "Team A"'],

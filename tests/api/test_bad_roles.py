@@ -9,7 +9,7 @@ from samples import nodes, prefill_decode, problems, role, service, template
 
 from fusioninfer_pulumi.api import RoleArgs
 
-NAME = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
+NAME = "must be a name of a-z, 0-9 and - that starts and ends with a letter or digit"
 KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fields.items()))
 ROUTER = {"name": "router", "componentType": "router"}
 
@@ -32,7 +32,7 @@ def gang(**policy: Any) -> dict[str, Any]:
         ),
         (service(role(None)), ["roles[0].name: is required"]),
         (service(role("Decode")), [f'roles[0].name: {NAME}, got "Decode"']),
-        (service(role("1st")), [f'roles[0].name: {NAME}, got "1st"']),
+        (service(role("st-")), [f'roles[0].name: {NAME}, got "st-"']),
         (service(role("a-")), [f'roles[0].name: {NAME}, got "a-"']),
         (service(role("a_b")), [f'roles[0].name: {NAME}, got "a_b"']),
         (service(role("decode\n")), [f'roles[0].name: {NAME}, got "decode\\n"']),

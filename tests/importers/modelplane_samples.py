@@ -40,7 +40,8 @@ def completed(given: Manifest, port: int = 8000, *, serves: bool = True) -> Mani
     }  # fmt: skip
     built = {**engine, "volumeMounts": [mount], **({"readinessProbe": probe} if serves else {})}
     volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
-    return {"spec": {"containers": [built], "volumes": volumes}}
+    taint = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    return {"spec": {"containers": [built], "volumes": volumes, "tolerations": [taint]}}
 
 
 def workers(count: Any = 1, tensor: int = 1, **more: Any) -> Manifest:

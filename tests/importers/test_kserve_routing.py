@@ -254,7 +254,7 @@ def test_unused_keys_of_a_config_map_are_reported() -> None:
         ([referring(key="a"), config_map(epp=TEXT)],
          "f: router.scheduler.config.ref: the ConfigMap picker has no text by the key a"),
         # A ConfigMap that nobody names is an object like any other.
-        ([referring(), config_map(epp=TEXT), config_map("else", epp=TEXT)], "f#3: apiVersion:"),
+        ([referring(), config_map(epp=TEXT), config_map("else", epp=TEXT)], "f#3: kind: ConfigMap"),
     ],
 )  # fmt: skip
 def test_a_config_map_that_is_not_there_is_asked_for(documents: list[Manifest], why: str) -> None:

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from importers.kthena_samples import GATEWAY, Manifest, entry, role, route, rule, server, serving
+from importers.kthena_samples import (
+    GATEWAY,
+    PAIR,
+    Manifest,
+    entry,
+    role,
+    route,
+    rule,
+    server,
+    serving,
+)
 from importers.reads import converted, problems, said, source, spec, warned
 
 from fusioninfer_pulumi.importers.kthena.routes import full_match
@@ -33,8 +43,21 @@ def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
     made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
     assert [each.get("port") for each in made] == [8000, None]
     assert router(serving(), server()) == {}
-    named = "f#2: warning: spec: roles[1].httproute of the converted service"
-    assert any(each.startswith(f"{named}: neither a route") for each in warned(serving(), server()))
+    assert (
+        "f#2: warning: spec: no request finds these pods; read the ModelRoute that leads to this "
+        "ModelServer too"
+    ) in warned(serving(), server())
+
+
+def test_advice_names_kthenas_own_documents() -> None:
+    assert (
+        "f: warning: template.roles: nothing pairs prefill with decode, clients reach the decoders "
+        "only; read the ModelServer of these pods and the ModelRoute to it too"
+    ) in warned(serving(*PAIR))
+    no_gateway = warned(serving(), server(), route())
+    assert any("give the ModelRoute parentRefs" in each for each in no_gateway), no_gateway
+    missing = problems(serving(*PAIR), server())
+    assert [each for each in missing if "give the ModelServer a kvConnector" in each], missing
 
 
 def test_a_route_matches_the_header_with_the_model() -> None:
@@ -280,7 +303,7 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             [serving(), server(labels={"app": "x"})],
             (
                 "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of a "
-                "ModelServing of this input"
+                "ModelServing or Deployment of this input; read them together"
             ),
         ),
         (
@@ -332,7 +355,8 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             [serving(), server(), route(rule({"externalModelProviderName": "p"}))],
             (
                 "f#3: rules[0].targetModels[0].externalModelProviderName: cannot be carried over: "
-                "routes of ours lead to pods of the service; write a backendRef into httproute"
+                "routes of ours lead to pods of the service; send these requests by a route of "
+                "your own, and leave the target out here"
             ),
         ),
         (
@@ -411,3 +435,58 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
 )
 def test_contradictions_of_routing_are_refused(documents: list[Any], expected: str) -> None:
     assert expected in problems(*documents, lossy=True)
+
+
+def _deployment(name: str = "mock", **spec: Any) -> Manifest:
+    template = entry()
+    template["metadata"] = {"labels": {"app": name}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+            **spec,
+        },
+    }
+
+
+def test_a_deployment_behind_a_server_is_a_service() -> None:
+    documents = _deployment(), server(labels={"app": "mock"}), route(parentRefs=GATEWAY)
+    (made,) = converted(*documents)
+    assert made["metadata"]["name"] == "mock"
+    worker, picker = made["spec"]["roles"]
+    assert worker == {
+        "name": "server",
+        "componentType": "worker",
+        "replicas": 3,
+        "template": _deployment()["spec"]["template"],
+        "port": 8000,
+    }
+    assert picker["httproute"]["parentRefs"] == GATEWAY
+    made_of = source(*documents).rendered()
+    (pool,) = [each for each in made_of if each["kind"] == "InferencePool"]
+    (one, *_) = [each for each in made_of if each["kind"] == "LeaderWorkerSet"]
+    labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]
+    selected = dict(pool["spec"]["selector"]["matchLabels"])
+    selected.pop("leaderworkerset.sigs.k8s.io/worker-index")  # of LeaderWorkerSet itself
+    assert selected.items() <= labels.items()
+    assert not [each for each in made_of if each["kind"] == "PodGroup"]
+
+
+def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
+    (refused,) = problems(serving(), server(), _deployment())
+    assert refused.startswith("f#3: kind: Deployment (apps/v1) is no service")
+    several = _deployment(), _deployment("other"), server(labels={"app": "mock"})
+    assert problems(*several)[0].startswith("f#2: kind: Deployment (apps/v1) is no service")
+    lost = problems(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
+    assert lost == [
+        (
+            "f: strategy: cannot be carried over: replicas are LeaderWorkerSets, which change one "
+            "after the other"
+        )
+    ]
+    unread = problems(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))
+    assert [each for each in unread if each.startswith("f: minReadySeconds: ")], unread

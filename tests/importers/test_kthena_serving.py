@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from importers.kthena_samples import PAIR, Manifest, entry, role, serving
+from importers.kthena_samples import PAIR, Manifest, entry, policy, role, serving
 from importers.reads import problems, said, source, spec
 
 from fusioninfer_pulumi.importers.kthena.serving import component_types
@@ -125,6 +125,62 @@ def test_single_pods_get_kthenas_variables_where_they_ask_for_them() -> None:
     asked, other = spec(serving(role(entryTemplate=template), role("other")))["roles"]
     assert asked["environment"] == "Kthena"
     assert "environment" not in other
+
+
+def _read_from(label: str) -> Manifest:
+    return {"fieldRef": {"fieldPath": f"metadata.labels['modelserving.volcano.sh/{label}']"}}
+
+
+def _variables(*labels: str) -> Manifest:
+    template = entry()
+    template["spec"]["containers"][0]["env"] = [
+        {"name": label.upper(), "valueFrom": _read_from(label)} for label in labels
+    ]
+    return template
+
+
+def _index(name: str, label: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+
+def test_variables_have_the_values_of_kthenas_labels() -> None:
+    template = _variables("name", "role", "group-name", "role-id")
+    (made,) = spec(serving(role("405b", entryTemplate=template)))["roles"]
+    assert made["template"]["spec"]["containers"][0]["env"] == [
+        _index("FUSIONINFER_GROUP_INDEX", "fusioninfer.io/group-index"),
+        _index("FUSIONINFER_REPLICA_INDEX", "fusioninfer.io/replica-index"),
+        {"name": "NAME", "value": "ms"},
+        {"name": "ROLE", "value": "405b"},
+        {"name": "GROUP-NAME", "value": "ms-$(FUSIONINFER_GROUP_INDEX)"},
+        {"name": "ROLE-ID", "value": "405b-$(FUSIONINFER_REPLICA_INDEX)"},
+    ]
+    scaled = serving(role(entryTemplate=_variables("role-id")))
+    (made,) = spec(scaled, policy(), lossy=True)["roles"]
+    assert made["template"]["spec"]["containers"][0]["env"][0] == _index(
+        "FUSIONINFER_REPLICA_INDEX", "leaderworkerset.sigs.k8s.io/group-index"
+    )
+
+
+def test_variables_that_kthena_sets_are_not_the_templates() -> None:
+    template = _variables("role")
+    env = template["spec"]["containers"][0]["env"]
+    env.insert(0, {"name": "GROUP_SIZE", "value": "9"})
+    env.append({"name": "A", "value": 1})
+    document = serving(role(entryTemplate=template))
+    at = "f: {}template.roles[0].entryTemplate.spec.containers[0].env"
+    assert problems(document)[0].startswith(f"{at.format('')}[2].value:")
+    env.pop()
+    (made,) = spec(document)["roles"]
+    assert made["environment"] == "Kthena"
+    assert made["template"]["spec"]["containers"][0]["env"] == [{"name": "ROLE", "value": "server"}]
+    assert any(each.startswith(f"{at.format('info: ')}[0]: Kthena's") for each in said(document))
+
+
+def test_findings_about_variables_keep_their_place() -> None:
+    template = _variables("role-id")
+    template["spec"]["containers"][0]["env"].append({"name": "A", "value": 1})
+    (found,) = problems(serving(role(entryTemplate=template)))
+    assert found.startswith("f: template.roles[0].entryTemplate.spec.containers[0].env[1].value:")
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
@@ -343,9 +399,8 @@ def test_differences_are_reported(document: Manifest, expected: str) -> None:
         (
             serving(role("P-Instance")),
             (
-                "f: template.roles[0].name: must be a name of a-z, 0-9 and - that starts with a "
-                "letter "
-                'and ends with a letter or digit, got "P-Instance"'
+                "f: template.roles[0].name: must be a name of a-z, 0-9 and - that starts and ends "
+                'with a letter or digit, got "P-Instance"'
             ),
         ),
         (

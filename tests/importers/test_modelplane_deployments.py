@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from importers.modelplane_samples import (
     GPU,
     Manifest,
@@ -18,7 +19,7 @@ from importers.modelplane_samples import (
     template,
     workers,
 )
-from importers.reads import converted, problems, said, spec, warned
+from importers.reads import converted, problems, said, source, spec, warned
 
 CLAIM = {
     "name": "gpu",
@@ -107,6 +108,30 @@ def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
     assert spec(released(engine("e", member(template=own))))["roles"][0]["template"] == own
 
 
+def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
+    """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
+    read = source(paired(), allow_lossy=True)
+    (config,) = [each for each in read.rendered() if each["kind"] == "ConfigMap"]
+    (text,) = config["data"].values()
+    plugins = {each["type"]: each.get("parameters") for each in yaml.safe_load(text)["plugins"]}
+    assert plugins["prefix-based-pd-decider"] == {"nonCachedTokens": 16}
+    assert plugins["disagg-profile-handler"] == {"deciders": {"prefill": "prefix-based-pd-decider"}}
+
+
+def test_pools_are_not_pinned() -> None:
+    assert any(
+        "f: info: template.spec.engines: Modelplane pins pods to the node pool" in each
+        for each in said(released())
+    )
+
+
+@pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
+def test_labels_that_are_none_are_a_clear_error(metadata: Any) -> None:
+    wrong = {**template(), "metadata": metadata}
+    (found, *_) = refused(proposed(workers=workers(template=wrong)))
+    assert found.startswith("f: workers.template.metadata.labels")
+
+
 def test_devices_become_claims() -> None:
     assert spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
     gang = released(engine("e", member("Leader"), member("Worker")))
@@ -152,7 +177,12 @@ def test_phases_become_prefill_and_decode_with_a_router() -> None:
     assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
     assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {}
-    assert router == {"name": "router", "componentType": "router"}
+    assert router == {
+        "name": "router",
+        "componentType": "router",
+        "scorers": {"prefix-cache": 2, "queue": 1},
+        "endpointPicker": {"threshold": 64},
+    }
 
 
 def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:

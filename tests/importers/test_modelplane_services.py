@@ -67,12 +67,22 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     assert any("f#2: info: endpoints: the route attaches" in each for each in said(*documents))
 
 
-@pytest.mark.parametrize("document", [paired(), proposed()])
-def test_prefill_and_decode_have_their_router_already(document: Manifest) -> None:
+@pytest.mark.parametrize(
+    ("document", "picker"),
+    [
+        (
+            paired(),
+            {"scorers": {"prefix-cache": 2, "queue": 1}, "endpointPicker": {"threshold": 64}},
+        ),
+        (proposed(), {}),
+    ],
+)
+def test_prefill_and_decode_have_their_router_already(document: Manifest, picker: Manifest) -> None:
     (made,) = converted(document, model_service())
     assert made["spec"]["roles"][2] == {
         "name": "router",
         "componentType": "router",
+        **picker,
         "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
     }
     assert not [each for each in warned(document, model_service()) if "route" in each]

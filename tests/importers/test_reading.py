@@ -73,7 +73,12 @@ def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str)
 
 
 def test_any_other_object_is_refused_and_left_out_when_losses_are_allowed() -> None:
-    assert problems(serving(), DEPLOYMENT)[0].startswith("f#2: apiVersion: must be fusioninfer.io")
+    (refused,) = problems(serving(), DEPLOYMENT)
+    assert refused == (
+        "f#2: kind: Deployment (apps/v1) is no service, neither ours nor Kthena's or Modelplane's "
+        "or KServe's, and nothing that one refers to: apply it beside the services, and leave it "
+        "out here (--allow-lossy does)"
+    )
     assert problems(serving(), DEPLOYMENT, lossy=True) == []
     assert (
         "f#2: warning: kind: Deployment is no service: left out; apply it beside the others"
@@ -250,3 +255,63 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
     )
     (plan,) = source(serving(role(replicas=2)), fixed).plans
     assert any("server has 2 replicas; nothing scales it" in each.message for each in plan.findings)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"kind": "Service", "spec": {"selector": {"modelserving.volcano.sh/name": "ms"}}},
+            (
+                "spec.selector[modelserving.volcano.sh/name]: selects no pods of ours: they do not "
+                "carry Kthena's label modelserving.volcano.sh/name; theirs is "
+                "fusioninfer.io/service"
+            ),
+        ),
+        (
+            {
+                "kind": "PodMonitor",
+                "spec": {
+                    "selector": {
+                        "matchExpressions": [
+                            {"key": "modelserving.volcano.sh/entry", "operator": "Exists"}
+                        ]
+                    }
+                },
+            },
+            (
+                "spec.selector.matchExpressions[0].key: selects no pods of ours: they do not carry "
+                "Kthena's label modelserving.volcano.sh/entry"
+            ),
+        ),
+        (
+            {
+                "kind": "NetworkPolicy",
+                "spec": {"podSelector": {"matchLabels": {"modelplane.ai/serving": "a"}}},
+            },
+            (
+                "spec.podSelector.matchLabels[modelplane.ai/serving]: selects no pods of ours: "
+                "they do not carry Modelplane's label modelplane.ai/serving"
+            ),
+        ),
+        (
+            {
+                "kind": "ScaledObject",
+                "spec": {"scaleTargetRef": {"kind": "ModelServing", "name": "ms"}},
+            },
+            (
+                "spec.scaleTargetRef: scales nothing: no ModelServing is made here; scale its "
+                "roles by an AutoscalingPolicy (disaggregatedTarget)"
+            ),
+        ),
+        ({"kind": "Service", "spec": {"selector": {"app": "ms"}}}, None),
+    ],
+)
+def test_objects_that_find_no_pods_of_ours_are_named(
+    given: dict[str, Any], told: str | None
+) -> None:
+    other = {"apiVersion": "v1", "metadata": {"name": "o"}, **given}
+    left = f"f#2: warning: kind: {given['kind']} is no service: left out"
+    first, *more = [each for each in warned(serving(), other, lossy=True) if each.startswith("f#2")]
+    assert first.startswith(left)
+    assert more == ([f"f#2: warning: {told}"] if told is not None else [])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport
+from fusioninfer_pulumi.importers.kthena.deployments import KIND as DEPLOYMENT
+from fusioninfer_pulumi.importers.kthena.deployments import convert_deployment, is_selected
 from fusioninfer_pulumi.importers.kthena.models import (
     AutoscalingPolicy,
     AutoscalingPolicyBinding,
     BindingSpec,
+    Deployment,
     ModelRoute,
     ModelServer,
     ModelServing,
@@ -33,8 +36,13 @@ _BOOSTER = (
 )
 
 
+def selects(documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
+    """Whether an object is a Deployment whose pods a ModelServer selects."""
+    return is_selected(raw, documents)
+
+
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-    """Converts Kthena's documents: one service for each ModelServing.
+    """Converts Kthena's documents: one service for each ModelServing and Deployment.
 
     A ModelServer adds a router, a ModelRoute its rules, an AutoscalingPolicy autoscaling of roles.
     """
@@ -44,10 +52,13 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         builder = report.add_service(document)
         convert_serving(builder, serving)
         servings.append(Serving(serving, builder))
+    workloads = list(servings)
+    for document, deployment in validated(report, documents, DEPLOYMENT, Deployment):
+        workloads.append(convert_deployment(report, document, deployment))
     servers: dict[tuple[Any, Any], Server] = {}
     for document, model_server in validated(report, documents, "ModelServer", ModelServer):
         consume_envelope(report, document, _OWN)
-        server = convert_server(report, document, model_server.spec, servings)
+        server = convert_server(report, document, model_server.spec, workloads)
         if server is not None:
             servers[document.namespace, document.name] = server
     shared: list[Shared] = []

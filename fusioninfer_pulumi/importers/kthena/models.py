@@ -91,6 +91,21 @@ class ModelServing(ImportedObject):
     spec: ModelServingSpec
 
 
+class DeploymentSpec(ImportedModel):
+    """What is read of a Deployment; further fields are reported one by one."""
+
+    replicas: Count | None = None
+    selector: dict[str, Any] | None = None
+    strategy: dict[str, Any] | None = None
+    template: PodTemplate
+
+
+class Deployment(ImportedObject):
+    """A Deployment behind a ModelServer."""
+
+    spec: DeploymentSpec
+
+
 class PDGroup(ImportedModel):
     """Which pods prefill and decode, and which of them belong together."""
 

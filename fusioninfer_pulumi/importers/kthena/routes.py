@@ -295,7 +295,8 @@ def _targets(
             report.unsupported(
                 "external-provider-unsupported",
                 place / "externalModelProviderName",
-                "routes of ours lead to pods of the service; write a backendRef into httproute",
+                "routes of ours lead to pods of the service; send these requests by a route of "
+                "your own, and leave the target out here",
             )
         elif (document.namespace, given[0]) not in servers:
             report.unsupported(

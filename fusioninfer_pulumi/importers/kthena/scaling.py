@@ -20,7 +20,7 @@ from fusioninfer_pulumi.importers.kthena.models import (
     StablePolicy,
     TargetRef,
 )
-from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE
+from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE, use_group_of_set
 from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER, Serving
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 from fusioninfer_pulumi.kube import quantity
@@ -256,6 +256,8 @@ def _scale(
             (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
         )
         builder.default(("spec", "layout"), "PerRole", each.at)
+        for index, _ in enumerate(serving.roles):
+            use_group_of_set(builder, ("spec", "roles", index))
         serving.minimum_replicas[each.name] = (least, each.at)
         done = True
     if not done:

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport
+from fusioninfer_pulumi.importers.kthena.deployments import KIND as DEPLOYMENT
 from fusioninfer_pulumi.importers.kthena.models import ModelServerSpec, PDGroup, Role
 from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE
 from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER, Serving
@@ -100,15 +101,16 @@ def _selected(
         report.unsupported(
             "selector-matches-no-pods",
             at / "matchLabels",
-            "selects no pods of a ModelServing of this input",
+            "selects no pods of a ModelServing or Deployment of this input; read them together",
         )
         return None
     if len(found) > 1:
         names = ", ".join(str(serving.builder.main.name) for serving, _ in found)
+        kinds = " or ".join(dict.fromkeys(f"{each.builder.main.kind}s" for each, _ in found))
         report.unsupported(
             "selector-matches-several-services",
             at / "matchLabels",
-            f"selects pods of several ModelServings ({names}), and a pool holds those of one "
+            f"selects pods of several {kinds} ({names}), and a pool holds those of one "
             "service; make a ModelServer and a rule for each",
         )
         return None
@@ -129,6 +131,8 @@ def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
     metadata = role.entry_template.metadata or {}
     own = metadata.get("labels")
     static = {NAME: main.name, ROLE: role.name, f"{PREFIX}entry": "true"}
+    if main.kind == DEPLOYMENT:
+        static = {}
     return {**static, **(own if isinstance(own, Mapping) else {})}
 
 

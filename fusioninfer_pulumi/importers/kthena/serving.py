@@ -80,7 +80,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
     entry = at / "entryTemplate"
     if not role.worker_replicas:
         builder.report.consume(at / "workerReplicas")
-        convert_template(builder, (*target, "template"), role.entry_template, entry)
+        convert_template(builder, (*target, "template"), role.entry_template, role.name, entry)
         if role.worker_template is not None:
             builder.report.info(
                 "worker-template-unused",
@@ -93,7 +93,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
     # The commands in the templates connect entry and workers.
     builder.default((*target, "multinode", "launcher"), "none", entry)
     leader = (*target, "leaderTemplate")
-    convert_template(builder, leader, role.entry_template, entry)
+    convert_template(builder, leader, role.entry_template, role.name, entry)
     worker, followers = at / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
         builder.report.error(
@@ -102,7 +102,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         # Avoids further findings about the missing template.
         builder.default(followers, builder.get(leader), entry)
     else:
-        convert_template(builder, followers, role.worker_template, worker)
+        convert_template(builder, followers, role.worker_template, role.name, worker)
 
 
 def _role_rollout(

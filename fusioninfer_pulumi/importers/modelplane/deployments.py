@@ -28,6 +28,7 @@ from fusioninfer_pulumi.importers.modelplane.pods import (
     convert_template,
     report_reserved,
 )
+from fusioninfer_pulumi.importers.modelplane.services import add_router
 from fusioninfer_pulumi.importers.objects import copy_metadata
 from fusioninfer_pulumi.importers.source import SourceField
 
@@ -80,9 +81,13 @@ def _replica(
     for index, engine in enumerate(replica.engines):
         convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
     if pairs:
-        router = builder.add_role(at / "serving")
-        builder.derive((*router, "name"), "router", at / "serving" / "mode")
-        builder.derive((*router, "componentType"), "router", at / "serving" / "mode")
+        add_router(builder, at / "serving", pairs=True)
+    report.info(
+        "node-pool-not-pinned",
+        at / "engines",
+        "Modelplane pins pods to the node pool that it chose (modelplane.ai/pool); here their "
+        "claims choose nodes, and a pod without one may be placed on any",
+    )
     convert_replicas(builder, replicas)
     convert_cluster(builder, replica.cluster_selector, at / "clusterSelector")
     convert_tolerations(builder, replica.tolerations, at / "tolerations")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.engines.command import read_command
@@ -19,8 +19,10 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 TYPES = {"Prefill": "prefiller", "Decode": "decoder"}
 _ENGINE = "engine"
 #: What Modelplane adds to every pod (`backends/native.py`, `backends/llmd.py`): shared memory for
-#: tensor parallelism, and a readiness probe of serving pods.
+#: tensor parallelism, a readiness probe of serving pods, and the toleration of the taint of its
+#: nodes with GPUs. Kubernetes adds that one only to pods that ask for GPUs by `resources`.
 _MEMORY, _PORT = "dshm", 8000
+_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _PROBE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
 #: Variables by which the pods of an engine connect (functions/compose-model-replica/function/
 #: backends/base.py), from those of LeaderWorkerSet.
@@ -52,7 +54,9 @@ def convert_template(
 
     `gang` says that an engine has several pods, `serves` that this one answers requests.
     """
-    for key in (template.metadata or {}).get("labels") or {}:
+    labels = (template.metadata or {}).get("labels")
+    # Our own rules refuse what is no mapping.
+    for key in labels if isinstance(labels, Mapping) else ():
         if str(key).startswith("modelplane.ai/"):
             report_reserved(builder.report, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
@@ -92,6 +96,9 @@ def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, A
     if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
         engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": SHARED_MEMORY}]
         built["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
+    tolerations = spec.get("tolerations") or []
+    if isinstance(tolerations, list) and _TOLERATION not in tolerations:
+        built["tolerations"] = [*tolerations, dict(_TOLERATION)]
     return built
 
 

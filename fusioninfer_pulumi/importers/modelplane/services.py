@@ -24,8 +24,11 @@ from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 #: Gateway of Modelplane's routes in the clusters of the pods.
 _GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
-#: Weights of Modelplane's picker without separate prefill and decode.
+#: Modelplane's picker (functions/compose-model-replica/function/routing.py): its weights, and the
+#: 16 tokens (of 4 characters each) without a cached prefix from which on a prompt is computed by a
+#: prefill pod (`prefix-based-pd-decider`). The size of blocks is that of the engine, as ours is.
 _SCORERS = {"prefix-cache": 2, "queue": 1}
+_THRESHOLD = 16 * 4
 #: The largest weight of a backend.
 _MAX_WEIGHT = 1_000_000
 
@@ -141,8 +144,15 @@ def _router(builder: ServiceBuilder, at: SourceField) -> Location:
     for index, role in enumerate(builder.roles):
         if role.get("componentType") == "router":
             return ("spec", "roles", index)
+    return add_router(builder, at, pairs=False)
+
+
+def add_router(builder: ServiceBuilder, at: SourceField, *, pairs: bool) -> Location:
+    """Adds a router with Modelplane's picker; `pairs` says that prefill and decode are apart."""
     router = builder.add_role(at, "router", "router")
     builder.default((*router, "scorers"), dict(_SCORERS), at)
+    if pairs:
+        builder.default((*router, "endpointPicker", "threshold"), _THRESHOLD, at)
     return router
 
 
