@@ -60,11 +60,8 @@ def of_starting(runs: int) -> Iterator[Result]:
     for name, seconds in medians.items():
         if name == _YARDSTICK:
             continue
-        ours = name.startswith("fusioninfer-pulumi ")
         detail = f"{seconds * 1000:.0f} ms / {base * 1000:.0f} ms"
-        goal, bound = (2, 7) if ours else (None, None)
-        if name == starting.PROGRAM:  # importing the SDK takes 4
-            goal, bound = 6, 12
+        goal, bound = starting.GOALS.get(name, (None, None))
         yield Result(f"{name} / {_YARDSTICK}", detail, seconds / base, goal, bound)
 
 
