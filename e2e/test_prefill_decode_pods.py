@@ -55,7 +55,7 @@ def test_every_form_is_accepted(cluster: Cluster, namespace: str, name: str) -> 
 @pytest.mark.parametrize("source", ["multinode", "deepseek-disagg"])
 def test_whole_services_are_accepted(cluster: Cluster, namespace: str, source: str) -> None:
     if source == "multinode":
-        plan = inputs.plan_of(ROOT / "tests" / "disaggregation" / "multinode.yaml")
+        plan = inputs.plan_of(ROOT / "tests" / "pods" / "multinode.yaml")
         objects = inputs.objects_of(plan)
     else:
         objects = inputs.example_objects(source)
