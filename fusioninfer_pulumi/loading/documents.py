@@ -130,6 +130,15 @@ def read_all(
         for (label, raw), importer in zip(given, importers, strict=True)
         if importer is None
     ]
+    for importer, mine in _by_importer(given, importers):
+        read += _converted(importer, mine, allow_lossy=allow_lossy)
+    return sorted(read, key=lambda each: order[each.label])
+
+
+def _by_importer(
+    given: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+) -> Iterator[tuple[Importer, list[SourceDocument]]]:
+    """Each importer that has documents, with them."""
     for importer in IMPORTERS:
         mine = [
             SourceDocument(*each)
@@ -137,8 +146,7 @@ def read_all(
             if its is importer
         ]
         if mine:
-            read += _converted(importer, mine, allow_lossy=allow_lossy)
-    return sorted(read, key=lambda each: order[each.label])
+            yield importer, mine
 
 
 def _with_named(
@@ -146,16 +154,9 @@ def _with_named(
 ) -> list[Importer | None]:
     """Gives objects that an importer's documents name or select to that importer."""
     owners: dict[Any, Importer] = {}
-    held: list[tuple[Importer, list[SourceDocument]]] = []
-    for importer in IMPORTERS:
-        mine = [
-            SourceDocument(*each)
-            for each, its in zip(given, importers, strict=True)
-            if its is importer
-        ]
-        if mine:
-            owners.update(dict.fromkeys(importer.named(mine), importer))
-            held.append((importer, mine))
+    held = list(_by_importer(given, importers))
+    for importer, mine in held:
+        owners.update(dict.fromkeys(importer.named(mine), importer))
 
     def owner(label: str, raw: Any) -> Importer | None:
         if not held or not _is_other_object(raw):
