@@ -13,8 +13,8 @@ from e2e import checks, inputs
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.inputs import ROOT
-from fusioninfer_pulumi.component.prerequisites.check import check, needs
-from fusioninfer_pulumi.component.prerequisites.read import read_cluster
+from fusioninfer_pulumi.component.prerequisites._check import check, needs
+from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 TEXT = (ROOT / "docs" / "day-two.md").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ import pytest
 
 from e2e.harness import Cluster
 from fusioninfer_pulumi import findings, load, loads, plan_service
-from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
-from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, read_cluster
+from fusioninfer_pulumi.component.prerequisites import _table as table
+from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.service_plan import ServicePlan
 

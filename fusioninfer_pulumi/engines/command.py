@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.engines.argv import UNKNOWN, Argv, find_program, read_argv
+from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv, find_program, read_argv
+from fusioninfer_pulumi.engines._image import Image, read_image
+from fusioninfer_pulumi.engines._shell import ShellError
 from fusioninfer_pulumi.engines.editing import script_of
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
 from fusioninfer_pulumi.engines.flags import split_joined_flags
-from fusioninfer_pulumi.engines.image import Image, read_image
 from fusioninfer_pulumi.engines.sglang import SGLANG
-from fusioninfer_pulumi.engines.shell import ShellError
 from fusioninfer_pulumi.engines.vllm import VLLM
 
 #: The engines by their names.

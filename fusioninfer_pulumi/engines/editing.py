@@ -10,10 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines.argv import Argv
-from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
-from fusioninfer_pulumi.engines.flags import canonical, split_joined_flags
-from fusioninfer_pulumi.engines.shell import (
+from fusioninfer_pulumi.engines._argv import Argv
+from fusioninfer_pulumi.engines._shell import (
     EngineCall,
     Script,
     ShellError,
@@ -21,6 +19,8 @@ from fusioninfer_pulumi.engines.shell import (
     read_script,
     tokens,
 )
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
+from fusioninfer_pulumi.engines.flags import canonical, split_joined_flags
 from fusioninfer_pulumi.kube.outputs import is_output
 
 #: A word, and whether it stands in `command`.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
-from fusioninfer_pulumi.engines.argv import UNKNOWN, Argv
+from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
+from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
-from fusioninfer_pulumi.engines.image import Image
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import is_output

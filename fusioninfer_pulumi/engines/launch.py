@@ -16,11 +16,11 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines.argv import Argv
+from fusioninfer_pulumi.engines._argv import Argv
+from fusioninfer_pulumi.engines._shell import EngineCall, Script, ShellError
 from fusioninfer_pulumi.engines.editing import script_of, script_words
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 from fusioninfer_pulumi.engines.flags import has_flag, integer, split_joined_flags
-from fusioninfer_pulumi.engines.shell import EngineCall, Script, ShellError
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.outputs import is_output
 

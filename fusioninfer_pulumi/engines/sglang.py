@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from fusioninfer_pulumi.engines._image import Version, version_text
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     Argument,
@@ -22,7 +23,6 @@ from fusioninfer_pulumi.engines.engine import (
     TransferRequest,
 )
 from fusioninfer_pulumi.engines.flags import integer, json_text
-from fusioninfer_pulumi.engines.image import Version, version_text
 from fusioninfer_pulumi.engines.launch import (
     BY_HAND,
     LaunchError,

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.engines._image import Version, version_text
 from fusioninfer_pulumi.engines.editing import script_words
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
@@ -36,7 +37,6 @@ from fusioninfer_pulumi.engines.flags import (
     json_text,
     split_joined_flags,
 )
-from fusioninfer_pulumi.engines.image import Version, version_text
 from fusioninfer_pulumi.engines.launch import (
     BY_HAND,
     LEADER_ADDRESS_ENV,

@@ -6,6 +6,7 @@ picker can do it and writes its EndpointPickerConfig; `check` reads a user's own
 the prefill/decode sidecar of each release. Everything is pure.
 """
 
+from fusioninfer_pulumi.pickers._table import FAMILIES
 from fusioninfer_pulumi.pickers.check import check_config
 from fusioninfer_pulumi.pickers.config import (
     PAIRING_PLUGINS,
@@ -24,7 +25,6 @@ from fusioninfer_pulumi.pickers.images import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.pickers.table import FAMILIES
 
 __all__ = [
     "DEFAULT_IMAGE",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
-from fusioninfer_pulumi.pickers.check_plugins import (
+from fusioninfer_pulumi.pickers._check_plugins import (
     Declared,
     check_plugins,
     check_text,
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.pickers.check_plugins import (
     not_a_mapping,
     unknown_fields,
 )
-from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
+from fusioninfer_pulumi.pickers._config_text import UnreadableError, read_config
 from fusioninfer_pulumi.pickers.family import IN_PROFILE, KIND, Family, PickerFamily, PluginKind
 
 _GO_BOOLEANS = {"1", "t", "true", "0", "f", "false"}

@@ -17,8 +17,8 @@ import yaml
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.pickers._table import FAMILIES
 from fusioninfer_pulumi.pickers.family import KIND, PickerFamily, PrefixKeys
-from fusioninfer_pulumi.pickers.table import FAMILIES
 
 Plugins = list[dict[str, Any]]
 

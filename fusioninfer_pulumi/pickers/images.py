@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 
 from fusioninfer_pulumi.findings import shown
+from fusioninfer_pulumi.pickers._table import FAMILIES
 from fusioninfer_pulumi.pickers.family import PickerFamily, Version, version_text
-from fusioninfer_pulumi.pickers.table import FAMILIES
 
 #: Endpoint picker that the router document pins.
 DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"

@@ -13,8 +13,9 @@ from fusioninfer_pulumi.api.topology import is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pickers._config_text import UnreadableError, read_config
+from fusioninfer_pulumi.pickers._table import FAMILIES
 from fusioninfer_pulumi.pickers.config import PAIRING_PLUGINS, GroupAffinity
-from fusioninfer_pulumi.pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.pickers.family import PickerFamily
 from fusioninfer_pulumi.pickers.images import (
     DEFAULT_IMAGE,
@@ -22,7 +23,6 @@ from fusioninfer_pulumi.pickers.images import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.pickers.table import FAMILIES
 
 
 @dataclass(frozen=True)

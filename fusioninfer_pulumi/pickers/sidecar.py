@@ -14,9 +14,9 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pickers._table import FAMILIES
 from fusioninfer_pulumi.pickers.family import PickerFamily, families, names_by_family, rows
 from fusioninfer_pulumi.pickers.images import family_of_sidecar
-from fusioninfer_pulumi.pickers.table import FAMILIES
 
 #: Names of containers and repositories by which a sidecar of the user's own is known, also of
 #: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.findings import Finding, error, info, warning
-from fusioninfer_pulumi.placement.packing import Fit, Pools, Usage
+from fusioninfer_pulumi.placement._packing import Fit, Pools, Usage
+from fusioninfer_pulumi.placement._search import Option, Terms, option_at, usage_with
 from fusioninfer_pulumi.placement.problem import (
     MAX_ASSIGNMENTS,
     Assignment,
@@ -23,7 +24,6 @@ from fusioninfer_pulumi.placement.result import (
     Status,
     Term,
 )
-from fusioninfer_pulumi.placement.search import Option, Terms, option_at, usage_with
 
 
 def service_placement(

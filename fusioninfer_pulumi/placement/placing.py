@@ -22,8 +22,10 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.loading.load import Inventory, load_inventory
 from fusioninfer_pulumi.loading.validate import examine_mapping
-from fusioninfer_pulumi.placement import explain, selectors
-from fusioninfer_pulumi.placement.packing import Fit, Load, Pools, Usage, accelerators
+from fusioninfer_pulumi.placement import _selectors as selectors
+from fusioninfer_pulumi.placement import explain
+from fusioninfer_pulumi.placement._packing import Fit, Load, Pools, Usage, accelerators
+from fusioninfer_pulumi.placement._search import MAX_STEPS, Outcome, search, usage_with
 from fusioninfer_pulumi.placement.problem import ServiceRequest, service_request, templates
 from fusioninfer_pulumi.placement.result import (
     Placement,
@@ -34,7 +36,6 @@ from fusioninfer_pulumi.placement.result import (
     read_previous,
     service_key,
 )
-from fusioninfer_pulumi.placement.search import MAX_STEPS, Outcome, search, usage_with
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.service_plan import ServicePlan
 

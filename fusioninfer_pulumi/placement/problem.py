@@ -12,8 +12,8 @@ from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
-from fusioninfer_pulumi.placement import selectors
-from fusioninfer_pulumi.placement.packing import Shape
+from fusioninfer_pulumi.placement import _selectors as selectors
+from fusioninfer_pulumi.placement._packing import Shape
 from fusioninfer_pulumi.placement.result import PreviousPool
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.service_plan import ServicePlan

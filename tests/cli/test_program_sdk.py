@@ -1,6 +1,6 @@
 """What the runner of programs takes from the SDK beyond its documented functions is still there.
 
-The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/session.py`.
+The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/_session.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program import Recording
-from fusioninfer_pulumi.cli.program import session as session_module
+from fusioninfer_pulumi.cli.program import _session as session as session_module
 from fusioninfer_pulumi.cli.program.recorder import _SIGNATURE, Recorder
 
 Run = Callable[..., Recording]

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from component.diagnosed import SET, pod
 
+from fusioninfer_pulumi.component.diagnosis._pods import missing_accelerators, pod_problem
 from fusioninfer_pulumi.component.diagnosis.explain import (
     explain_gang,
     explain_lws,
     lws_shows_reason,
 )
-from fusioninfer_pulumi.component.diagnosis.pods import missing_accelerators, pod_problem
 from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"

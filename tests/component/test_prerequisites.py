@@ -17,7 +17,7 @@ from fusioninfer_pulumi import (
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.component.prerequisites import TOKEN, component, table
-from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, Definition
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
 from fusioninfer_pulumi.component.run_mode import collect_plans
 
 NAME = table.LEADER_WORKER_SET.definition

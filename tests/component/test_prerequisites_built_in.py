@@ -8,9 +8,9 @@ import pytest
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.check import check_built_in
-from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts
+from fusioninfer_pulumi.component.prerequisites import _table as table
+from fusioninfer_pulumi.component.prerequisites._check import check_built_in
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}

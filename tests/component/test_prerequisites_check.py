@@ -9,15 +9,15 @@ from samples import container, template
 
 from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.check import check, needs
-from fusioninfer_pulumi.component.prerequisites.read import (
+from fusioninfer_pulumi.component.prerequisites import _table as table
+from fusioninfer_pulumi.component.prerequisites._check import check, needs
+from fusioninfer_pulumi.component.prerequisites._read import (
     ClusterFacts,
     Definition,
     definition,
     release,
 )
-from fusioninfer_pulumi.component.prerequisites.table import release_text
+from fusioninfer_pulumi.component.prerequisites._table import release_text
 
 GPU = template(container(gpus="1"))
 

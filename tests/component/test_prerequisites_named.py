@@ -9,12 +9,12 @@ import pytest
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.component.prerequisites.check import (
+from fusioninfer_pulumi.component.prerequisites._check import (
     check_named,
     named_objects,
 )
-from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, _Reader
-from fusioninfer_pulumi.component.prerequisites.table import DEVICE_CLASS, PRIORITY_CLASS, QUEUE
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, _Reader
+from fusioninfer_pulumi.component.prerequisites._table import DEVICE_CLASS, PRIORITY_CLASS, QUEUE
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.component.prerequisites.read import _Reader
+from fusioninfer_pulumi.component.prerequisites._read import _Reader
 
 HEAD = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
 ON = f"{HEAD}gangSchedulingManagement:\n  schedulerProvider: volcano\n"

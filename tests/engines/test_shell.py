@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines.shell import ShellError, read_script, tokens
+from fusioninfer_pulumi.engines._shell import ShellError, read_script, tokens
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
-from fusioninfer_pulumi.component.prerequisites.check import needs
+from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.rollout.order import rollout_plan

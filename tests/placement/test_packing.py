@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.api import NodePoolArgs
-from fusioninfer_pulumi.placement.packing import Fit, Load, Pools, packs, with_more
+from fusioninfer_pulumi.placement._packing import Fit, Load, Pools, packs, with_more
 
 sizes = st.lists(st.integers(1, 8), max_size=6)
 rooms = st.lists(st.integers(0, 8), max_size=4)

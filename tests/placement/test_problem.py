@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fusioninfer_pulumi.api import TaintArgs, TaintEffect
 from fusioninfer_pulumi.loading import load_inventory
 from fusioninfer_pulumi.placement import place
+from fusioninfer_pulumi.placement._selectors import mismatches, untolerated
 from fusioninfer_pulumi.placement.placing import place_services
 from fusioninfer_pulumi.placement.result import Status
-from fusioninfer_pulumi.placement.selectors import mismatches, untolerated
 from tests.placement.test_packing import tried
 from tests.placing import LABEL, args, inventory, only, pair, pool, refusal, role, where, worker
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
-from fusioninfer_pulumi.placement.packing import Pools
+from fusioninfer_pulumi.placement._packing import Pools
+from fusioninfer_pulumi.placement._search import option_at, search
 from fusioninfer_pulumi.placement.placing import place_services
 from fusioninfer_pulumi.placement.problem import ServiceRequest, service_request
 from fusioninfer_pulumi.placement.result import Origin, PreviousPool, read_previous
-from fusioninfer_pulumi.placement.search import option_at, search
 from fusioninfer_pulumi.planning import plan_service
 from tests.placing import args, inventory, pair, pool, where, worker
 

@@ -4,15 +4,15 @@ No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `
 `to_markdown` and `to_json` write what it found.
 """
 
-from fusioninfer_pulumi.cli.diff.compare import compare
-from fusioninfer_pulumi.cli.diff.formats import to_json, to_markdown
-from fusioninfer_pulumi.cli.diff.records import (
+from fusioninfer_pulumi.cli.diff._records import (
     Difference,
     FieldChange,
     ObjectChange,
     RoleEffect,
     ServiceTotals,
 )
+from fusioninfer_pulumi.cli.diff.compare import compare
+from fusioninfer_pulumi.cli.diff.formats import to_json, to_markdown
 from fusioninfer_pulumi.cli.diff.text import to_text
 
 __all__ = [

@@ -6,6 +6,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.cli.diff._notes import notes
+from fusioninfer_pulumi.cli.diff._records import (
+    Action,
+    Difference,
+    FieldChange,
+    ObjectChange,
+    ServiceTotals,
+)
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
@@ -20,14 +28,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     same,
     service_of,
     text_at,
-)
-from fusioninfer_pulumi.cli.diff.notes import notes
-from fusioninfer_pulumi.cli.diff.records import (
-    Action,
-    Difference,
-    FieldChange,
-    ObjectChange,
-    ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,

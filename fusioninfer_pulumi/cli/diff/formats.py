@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff.records import Action, Difference, RoleEffect
+from fusioninfer_pulumi.cli.diff._records import Action, Difference, RoleEffect
 from fusioninfer_pulumi.cli.diff.text import (
     Group,
     before_after,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, RestartStage, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
     LWS_TEMPLATE,
@@ -27,7 +28,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     role_of,
     service_of,
 )
-from fusioninfer_pulumi.cli.diff.records import FieldChange, ObjectChange, RestartStage, RoleEffect
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.gang_update import RunningSet

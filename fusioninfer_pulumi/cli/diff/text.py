@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
-from fusioninfer_pulumi.cli.diff.records import (
+from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
     FieldChange,
     ObjectChange,
     RoleEffect,
 )
+from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
 from fusioninfer_pulumi.cli.diff.restarts import replica_count
 from fusioninfer_pulumi.cli.output import styled
 

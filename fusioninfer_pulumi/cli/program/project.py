@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.cli.program.recording import SECRET, refused
+from fusioninfer_pulumi.cli.program._recording import SECRET, refused
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 

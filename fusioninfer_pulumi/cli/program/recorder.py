@@ -25,7 +25,7 @@ from pulumi.runtime.mocks import MockMonitor, Mocks
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_stack
 
-from fusioninfer_pulumi.cli.program.recording import SECRET, Recorded, Secrets
+from fusioninfer_pulumi.cli.program._recording import SECRET, Recorded, Secrets
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml import documents

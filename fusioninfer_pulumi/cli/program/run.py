@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fusioninfer_pulumi.cli.program.isolate import is_users, isolated
-from fusioninfer_pulumi.cli.program.project import Project, load_project, stack_config
-from fusioninfer_pulumi.cli.program.recording import (
+from fusioninfer_pulumi.cli.program._isolate import is_users, isolated
+from fusioninfer_pulumi.cli.program._recording import (
     ExitError,
     ProgramError,
     Recording,
     Secrets,
     refused,
 )
+from fusioninfer_pulumi.cli.program.project import Project, load_project, stack_config
 from fusioninfer_pulumi.findings import InvalidServiceError, error
 
 _MAX_FRAMES = 8
@@ -56,7 +56,7 @@ def run_program(
     config = stack_config(project, stack)
     # Only now: the command line must not import pulumi before it needs it.
     with _importing_the_sdk():
-        from fusioninfer_pulumi.cli.program.session import ONE_AT_A_TIME, record
+        from fusioninfer_pulumi.cli.program._session import ONE_AT_A_TIME, record
 
     with ONE_AT_A_TIME, isolated(project.root, project.program):
         try:

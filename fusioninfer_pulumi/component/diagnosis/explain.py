@@ -12,7 +12,7 @@ from fusioninfer_pulumi.component.cluster_access import (
     read_error_text,
     read_from_cluster,
 )
-from fusioninfer_pulumi.component.diagnosis.pods import (
+from fusioninfer_pulumi.component.diagnosis._pods import (
     Object,
     label_of,
     latest_events,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.component.diagnosis.pods import Object, name_of, shows_reason
+from fusioninfer_pulumi.component.diagnosis._pods import Object, name_of, shows_reason
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
 

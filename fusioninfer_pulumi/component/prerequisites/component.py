@@ -14,9 +14,9 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.prerequisites.check import check, named_objects, needs
-from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, read_cluster
-from fusioninfer_pulumi.component.prerequisites.table import release_text
+from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
+from fusioninfer_pulumi.component.prerequisites._table import release_text
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.planning import plan_service

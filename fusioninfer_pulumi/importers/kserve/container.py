@@ -13,8 +13,8 @@ from typing import Any
 
 from fusioninfer_pulumi.engines.flags import flag_value, integer
 from fusioninfer_pulumi.importers.conversion import ConversionReport
-from fusioninfer_pulumi.importers.kserve.nodes import Node, merge, synthetic, with_fields
-from fusioninfer_pulumi.importers.kserve.shell import container_arguments, shell_arguments
+from fusioninfer_pulumi.importers.kserve._nodes import Node, merge, synthetic, with_fields
+from fusioninfer_pulumi.importers.kserve._shell import container_arguments, shell_arguments
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 
 MAIN = "main"

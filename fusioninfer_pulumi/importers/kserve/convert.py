@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.importers.conversion import Conversion, ConversionReport, ServiceBuilder
-from fusioninfer_pulumi.importers.kserve.filling import fill_templates
+from fusioninfer_pulumi.importers.kserve._filling import fill_templates
+from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_node, merge, read_node
 from fusioninfer_pulumi.importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
 )
-from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_node, merge, read_node
 from fusioninfer_pulumi.importers.kserve.router import Related, convert_router, kserve_backends
 from fusioninfer_pulumi.importers.kserve.scaling import park_roles
 from fusioninfer_pulumi.importers.kserve.scheduler import SYSTEM, Objects, map_namespaces

@@ -8,8 +8,8 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
-from fusioninfer_pulumi.importers.kserve.child_names import POOL, SERVICE, child_name
-from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_node, with_fields
+from fusioninfer_pulumi.importers.kserve._child_names import POOL, SERVICE, child_name
+from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_node, with_fields
 from fusioninfer_pulumi.importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_pulumi.importers.objects import pool_backend
 from fusioninfer_pulumi.kube import names

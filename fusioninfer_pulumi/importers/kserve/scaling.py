@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ConversionReport, ServiceBuilder
-from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node
+from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_fields, copy_node
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).

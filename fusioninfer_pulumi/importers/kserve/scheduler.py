@@ -9,9 +9,9 @@ import yaml
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
-from fusioninfer_pulumi.importers.kserve.child_names import POOL, child_name
+from fusioninfer_pulumi.importers.kserve._child_names import POOL, child_name
+from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
 from fusioninfer_pulumi.importers.kserve.container import MAIN
-from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node, with_fields
 from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.pickers import FAMILIES, family_of, picker_config_text
 from fusioninfer_pulumi.pickers.family import KIND, Family, PickerFamily

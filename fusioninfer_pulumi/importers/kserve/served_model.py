@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
-from fusioninfer_pulumi.importers.kserve.nodes import (
+from fusioninfer_pulumi.importers.kserve._nodes import (
     Node,
     copy_fields,
     copy_node,

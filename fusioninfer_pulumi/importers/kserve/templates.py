@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.importers.kserve.child_names import child_name
+from fusioninfer_pulumi.importers.kserve._child_names import child_name
 from fusioninfer_pulumi.kube.outputs import is_output
 
 _ACTION = re.compile(r"\{\{(- )?(.*?)( -)?\}\}", re.DOTALL)

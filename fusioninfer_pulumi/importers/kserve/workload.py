@@ -8,8 +8,8 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
+from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_pulumi.importers.kserve.container import MAIN, Preset, with_engine
-from fusioninfer_pulumi.importers.kserve.nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_pulumi.importers.kserve.scaling import convert_scaling, stop_annotation
 from fusioninfer_pulumi.importers.source import SourceField
 from fusioninfer_pulumi.kube.outputs import is_output

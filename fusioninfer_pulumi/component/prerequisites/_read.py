@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.table import NamedKind, Release
+from fusioninfer_pulumi.component.prerequisites import _table as table
+from fusioninfer_pulumi.component.prerequisites._table import NamedKind, Release
 from fusioninfer_pulumi.kube.client import KubernetesApi, items
 
 #: Group of the API in which the configuration of LeaderWorkerSet's manager is written.

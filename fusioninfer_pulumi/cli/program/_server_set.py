@@ -17,7 +17,7 @@ from typing import Any
 
 from pulumi.output import UNKNOWN
 
-from fusioninfer_pulumi.cli.program.recording import failing_exits
+from fusioninfer_pulumi.cli.program._recording import failing_exits
 
 _PACKAGE = "pulumi_kubernetes."
 #: Fields by the SDK's type; in the names of its properties, which are its keys, too.

@@ -8,9 +8,9 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
-from fusioninfer_pulumi.importers.kserve.child_names import POOL, SERVICE, child_name
+from fusioninfer_pulumi.importers.kserve._child_names import POOL, SERVICE, child_name
+from fusioninfer_pulumi.importers.kserve._nodes import Node
 from fusioninfer_pulumi.importers.kserve.container import ADDITIONAL
-from fusioninfer_pulumi.importers.kserve.nodes import Node
 from fusioninfer_pulumi.importers.kserve.templates import Scope, TemplateError, evaluate
 from fusioninfer_pulumi.kube import names
 

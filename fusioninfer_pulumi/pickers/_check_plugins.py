@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.pickers._table import FAMILIES
 from fusioninfer_pulumi.pickers.family import PickerFamily, PluginKind, PluginType, PrefixKeys
-from fusioninfer_pulumi.pickers.table import FAMILIES
 
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"

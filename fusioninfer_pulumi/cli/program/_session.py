@@ -31,10 +31,10 @@ from typing import Any, TypeVar
 import pulumi.runtime
 from pulumi.runtime.settings import SETTINGS
 
+from fusioninfer_pulumi.cli.program._recording import Recording, Secrets, failing_exits
+from fusioninfer_pulumi.cli.program._server_set import watched
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
-from fusioninfer_pulumi.cli.program.recording import Recording, Secrets, failing_exits
-from fusioninfer_pulumi.cli.program.server_set import watched
 from fusioninfer_pulumi.component.run_mode import collect_plans
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterator
 
 from fusioninfer_pulumi.importers.conversion import ConversionReport
-from fusioninfer_pulumi.importers.kserve.nodes import Node
+from fusioninfer_pulumi.importers.kserve._nodes import Node
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 #: Parts of a text that a shell reads by different rules.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from fusioninfer_pulumi.placement.packing import Fit, Pools, Usage, accelerators, with_more
+from fusioninfer_pulumi.placement._packing import Fit, Pools, Usage, accelerators, with_more
 from fusioninfer_pulumi.placement.problem import Assignment, RoleRequest, ServiceRequest
 
 #: Combinations that are looked at; beyond it the best that is at hand is taken.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fusioninfer_pulumi.engines.argv import basename, find_program
+from fusioninfer_pulumi.engines._argv import basename, find_program
 
 _SPACE = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine, MetricSource
-from fusioninfer_pulumi.component.prerequisites import table
-from fusioninfer_pulumi.component.prerequisites.read import ClusterFacts, Definition
-from fusioninfer_pulumi.component.prerequisites.table import (
+from fusioninfer_pulumi.component.prerequisites import _table as table
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
+from fusioninfer_pulumi.component.prerequisites._table import (
     Feature,
     Minimum,
     NamedKind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     ROLLING,
     Identity,
@@ -14,7 +15,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     label,
     role_of,
 )
-from fusioninfer_pulumi.cli.diff.records import Action, RoleEffect
 from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, Turns, below
 from fusioninfer_pulumi.cli.diff.text import compressed, count, counts, service_name
 from fusioninfer_pulumi.findings import Finding
