@@ -11,7 +11,7 @@ from typing import Any
 from e2e.harness import Object
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
 AMOUNTS = ("limits", "requests", "minResources", "overhead")
 """Mappings of quantities: the server may write one amount differently (`1.5Gi` as `1536Mi`)."""
@@ -79,7 +79,7 @@ def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
     wanted = {
         name: (role, each, group, worker)
         for role in plan.roles
-        for each in role.sets
+        for each in role.lws
         for group in range(len(each.replicas))
         for worker, name in enumerate(pod_names(each.name, group, role.nodes))
     }
@@ -96,9 +96,9 @@ def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
     _demand_none(wrong, f"pods of {plan.service} are not as planned")
 
 
-def pod_names(set_name: str, group: int, nodes: int) -> list[str]:
+def pod_names(lws_name: str, group: int, nodes: int) -> list[str]:
     """The pods of one replica, the leader first, spelled out here a second time on purpose."""
-    leader = f"{set_name}-{group}"
+    leader = f"{lws_name}-{group}"
     return [leader, *(f"{leader}-{worker}" for worker in range(1, nodes))]
 
 
@@ -110,7 +110,7 @@ def replica_of(pod: Object) -> str:
 
 
 def _pod_facts(
-    plan: ServicePlan, namespace: str, role: RolePlan, planned: SetPlan, group: int, worker: int
+    plan: ServicePlan, namespace: str, role: RolePlan, planned: LwsPlan, group: int, worker: int
 ) -> Any:
     planned_pod = (role.pods.worker if worker else None) or role.pods.leader
     written = planned_pod.written.get("metadata") or {}
@@ -178,7 +178,7 @@ def _accelerators(spec: Object) -> int:
     return sum(int(limit.get("nvidia.com/gpu", 0)) for limit in limits)
 
 
-def _subdomain(role: RolePlan, planned: SetPlan, group: int) -> str:
+def _subdomain(role: RolePlan, planned: LwsPlan, group: int) -> str:
     network = role.args.network_config
     unique = network is not None and network.subdomain_policy.value == "UniquePerReplica"
     return f"{planned.name}-{group}" if unique else planned.name

@@ -75,7 +75,7 @@ def disaggregated(
     }
 
 
-def set_of(objects: list[Object], role: str) -> Object:
+def lws_named(objects: list[Object], role: str) -> Object:
     """The first LeaderWorkerSet of a role."""
     return next(
         each

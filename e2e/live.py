@@ -91,9 +91,9 @@ class LiveService:
         """The live PodGroup."""
         return self._read("PodGroup", self.plan.service)
 
-    def sets(self) -> dict[str, Object | None]:
+    def lws(self) -> dict[str, Object | None]:
         """The live LeaderWorkerSets of all planned replicas."""
-        names = [each.name for role in self.plan.roles for each in role.sets]
+        names = [each.name for role in self.plan.roles for each in role.lws]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
     def routing(self) -> dict[str, Object | None]:
@@ -110,15 +110,15 @@ class LiveService:
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         """What the library says about the live objects."""
-        return service_status(self.plan, self.sets(), self.pod_group(), failures)
+        return service_status(self.plan, self.lws(), self.pod_group(), failures)
 
     def failing(self, *names: str) -> dict[str, str]:
         """Waits until pods of these sets fail; tells why, read as the component reads it."""
         found: dict[str, str] = {}
 
         def look() -> bool:
-            sets = {name: each for name, each in self.sets().items() if each and name in names}
-            revisions = {name: each["metadata"]["labels"][REVISION] for name, each in sets.items()}
+            lws = {name: each for name, each in self.lws().items() if each and name in names}
+            revisions = {name: each["metadata"]["labels"][REVISION] for name, each in lws.items()}
             where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
             found.clear()
             found.update(failed_lws(revisions, read_pods(*where)))

@@ -26,7 +26,7 @@ def warned_of(manifest: Object, message: str) -> None:
     assert any(message in str(each) for each in warnings), warnings
 
 
-def in_sets(edit: Callable[[Object], object]) -> Change:
+def in_lws(edit: Callable[[Object], object]) -> Change:
     """A change of every LeaderWorkerSet."""
     return _edited("LeaderWorkerSet", edit)
 
@@ -46,7 +46,7 @@ def in_templates(edit: Callable[[Object], object], role: str | None = None) -> C
                 if key in group:
                     edit(group[key])
 
-    return in_sets(both)
+    return in_lws(both)
 
 
 def _edited(kind: str, edit: Callable[[Object], object]) -> Change:

@@ -69,7 +69,7 @@ def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str
     live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
     cluster.add_nodes(8)
     live.apply()
-    (name,) = live.sets()
+    (name,) = live.lws()
 
     def bound() -> int:
         return sum(1 for pod in live.pods() if pod["spec"].get("nodeName"))
@@ -105,7 +105,7 @@ def test_the_budget_follows_the_replicas(cluster: Cluster, namespace: str) -> No
     live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
     cluster.add_nodes(8)
     live.apply()
-    (name,) = live.sets()
+    (name,) = live.lws()
 
     def counts() -> tuple[int, int]:
         status = cluster.get("PodDisruptionBudget", "svc-inference", namespace).get("status", {})

@@ -61,7 +61,7 @@ def test_a_role_follows_a_metric_of_its_pods(
     adapter.of_pods["waiting"] = 5
     live = LiveService(cluster, namespace, scaled(nodes, {"name": "waiting", "target": 5}))
     live.apply()
-    (name,) = live.sets()
+    (name,) = live.lws()
     seen = Scaled(cluster, namespace, name)
 
     def current() -> list[Any]:
@@ -87,7 +87,7 @@ def test_a_role_follows_an_external_metric(
     metric = {"name": "queue", "source": "External", "target": 4}
     live = LiveService(cluster, namespace, scaled(1, metric))
     live.apply()
-    (name,) = live.sets()
+    (name,) = live.lws()
     seen = Scaled(cluster, namespace, name)
 
     cluster.wait(lambda: seen.replicas() == 3, 120, seen.told)

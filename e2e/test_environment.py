@@ -42,9 +42,9 @@ def test_references_stand_behind_what_they_refer_to(cluster: Cluster, namespace:
     cluster.add_nodes(1)
     cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     cluster.wait(lambda: len(cluster.pods(namespace)) == 4, 60, lambda: cluster.pods(namespace))
-    for set_name, size in (("svc-wide-0", 3), ("svc-alone-0", 1)):
-        entry = f"{set_name}-0.{set_name}.{namespace}"
-        pods = cluster.pods(namespace, f"leaderworkerset.sigs.k8s.io/name={set_name}")
+    for lws_name, size in (("svc-wide-0", 3), ("svc-alone-0", 1)):
+        entry = f"{lws_name}-0.{lws_name}.{namespace}"
+        pods = cluster.pods(namespace, f"leaderworkerset.sigs.k8s.io/name={lws_name}")
         found = []
         for pod in pods:
             spec = pod["spec"]

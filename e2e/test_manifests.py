@@ -87,7 +87,7 @@ def test_applying_twice_changes_nothing(cluster: Cluster, namespace: str) -> Non
         for sent, kept in zip(objects, stored, strict=True):
             checks.stored_is_what_was_sent(sent, kept)
         # Volcano writes a PodGroup's status as part of the object, which counts as a generation.
-        sets = [kept for kept in stored if kept["kind"] != "PodGroup"]
-        return [(k["metadata"]["name"], k["metadata"].get("generation", 0)) for k in sets]
+        lws = [kept for kept in stored if kept["kind"] != "PodGroup"]
+        return [(k["metadata"]["name"], k["metadata"].get("generation", 0)) for k in lws]
 
     assert apply() == apply()

@@ -12,7 +12,7 @@ import pytest
 from e2e import checks, inputs, scheduling
 from e2e.harness import ApiError, Cluster, Object
 from e2e.live import LiveService
-from e2e.refusals import Change, in_pod_group, in_sets, in_templates
+from e2e.refusals import Change, in_lws, in_pod_group, in_templates
 from e2e.scheduling import Case
 from e2e.test_capacity import is_as_the_model_says
 from fusioninfer_pulumi.topology.capacity import Capacity, pools_for_gpus
@@ -67,14 +67,14 @@ BROKEN_PODS: dict[str, tuple[Change, str, int]] = {
         "accelerators is 7", 10),
     "another container name": (in_templates(serving(name="other")), "containers is", 10),
     "one pod in each group": (
-        in_sets(lambda each: each["spec"]["leaderWorkerTemplate"].update(size=1)), "missing", 3),
+        in_lws(lambda each: each["spec"]["leaderWorkerTemplate"].update(size=1)), "missing", 3),
     "a replica more in each set": (
-        in_sets(lambda each: each["spec"].update(replicas=2)), "not planned", 20),
+        in_lws(lambda each: each["spec"].update(replicas=2)), "not planned", 20),
     "a set less": (
         lambda objects: [e for e in objects if not e["metadata"]["name"].endswith("-decode-1")],
         "missing", 6),
     "another subdomain": (
-        in_sets(lambda each: each["spec"].update(
+        in_lws(lambda each: each["spec"].update(
             networkConfig={"subdomainPolicy": "UniquePerReplica"})), "env of engine is", 10),
 }  # fmt: skip
 
@@ -140,7 +140,7 @@ def test_wrong_selectors_are_noticed(cluster: Cluster, namespace: str) -> None:
 MISREAD: dict[str, Change] = {
     "a field that nobody knows": in_pod_group(lambda each: each["spec"].update(minMembers=6)),
     "a misspelt field of the template": in_templates(lambda t: t["spec"].update(nodeselector={})),
-    "a field in the wrong place": in_sets(lambda each: each["spec"].update(size=4)),
+    "a field in the wrong place": in_lws(lambda each: each["spec"].update(size=4)),
     "a number as text": in_pod_group(lambda each: each["spec"].update(minMember="6")),
 }
 
@@ -158,9 +158,9 @@ def test_unknown_fields_are_noticed(cluster: Cluster, namespace: str, case: str)
 def test_changed_objects_are_noticed(cluster: Cluster, namespace: str) -> None:
     plan = inputs.plan_of(PARTIAL)
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
-    pruned = in_sets(lambda each: each["spec"].update(unknown={"a": 1}))(objects)
+    pruned = in_lws(lambda each: each["spec"].update(unknown={"a": 1}))(objects)
     # LeaderWorkerSet's webhook writes `None` for the deprecated value.
-    changed = in_sets(
+    changed = in_lws(
         lambda each: each["spec"]["leaderWorkerTemplate"].update(restartPolicy="Default")
     )(objects)
     for wrong in (pruned, changed):

@@ -93,11 +93,11 @@ def test_each_replica_stays_below_one_switch(topology: Cluster) -> None:
     placed = _bound(topology, _service({**rule, **minimum}, **three))
     assert len(placed) == 4
     switches = _switches(topology)
-    by_set: dict[str, set[str]] = {}
+    by_lws: dict[str, set[str]] = {}
     for name, node in placed:
-        by_set.setdefault(name, set()).add(switches[node])
-    assert by_set.keys() == {"svc-prefill-0", "svc-decode-0"}
-    assert all(len(below) == 1 for below in by_set.values())
+        by_lws.setdefault(name, set()).add(switches[node])
+    assert by_lws.keys() == {"svc-prefill-0", "svc-decode-0"}
+    assert all(len(below) == 1 for below in by_lws.values())
 
 
 @pytest.mark.proves("two serving groups with a hard groupPolicy each get a switch of their own")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from e2e.disaggregated import NIXL, disaggregated, set_of, started
+from e2e.disaggregated import NIXL, disaggregated, lws_named, started
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
@@ -169,7 +169,7 @@ def _picker(cluster: Cluster, objects: list[Object], executable: Path) -> Endpoi
 
 def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object], executable: Path) -> int:
     """Starts the sidecar with what was generated, but for the port: one machine is all pods."""
-    decode = set_of(objects, "decode")
+    decode = lws_named(objects, "decode")
     namespace = decode["metadata"]["namespace"]
     spec = decode["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     (container,) = spec["initContainers"]

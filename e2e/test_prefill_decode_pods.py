@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e import checks, inputs
-from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated, set_of
+from e2e.disaggregated import RESTRICTED_CONTAINER, disaggregated, lws_named
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
 from e2e.routers import objects_of
@@ -86,7 +86,7 @@ def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
     cluster: Cluster, restricted: str
 ) -> None:
     objects = objects_of(disaggregated(restricted, container=RESTRICTED_CONTAINER))
-    template = set_of(objects, "decode")["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    template = lws_named(objects, "decode")["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     cluster.create(_pod("decode", restricted, template))
     weaker = copy.deepcopy(template)
     del weaker["spec"]["initContainers"][0]["securityContext"]

@@ -14,7 +14,7 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService
-from e2e.refusals import in_pod_group, in_sets, in_templates, refused, warned_of
+from e2e.refusals import in_lws, in_pod_group, in_templates, refused, warned_of
 from fusioninfer_pulumi.kube import labels
 
 NOTHING = {"prefill-0": 0, "decode-0": 0, "decode-1": 0}
@@ -57,7 +57,7 @@ def test_leader_ready_deadlocks(cluster: Cluster, namespace: str) -> None:
     refused(edited(STORY, 1, startupPolicy="LeaderReady"), "LeaderReady deadlocks")
     cluster.add_nodes(10)
     service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_sets(lambda each: each["spec"].update(startupPolicy="LeaderReady")))
+    service.apply(change=in_lws(lambda each: each["spec"].update(startupPolicy="LeaderReady")))
     assert_leaders_wait_alone(cluster, service)
 
 
@@ -76,7 +76,7 @@ def test_an_exclusive_topology_deadlocks(cluster: Cluster, namespace: str) -> No
     refused({**STORY, "metadata": {"name": "svc", "annotations": {key: "rack"}}}, "deadlocks")
     add_racks(cluster, 3, 4)
     service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_sets(annotate(key, "rack")))
+    service.apply(change=in_lws(annotate(key, "rack")))
     assert_leaders_wait_alone(cluster, service)
 
 
@@ -96,7 +96,7 @@ def test_an_exclusive_topology_of_the_pods_does_not_bind_the_workers(
 
 @pytest.mark.proves("several exclusive subgroups of a replica are never placed in a gang, though "
                     "there is room; a single one is")  # fmt: skip
-@pytest.mark.parametrize("where", [in_sets, in_templates])
+@pytest.mark.parametrize("where", [in_lws, in_templates])
 def test_several_exclusive_subgroups_are_never_placed_in_a_gang(
     cluster: Cluster, namespace: str, where: Any
 ) -> None:

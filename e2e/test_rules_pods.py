@@ -118,7 +118,7 @@ def test_a_label_of_leader_worker_set_is_lost_or_keeps_it_from_being_available(
     service.apply(change=in_templates(edit))
     cluster.wait(
         lambda: any(
-            "readyReplicas" in (each or {}).get("status", {}) for each in service.sets().values()
+            "readyReplicas" in (each or {}).get("status", {}) for each in service.lws().values()
         )
     )
     cluster.settle(10)

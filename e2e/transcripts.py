@@ -68,15 +68,15 @@ class Life:
 
     def _look(self, failures: Mapping[str, str] | None, stored: list[Object] | None) -> Object:
         if stored is None:
-            sets, group = self.service.sets(), self.service.pod_group()
+            lws, group = self.service.lws(), self.service.pod_group()
         else:
             group = next((each for each in stored if each["kind"] == "PodGroup"), None)
             kind = "LeaderWorkerSet"
-            sets = {e["metadata"]["name"]: e for e in stored if e["kind"] == kind}
+            lws = {e["metadata"]["name"]: e for e in stored if e["kind"] == kind}
         plan = self.service.plan
         shown: Object = {
             "service": self.service.manifest,
-            "sets": {name: _kept(each) for name, each in sets.items()},
+            "sets": {name: _kept(each) for name, each in lws.items()},
             "podGroup": _kept(group),
         }
         if failures:
@@ -84,7 +84,7 @@ class Life:
         routing = self.service.routing()
         if routing:
             shown["routing"] = {name: _kept(each) for name, each in routing.items()}
-        status = service_status(plan, sets, group, failures, routing)
+        status = service_status(plan, lws, group, failures, routing)
         # What is cut off must not matter.
         assert status == service_status(
             plan, shown["sets"], shown["podGroup"], failures, shown.get("routing")

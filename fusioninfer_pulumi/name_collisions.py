@@ -74,7 +74,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         if guarded:
             policy = names.role_network_policy(plan.service, role.name)
             yield "NetworkPolicy", policy, at, owner
-        for each in role.sets:
+        for each in role.lws:
             yield "LeaderWorkerSet", each.name, at, owner
             yield "StatefulSet", each.name, at, owner
             groups = range(groups_of(plan.rollout, role, each))

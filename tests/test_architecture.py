@@ -75,6 +75,19 @@ def offenders(excess: Callable[[Path], set[str]]) -> dict[str, set[str]]:
     return {name(path): found for path in FILES if (found := excess(path))}
 
 
+def is_borrowed(path: Path, module: str) -> bool:
+    """Whether a module is private to a package that the file is not part of."""
+    owner, private, _ = module.removeprefix("fusioninfer_pulumi.").partition("._")
+    inside = PACKAGE.joinpath(*owner.split("."))
+    return bool(private) and module.startswith("fusioninfer_pulumi.") and inside not in path.parents
+
+
+def test_private_modules_are_only_their_packages() -> None:
+    assert is_borrowed(PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._argv.join")
+    assert not is_borrowed(PACKAGE / "engines/vllm.py", "fusioninfer_pulumi.engines._argv.join")
+    assert not offenders(lambda path: {m for m in imports(path) if is_borrowed(path, m)})
+
+
 def test_the_files_are_found() -> None:
     assert len(FILES) > 200
     assert {package(path) for path in FILES} >= {"api", "pods", "topology", "component", "cli"}

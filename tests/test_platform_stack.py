@@ -36,17 +36,17 @@ def rendered(capsys: pytest.CaptureFixture[str], folder: Path, stack: str) -> li
 
 
 def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    def sets(stack: str) -> list[str]:
+    def lws(stack: str) -> list[str]:
         found = rendered(capsys, EXAMPLE, stack)
         return [each["metadata"]["name"] for each in found if each["kind"] == "LeaderWorkerSet"]
 
-    assert sets("dev") == ["chat-serve-0"]
+    assert lws("dev") == ["chat-serve-0"]
     east = [
         *(f"chat-serve-{index}" for index in range(4)),
         "reasoning-serve-0",
         "reasoning-serve-1",
     ]
-    assert sets("prod") == [*east, "chat-serve-0", "chat-serve-1"]
+    assert lws("prod") == [*east, "chat-serve-0", "chat-serve-1"]
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])

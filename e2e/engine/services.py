@@ -159,7 +159,7 @@ def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]
         raise wrong[0]
 
 
-def sets(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
+def lws(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
     """The LeaderWorkerSets by name."""
     return {each["metadata"]["name"]: each for each in cluster.list(SETS, namespace)}
 
@@ -167,7 +167,7 @@ def sets(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
 def images(cluster: Cluster, namespace: str) -> dict[str, str]:
     """The image of each set."""
     found = {}
-    for name, each in sets(cluster, namespace).items():
+    for name, each in lws(cluster, namespace).items():
         spec = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
         found[name] = str(spec["containers"][0]["image"]).rpartition(":")[2]
     return found

@@ -13,12 +13,12 @@ from e2e.engine.services import (
     SETS,
     images,
     left,
+    lws,
     pods,
     ready,
     rendered,
     role,
     service,
-    sets,
 )
 from e2e.harness import Cluster
 
@@ -35,13 +35,13 @@ def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
     stack.write(service(namespace, role()))
     stack.up().assert_fine()
     cluster.delete(SETS, "svc-serve-1", namespace)
-    cluster.wait(lambda: len(sets(cluster, namespace)) == 2, 60, "the deletion")
+    cluster.wait(lambda: len(lws(cluster, namespace)) == 2, 60, "the deletion")
     path = cluster.resource(SETS).path("svc-serve-0", namespace)
     patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1waitFor"}]
     cluster.request("PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"})
     stack.refresh().assert_fine()
     stack.up().assert_fine()
-    live = sets(cluster, namespace)
+    live = lws(cluster, namespace)
     assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
     for each in live.values():
         assert "condition=Available" in each["metadata"]["annotations"]["pulumi.com/waitFor"]
@@ -69,7 +69,7 @@ def test_what_hands_do_to_a_gang(cluster: Cluster, namespace: str, project: Make
     assert left(cluster, namespace) == rendered(wanted)
     assert pods(cluster, namespace) == before
     assert stack.preview() == {}
-    template = sets(cluster, namespace)["svc-serve-0"]["spec"]["leaderWorkerTemplate"]
+    template = lws(cluster, namespace)["svc-serve-0"]["spec"]["leaderWorkerTemplate"]
     template["workerTemplate"]["spec"]["containers"][0]["image"] = "registry.example/engine:hand"
     edited = {"spec": {"leaderWorkerTemplate": {"workerTemplate": template["workerTemplate"]}}}
     cluster.patch(SETS, "svc-serve-0", edited, namespace)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import left, lowest, pods, ready, rendered, role, service, sets
+from e2e.engine.services import left, lowest, lws, pods, ready, rendered, role, service
 from e2e.harness import Cluster
 
 Make = Callable[..., Project]
@@ -31,7 +31,7 @@ def spread(**more: Any) -> dict[str, Any]:
 
 def identities(cluster: Cluster, namespace: str) -> dict[str, str]:
     """What tells a set from one that took its place."""
-    return {name: each["metadata"]["uid"] for name, each in sets(cluster, namespace).items()}
+    return {name: each["metadata"]["uid"] for name, each in lws(cluster, namespace).items()}
 
 
 @pytest.mark.proves(

@@ -13,11 +13,11 @@ from e2e.engine.services import (
     images,
     left,
     lowest,
+    lws,
     pods,
     ready,
     role,
     service,
-    sets,
     tags,
 )
 from e2e.harness import Cluster
@@ -187,14 +187,14 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     rollout: dict[str, Any] = {**PER_ROLE, "rollout": {"timeout": "150s", "strategy": strategy}}
     stack.write(service(namespace, role(), **rollout))
     stack.up().assert_fine()
-    before = sets(cluster, namespace)["svc-serve"]["metadata"]["uid"]
+    before = lws(cluster, namespace)["svc-serve"]["metadata"]["uid"]
     stack.write(service(namespace, role(tag="2", behaviour="slow"), **rollout))
     with lowest(cluster, namespace) as least:
         stack.up().assert_fine()
     assert ready(cluster, namespace) == {"serve": 3}
     # All at once only with the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.
     assert least["serve"] == (2 if strategy == "AllAtOnce" else 0)
-    kept = sets(cluster, namespace)["svc-serve"]["metadata"]["uid"] == before
+    kept = lws(cluster, namespace)["svc-serve"]["metadata"]["uid"] == before
     assert kept == (strategy == "AllAtOnce")
     assert stack.preview() == {}
 

@@ -11,6 +11,7 @@ import pytest
 from e2e.engine.project import ENGINE, Project
 from e2e.engine.services import (
     left,
+    lws,
     noted,
     pods,
     ready,
@@ -18,7 +19,6 @@ from e2e.engine.services import (
     role,
     router,
     service,
-    sets,
     tag_of,
     watched,
 )
@@ -64,7 +64,7 @@ def test_a_life(cluster: Cluster, namespace: str, project: Make) -> None:
     stack.up().assert_fine()
     assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
     assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(rendered(wanted))
-    assert list(sets(cluster, namespace)) == ["svc-serve"]
+    assert list(lws(cluster, namespace)) == ["svc-serve"]
     assert ready(cluster, namespace)["serve"] == REPLICAS
     assert stack.output("status")["components"]["serve"]["readyPods"] == 2 * REPLICAS
     for _ in range(2):

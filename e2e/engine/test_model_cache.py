@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, Project
-from e2e.engine.services import pods, role, service, sets
+from e2e.engine.services import lws, pods, role, service
 from e2e.harness import Cluster
 from e2e.volumes import bound_claim
 
@@ -49,7 +49,7 @@ def test_sets_wait_for_the_job(cluster: Cluster, namespace: str, project: Make) 
         stack.write(service(namespace, engine(), model=model("v1")))
         stack.up().assert_fine()
         (first,) = cluster.list(JOBS, namespace)
-        made = [each["metadata"]["creationTimestamp"] for each in sets(cluster, namespace).values()]
+        made = [each["metadata"]["creationTimestamp"] for each in lws(cluster, namespace).values()]
         assert made == [max(first["status"]["completionTime"], *made)]
         assert stack.preview() == {}
         before = serving(cluster, namespace)
@@ -73,5 +73,5 @@ def test_a_job_that_fails_keeps_the_sets_away(
     with bound_claim(cluster, namespace):
         stack.write(service(namespace, engine(), model=model("v1", **nowhere)))
         assert stack.up().status != 0
-        assert sets(cluster, namespace) == {}
+        assert lws(cluster, namespace) == {}
         stack.down().assert_fine()

@@ -13,11 +13,11 @@ from e2e.engine.services import (
     images,
     left,
     lowest,
+    lws,
     pods,
     ready,
     role,
     service,
-    sets,
     watched,
 )
 from e2e.harness import Cluster
@@ -173,7 +173,7 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     stack.write(service(namespace, role(replicas=5, tag="2"), metadata=owner, rollout=held))
     stack.up().assert_fine()
     assert {name for name, tag in images(cluster, namespace).items() if tag == "1"} == frozen
-    assert {each["metadata"]["labels"]["team"] for each in sets(cluster, namespace).values()} == {
+    assert {each["metadata"]["labels"]["team"] for each in lws(cluster, namespace).values()} == {
         "blue"
     }
     after = pods(cluster, namespace)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import GROUPS, QUICK, left, pods, ready, role, service, sets, tags
+from e2e.engine.services import GROUPS, QUICK, left, lws, pods, ready, role, service, tags
 from e2e.harness import Cluster
 from e2e.harness.pods import LEADERS
 from fusioninfer_pulumi import load, plan_service, render
@@ -148,11 +148,11 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     rollout = {**QUICK, "strategy": strategy}
     stack.write(service(namespace, role(), rollout=rollout))
     stack.up().assert_fine()
-    before = sets(cluster, namespace)
+    before = lws(cluster, namespace)
     stack.write(service(namespace, role(tag="2", behaviour="slow"), rollout=rollout))
     stack.up().assert_fine()
     assert ready(cluster, namespace) == {"serve": 3}
-    after = sets(cluster, namespace)
+    after = lws(cluster, namespace)
     same = [after[name]["metadata"]["uid"] == before[name]["metadata"]["uid"] for name in before]
     assert same == [strategy == "AllAtOnce"] * 3
     assert stack.preview() == {}
@@ -231,7 +231,7 @@ def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
     hidden["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}]
     stack.write(service(namespace, hidden))
     stack.up().assert_fine()
-    live = json.dumps(sets(cluster, namespace)["svc-serve-0"]["spec"])
+    live = json.dumps(lws(cluster, namespace)["svc-serve-0"]["spec"])
     assert "s3cr3t-value" in live
     assert "s3cr3t-value" not in json.dumps(stack.json("stack", "export"))
     assert "s3cr3t-value" not in stack.run("stack", "output", "--json").text

@@ -227,7 +227,7 @@ def _entry(plan: ServicePlan, at: str) -> Generator[str, None, set[str]]:
 
 def _role(box: str, replicas: str, role: RolePlan) -> Iterator[str]:
     count = _count(len(role.replicas), "replica") if role.replicas else "parked"
-    where = "".join(f" in {each.name}" for each in role.sets if each.ordinal is None)
+    where = "".join(f" in {each.name}" for each in role.lws if each.ordinal is None)
     yield f'subgraph {box}["{role.name} ({role.component_type.value}): {count}{where}"]'
     size = f"{_count(role.nodes, 'pod')} x {_count(role.accelerators_per_pod, 'GPU')}"
     if len(role.replicas) <= _DRAWN:

@@ -162,7 +162,7 @@ def _layout(plan: ServicePlan) -> str:
     for role in plan.roles:
         rollout = role_rollout(plan.rollout, role)
         if rollout.strategy is RolloutStrategy.RECREATE:
-            anew += [each.name for each in role.sets]
+            anew += [each.name for each in role.lws]
             continue
         pace = rollout.strategy.value
         if rollout.strategy is RolloutStrategy.ROLLING:
@@ -170,7 +170,7 @@ def _layout(plan: ServicePlan) -> str:
             pace = f"{most}{rollout.max_unavailable} down at a time"
             if rollout.max_surge:
                 pace += f", {rollout.max_surge} more"
-        updated += [f"{each.name} ({pace})" for each in role.sets]
+        updated += [f"{each.name} ({pace})" for each in role.lws]
     told = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     told += [f"deleted and created anew by an update: {', '.join(anew)}"] if anew else []
     return f"PerRole, {'; '.join(told) or 'no set'}"

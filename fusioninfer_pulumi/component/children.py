@@ -30,7 +30,7 @@ from fusioninfer_pulumi.component.state import existing_lws
 from fusioninfer_pulumi.component.update_checks import current_sub_group_policies
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
-from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.rollout.steps import LwsStep
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
@@ -101,21 +101,21 @@ class Children:
 
     def add_all(self, manifests: Sequence[Manifest]) -> None:
         """Registers all objects in apply order, and after the LeaderWorkerSets their patches."""
-        sets = {each["metadata"]["name"]: each for each in manifests if _is_lws(each)}
+        lws = {each["metadata"]["name"]: each for each in manifests if _is_lws(each)}
         first = next((at for at, each in enumerate(manifests) if _is_lws(each)), 0)
         for manifest in manifests[:first]:
             self._add(manifest)
-        changing = changing_roles(self._name, self._plan, sets)
+        changing = changing_roles(self._name, self._plan, lws)
         if changing and self._yaml_only is not True:
             self._update_order = RollingUpdateOrder(
                 self._component, self._name, self._plan, changing, self.yaml_only()
             )
         steps = self._rollout.by_name
         # Files have no order but that of `render`, and depend on nothing.
-        for name in sets if self._yaml_only is True else steps:
-            self._add(sets[name], steps[name])
+        for name in lws if self._yaml_only is True else steps:
+            self._add(lws[name], steps[name])
         self._wait()
-        for manifest in manifests[first + len(sets) :]:
+        for manifest in manifests[first + len(lws) :]:
             self._add(manifest)
         if self._plan.wait.level is WaitLevel.SERVING:
             self._wait_for_routing()
@@ -130,7 +130,7 @@ class Children:
         if kind != "LeaderWorkerSet":
             return made
         # LeaderWorkerSets are registered in the order of the rollout.
-        return {each.name: made[each.name] for role in self._plan.roles for each in role.sets}
+        return {each.name: made[each.name] for role in self._plan.roles for each in role.lws}
 
     def all_ready(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
@@ -148,7 +148,7 @@ class Children:
             return self._patches.apply(live_objects)
         return live_objects(self._patches)
 
-    def _add(self, manifest: Manifest, step: SetStep | None = None) -> None:
+    def _add(self, manifest: Manifest, step: LwsStep | None = None) -> None:
         kind = manifest["kind"]
         logical = self._logical(manifest)
         made = _TYPES.get(kind, KubernetesObject)(
@@ -211,7 +211,7 @@ class Children:
             logical += f"-{metadata['namespace']}"
         return logical
 
-    def _options(self, manifest: Manifest, step: SetStep | None) -> pulumi.ResourceOptions:
+    def _options(self, manifest: Manifest, step: LwsStep | None) -> pulumi.ResourceOptions:
         kind = manifest["kind"]
         after = [
             each.resource
@@ -252,7 +252,7 @@ class Children:
             return self._patches.apply(lambda found: [*after, *found.values()])
         return [*after, *self._patches.values()]
 
-    def _annotated(self, manifest: Manifest, step: SetStep | None) -> Manifest:
+    def _annotated(self, manifest: Manifest, step: LwsStep | None) -> Manifest:
         """The object as it is registered: files get no annotations that only the provider reads."""
         extra = patches.await_annotations(manifest, self._plan, step)
         if not extra or self._yaml_only is True:

@@ -244,8 +244,8 @@ class InferenceService(pulumi.ComponentResource):
                 live = {name: before_update(state) for name, state in live.items()}
             failures: dict[str, str] = {}
             if yaml_only is not None:
-                sets = {each: live[each] for each in self.leader_worker_sets}
-                failures = await failed_replicas(self, plan, sets, yaml_only)
+                lws = {each: live[each] for each in self.leader_worker_sets}
+                failures = await failed_replicas(self, plan, lws, yaml_only)
             whole = live.get(plan.service) if plan.groups is None else None
             return service_status(plan, live, whole, failures, routing=live)
 

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.component.status import is_ready
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.rollout.order import Down, Rollout, rollout_plan
-from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.rollout.steps import LwsStep
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 _LWS = ("leaderworkerset.x-k8s.io", "v1")
@@ -36,7 +36,7 @@ def parallel_operations() -> int | None:
     return pulumi.runtime.settings.SETTINGS.parallel or None
 
 
-def changing_roles(name: str, plan: ServicePlan, sets: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def changing_roles(name: str, plan: ServicePlan, lws: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """Roles whose replicas this update will change one after the other, as far as known.
 
     None in a preview, and where the cluster cannot be read. A value that is known only during the
@@ -55,7 +55,7 @@ def changing_roles(name: str, plan: ServicePlan, sets: Mapping[str, Mapping[str,
         and not step.frozen
         and step.rollout.strategy is RolloutStrategy.ROLLING
         and step.name in existing
-        and existing[step.name].revision != sets[step.name]["metadata"]["labels"][labels.REVISION]
+        and existing[step.name].revision != lws[step.name]["metadata"]["labels"][labels.REVISION]
     }
 
 
@@ -98,7 +98,7 @@ class RollingUpdateOrder:
         """Keeps the resource of a LeaderWorkerSet."""
         self._resources[name] = resource
 
-    def _named(self, step: SetStep) -> list[KubernetesObject]:
+    def _named(self, step: LwsStep) -> list[KubernetesObject]:
         return [self._resources[each] for each in step.after]
 
     async def _read_first(self) -> Rollout:
@@ -187,11 +187,11 @@ def read_unavailable(
 
 
 def explain_unavailable(
-    kubeconfig: str | None, context: str | None, namespace: str, service: str, sets: Sequence[str]
+    kubeconfig: str | None, context: str | None, namespace: str, service: str, lws: Sequence[str]
 ) -> list[str]:
     """Why LeaderWorkerSets are not ready, one line for each reason.
 
     Raises UnreadableError where nothing can be read.
     """
     snapshot = read_service(kubeconfig, context, namespace, service)
-    return [line for name in sets for line in explain_lws(name, snapshot)]
+    return [line for name in lws for line in explain_lws(name, snapshot)]

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy, WaitLevel
 from fusioninfer_pulumi.component.resources import KubernetesObject, LeaderWorkerSet
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.order import Rollout
-from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.rollout.steps import LwsStep
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 
@@ -92,7 +92,7 @@ def timeouts(
 
 
 def lws_options(
-    step: SetStep,
+    step: LwsStep,
     *,
     grouped: bool = False,
     same_policy: bool = False,
@@ -126,7 +126,7 @@ def lws_options(
 
 
 def await_annotations(
-    manifest: Manifest, plan: ServicePlan, step: SetStep | None = None
+    manifest: Manifest, plan: ServicePlan, step: LwsStep | None = None
 ) -> dict[str, str]:
     """Annotations of the object itself that keep the provider from waiting for it."""
     kind, level = manifest["kind"], plan.wait.level
@@ -151,17 +151,17 @@ def await_annotations(
 
 def patch_lws(
     rollout: Rollout,
-    sets: Mapping[str, RegisteredObject],
+    lws: Mapping[str, RegisteredObject],
     child_options: pulumi.ResourceOptions,
     existing: Collection[str] = (),
 ) -> dict[str, Patch]:
     """Registers the patches of all LeaderWorkerSets that need one, by Kubernetes name."""
-    barrier = [sets[name].resource for name in rollout.barrier]
+    barrier = [lws[name].resource for name in rollout.barrier]
     patches = {}
     for step in rollout.steps:
         if step.name not in rollout.patched:
             continue
-        target = sets[step.name]
+        target = lws[step.name]
         annotations = {labels.PULUMI_WAIT_FOR: SOME_READY if step.partial else AVAILABLE}
         if not rollout.awaited:
             annotations.update(_SKIP)
@@ -188,7 +188,7 @@ def patch_lws(
 def patch_pod_group(
     rollout: Rollout,
     group: RegisteredObject,
-    sets: Mapping[str, RegisteredObject],
+    lws: Mapping[str, RegisteredObject],
     child_options: pulumi.ResourceOptions,
 ) -> Patch:
     """Registers the patch that waits until the scheduler has placed the gang.
@@ -196,7 +196,7 @@ def patch_pod_group(
     It waits again when the gang's minimum changes.
     """
     minimum = json.dumps(group.manifest["spec"]["minMember"])
-    after = [group.resource, *(sets[name].resource for name in rollout.barrier)]
+    after = [group.resource, *(lws[name].resource for name in rollout.barrier)]
     return Patch(
         f"{group.logical}-scheduled",
         group.manifest,
@@ -298,7 +298,7 @@ def deletion_timeout(manifest: Mapping[str, Any]) -> str | None:
     return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
 
 
-def _recreates(step: SetStep) -> bool:
+def _recreates(step: LwsStep) -> bool:
     """Whether a change replaces a LeaderWorkerSet, so that its patch is created again too."""
     return step.rollout.strategy is RolloutStrategy.RECREATE
 

@@ -42,7 +42,7 @@ def object_key(kind: str, name: str) -> str:
 
 def read_keys(plan: ServicePlan) -> list[str]:
     """Keys of the objects that readiness is read from."""
-    keys = [object_key("LeaderWorkerSet", each.name) for role in plan.roles for each in role.sets]
+    keys = [object_key("LeaderWorkerSet", each.name) for role in plan.roles for each in role.lws]
     keys += [
         object_key(_autoscaler_kind(each.args.engine), each.name)
         for each in plan.operations.autoscalers
@@ -95,7 +95,7 @@ def _roles(
 ) -> Readiness:
     counts, missing, unread = [], False, False
     for role in roles:
-        states = [(each, live.get(object_key("LeaderWorkerSet", each.name))) for each in role.sets]
+        states = [(each, live.get(object_key("LeaderWorkerSet", each.name))) for each in role.lws]
         ready = sum(ready_replicas(each, state) for each, state in states)
         wanted = sum(
             _wanted(state, len(each.replicas), scaled=role.scaled_externally)

@@ -86,11 +86,11 @@ class StackState:
     """What the stack's state has of this library.
 
     Attributes:
-        sets: LeaderWorkerSets of all services, in any order.
+        lws: LeaderWorkerSets of all services, in any order.
         components: Logical names of the components.
     """
 
-    sets: tuple[StackLws, ...]
+    lws: tuple[StackLws, ...]
     components: frozenset[str]
 
 
@@ -117,10 +117,10 @@ def read_stack_state() -> StackState | None:
     if resources is None:
         return None
     kinds = {urn: _kind_and_name(urn) for urn in resources}
-    sets = tuple(
+    lws = tuple(
         _lws(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
     )
-    return StackState(sets, frozenset(logical for kind, logical in kinds.values() if kind == TOKEN))
+    return StackState(lws, frozenset(logical for kind, logical in kinds.values() if kind == TOKEN))
 
 
 def stack_lws() -> tuple[StackLws, ...] | None:
@@ -129,7 +129,7 @@ def stack_lws() -> tuple[StackLws, ...] | None:
     None where it cannot be read: under mocks, on the command line, without an answer of Pulumi.
     """
     found = _stack()
-    return None if found is None else found.state.sets
+    return None if found is None else found.state.lws
 
 
 def existing_lws(name: str, plan: ServicePlan) -> frozenset[str] | None:
@@ -158,12 +158,12 @@ def stack_lws_of(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     stack.made.add(name)
     logical: dict[str, list[StackLws]] = {}
     known: dict[str, list[StackLws]] = {}
-    for each in stack.state.sets:
+    for each in stack.state.lws:
         logical.setdefault(each.logical, []).append(each)
         if each.service in ("", plan.service) and not _of_another(each, name, stack):
             known.setdefault(each.name, []).append(each)
     found = {}
-    for planned in (each.name for role in plan.roles for each in role.sets):
+    for planned in (each.name for role in plan.roles for each in role.lws):
         own = logical.get(name + planned[len(plan.service) :], [])
         # The same logical name may stand below several parents.
         same = (each for each in own if each.is_at(planned, plan.namespace))

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
@@ -72,7 +72,7 @@ class Refusal:
 
 def service_status(
     plan: ServicePlan,
-    sets: Mapping[str, Mapping[str, Any] | None],
+    lws: Mapping[str, Mapping[str, Any] | None],
     pod_group: Mapping[str, Any] | None = None,
     failures: Mapping[str, str] | None = None,
     routing: Mapping[str, Mapping[str, Any] | None] | None = None,
@@ -81,7 +81,7 @@ def service_status(
 
     Args:
         plan: The service.
-        sets: Live LeaderWorkerSets (`metadata` and `status`) by name, and the PodGroups of serving
+        lws: Live LeaderWorkerSets (`metadata` and `status`) by name, and the PodGroups of serving
             groups; None or absent for one that does not exist or was not read.
         pod_group: The live PodGroup of a service without groups, None where there is none.
         failures: Why a LeaderWorkerSet failed, by name, where that is known.
@@ -91,11 +91,11 @@ def service_status(
         The status of every role and the conditions Initialized, Active and Failed.
     """
     failures = failures or {}
-    groups = _groups(plan, sets, failures)
-    blocked = _blocked(pod_group) if plan.groups is None else _first_blocked(plan, sets)
-    components = {role.name: _component(role, sets, failures, blocked) for role in plan.roles}
+    groups = _groups(plan, lws, failures)
+    blocked = _blocked(pod_group) if plan.groups is None else _first_blocked(plan, lws)
+    components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
     refused = refusal(plan.router, routing or {}) if plan.router is not None else None
-    known = any(sets.get(each.name) for role in plan.roles for each in role.sets)
+    known = any(lws.get(each.name) for role in plan.roles for each in role.lws)
     if groups:
         serves = any(group["active"] for group in groups.values())
     else:
@@ -142,7 +142,7 @@ def is_ready(live: Mapping[str, Any] | None) -> bool:
     return is_available(live) and ready >= (1 if replicas is None else int(replicas))
 
 
-def ready_replicas(planned: SetPlan, live: Mapping[str, Any] | None) -> int:
+def ready_replicas(planned: LwsPlan, live: Mapping[str, Any] | None) -> int:
     """Ready replicas of a LeaderWorkerSet.
 
     Of one with a single replica, in the revision asked for; of one with several, in any: an update
@@ -192,7 +192,7 @@ def _groups(
         blocked = _blocked(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:
-            own = replace(role, sets=tuple(each for each in role.sets if each.group == index))
+            own = replace(role, lws=tuple(each for each in role.lws if each.group == index))
             components[role.name] = _component(own, live, failures, blocked)
         active = _serves(plan, components)
         message = f"ready: {_counts(components)}" if active or blocked is None else blocked
@@ -207,12 +207,12 @@ def _first_blocked(plan: ServicePlan, live: Mapping[str, Mapping[str, Any] | Non
 
 def _component(
     role: RolePlan,
-    sets: Mapping[str, Mapping[str, Any] | None],
+    lws: Mapping[str, Mapping[str, Any] | None],
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
-    live = [sets.get(each.name) for each in role.sets]
-    ready = sum(starmap(ready_replicas, zip(role.sets, live, strict=True)))
+    live = [lws.get(each.name) for each in role.lws]
+    ready = sum(starmap(ready_replicas, zip(role.lws, live, strict=True)))
     desired = _desired(role, live)
     # An update may start more of them for a time.
     ready = min(ready, desired)
@@ -241,7 +241,7 @@ def _phase(
     blocked: str | None,
 ) -> Phase:
     ready, desired = counts
-    if any(each.name in failures for each in role.sets):
+    if any(each.name in failures for each in role.lws):
         return "Failed"
     if ready == desired and all(map(is_available, live)):
         return "Running"
@@ -322,7 +322,7 @@ def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
 
 
 def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
-    names = [each.name for role in plan.roles for each in role.sets]
+    names = [each.name for role in plan.roles for each in role.lws]
     failed = [f"{name}: {failures[name]}" for name in names if name in failures]
     if failed:
         message = "; ".join(failed[:_NAMED])

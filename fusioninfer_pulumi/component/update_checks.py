@@ -12,7 +12,7 @@ from fusioninfer_pulumi.component.max_unavailable import parallel_operations
 from fusioninfer_pulumi.component.state import StackLws, stack_lws, stack_lws_of
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.gang_update import RunningSet
+from fusioninfer_pulumi.rollout.gang_update import RunningLws
 from fusioninfer_pulumi.rollout.layout_switch import layout_findings
 from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
@@ -29,17 +29,17 @@ def update_findings(
     existing = stack_lws_of(name, plan)
     if not existing:
         return []
-    sets = {e["metadata"]["name"]: e for e in manifests if e["kind"] == "LeaderWorkerSet"}
+    lws = {e["metadata"]["name"]: e for e in manifests if e["kind"] == "LeaderWorkerSet"}
     differing = {
         each
         for each, found in existing.items()
         if found.template is not None
         # Under another name a LeaderWorkerSet is created beside the old one.
         and found.is_at(each, plan.namespace)
-        and not same_policy(_policy(sets[each]), found.template.sub_groups)
+        and not same_policy(_policy(lws[each]), found.template.sub_groups)
     }
     running = {
-        each: None if each in differing else _running(plan, sets[each], found)
+        each: None if each in differing else _running(plan, lws[each], found)
         for each, found in existing.items()
     }
     return [*policy_findings(plan, differing), *gang_findings(plan, running, parallel_operations())]
@@ -74,13 +74,13 @@ def _policy(manifest: Mapping[str, Any]) -> Any:
     return manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
 
 
-def _running(plan: ServicePlan, manifest: Mapping[str, Any], found: StackLws) -> RunningSet | None:
+def _running(plan: ServicePlan, manifest: Mapping[str, Any], found: StackLws) -> RunningLws | None:
     if found.template is None or not found.is_at(manifest["metadata"]["name"], plan.namespace):
         return None
     template = found.template
     size = manifest["spec"]["leaderWorkerTemplate"]["size"]
     revision = manifest["metadata"]["labels"][labels.REVISION]
-    return RunningSet(
+    return RunningLws(
         template.gang,
         template.nodes,
         template.replicas,

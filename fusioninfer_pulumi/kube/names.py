@@ -33,7 +33,7 @@ def leader_worker_set(
     return f"{serving_group(service, serving_group_index)}-{role}-{replica}"
 
 
-def role_set(service: str, role: str, serving_group_index: int | None = None) -> str:
+def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
     """Name of the one LeaderWorkerSet of a role, of its StatefulSet and headless Service."""
     return f"{serving_group(service, serving_group_index)}-{role}"
 

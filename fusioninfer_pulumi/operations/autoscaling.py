@@ -72,7 +72,7 @@ def autoscalers(
         found += _metrics(given, at)
         if (args.groups or 1) > 1:
             found += _groups(given, at)
-        planned += [AutoscalerPlan(role.name, each.name, given) for each in role.sets]
+        planned += [AutoscalerPlan(role.name, each.name, given) for each in role.lws]
     return tuple(planned), found
 
 

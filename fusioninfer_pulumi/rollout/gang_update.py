@@ -13,14 +13,14 @@ from functools import cached_property
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.rollout.order import rollout_plan
-from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.rollout.steps import LwsStep
 from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class RunningSet:
+class RunningLws:
     """A LeaderWorkerSet before the update.
 
     Attributes:
@@ -38,7 +38,7 @@ class RunningSet:
 
 #: The existing LeaderWorkerSets of a service by name. None if its state is unknown or if it is
 #: replaced: then it counts as what the gang asks for.
-Running = Mapping[str, RunningSet | None]
+Running = Mapping[str, RunningLws | None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class GangMember:
     """A LeaderWorkerSet of the plan, with its role and its gang."""
 
     role: RolePlan
-    planned: SetPlan
+    planned: LwsPlan
     gang: GangPlan
 
     @property
@@ -75,7 +75,7 @@ class GangMember:
         )
         return not lowest or self.planned.ordinal < self.needed
 
-    def counts(self, running: RunningSet | None) -> bool:
+    def counts(self, running: RunningLws | None) -> bool:
         """Returns whether running replicas have the gang and the size that the plan asks for."""
         if running is None:
             return True
@@ -115,14 +115,14 @@ class GangUpdate:
         self.members = {
             each.name: GangMember(role, each, gangs[each.group])
             for role in plan.roles
-            for each in role.sets
+            for each in role.lws
             if gangs
         }
         self._needed = {member.share: member.needed for member in self.members.values()}
         self.roles = {role.name: role for role in plan.roles}
 
     @cached_property
-    def steps(self) -> tuple[SetStep, ...]:
+    def steps(self) -> tuple[LwsStep, ...]:
         """The LeaderWorkerSets, each after all that it depends on."""
         return rollout_plan(self._plan, self._workers, self._running).steps
 
@@ -174,7 +174,7 @@ class GangUpdate:
         progress.counted[name] = replicas
 
     def _counted(
-        self, step: SetStep, progress: Progress, at_once: Collection[str], *, hold: bool
+        self, step: LwsStep, progress: Progress, at_once: Collection[str], *, hold: bool
     ) -> int:
         """Returns the replicas that the gang counts once the change of a step has started."""
         member, found = self.members[step.name], self._running.get(step.name)
@@ -193,7 +193,7 @@ class GangUpdate:
         beside = min(step.rollout.max_surge, count - 1)
         return min(beside + max(0, count - found.replicas) or 1, count - kept + beside)
 
-    def _waits(self, step: SetStep, at_once: Collection[str], *, hold: bool) -> bool:
+    def _waits(self, step: LwsStep, at_once: Collection[str], *, hold: bool) -> bool:
         found = self._running.get(step.name)
         if found is None or not found.changes or (step.frozen and hold) or step.role in at_once:
             return False

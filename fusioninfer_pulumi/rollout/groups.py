@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutLevel, RolloutStrategy
 from fusioninfer_pulumi.rollout.steps import (
     MAX_LANES,
+    LwsStep,
     Names,
-    SetStep,
     required_ordinals,
     whole_role,
 )
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import replicas_of, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -61,7 +61,7 @@ def group_rollout(plan: Topology) -> GroupRollout:
 
 def group_steps(
     plan: Topology, workers: int | None, only: Collection[str] | None = None
-) -> list[SetStep]:
+) -> list[LwsStep]:
     """Returns the steps of a service group by group, the highest index first.
 
     Args:
@@ -75,7 +75,7 @@ def group_steps(
     lanes = max(1, min(most, free))
     # A LeaderWorkerSet depends on one row of required and one of optional ones.
     width = max(1, min(free // lanes, MAX_LANES // 2))
-    steps: list[SetStep] = []
+    steps: list[LwsStep] = []
     done: list[tuple[Names, Names]] = []
     for position, group in enumerate(reversed(range(plan.groups or 0))):
         before = done[position - lanes] if position >= lanes else ((), ())
@@ -92,12 +92,12 @@ def _group(
     before: tuple[Names, Names],
     width: int,
     only: Collection[str] | None,
-) -> tuple[list[SetStep], tuple[Names, Names]]:
+) -> tuple[list[LwsStep], tuple[Names, Names]]:
     """Returns the steps of one group, and the last row of its required and of its optional ones."""
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     stages = [[role] for role in plan.roles] if sequential else [list(plan.roles)]
     needed, optional = before
-    steps: list[SetStep] = []
+    steps: list[LwsStep] = []
     for stage in stages:
         required, others = _required_and_optional(plan, group, stage, only)
         first, needed_ends = _rows(plan, required, needed, width)
@@ -110,11 +110,11 @@ def _group(
 
 def _required_and_optional(
     plan: Topology, group: int, roles: Sequence[RolePlan], only: Collection[str] | None
-) -> tuple[list[tuple[RolePlan, SetPlan]], list[tuple[RolePlan, SetPlan]]]:
-    required: list[tuple[RolePlan, SetPlan]] = []
-    others: list[tuple[RolePlan, SetPlan]] = []
+) -> tuple[list[tuple[RolePlan, LwsPlan]], list[tuple[RolePlan, LwsPlan]]]:
+    required: list[tuple[RolePlan, LwsPlan]] = []
+    others: list[tuple[RolePlan, LwsPlan]] = []
     for role in roles:
-        for each in reversed(role.sets):
+        for each in reversed(role.lws):
             if each.group == group and (only is None or each.name in only):
                 needed = each.replicas[0].index < required_ordinals(plan, role)
                 (required if needed else others).append((role, each))
@@ -123,26 +123,26 @@ def _required_and_optional(
 
 def _rows(
     plan: Topology,
-    sets: Sequence[tuple[RolePlan, SetPlan]],
+    lws: Sequence[tuple[RolePlan, LwsPlan]],
     before: Names,
     width: int,
     or_else: Names | None = None,
-) -> tuple[list[SetStep], Names]:
+) -> tuple[list[LwsStep], Names]:
     """Returns the steps in rows of `width` that change in parallel, and the last row's names."""
-    names = [each.name for _, each in sets]
+    names = [each.name for _, each in lws]
     steps = [
         _step(plan, role, each, before if at < width else (names[at - width],))
-        for at, (role, each) in enumerate(sets)
+        for at, (role, each) in enumerate(lws)
     ]
     return steps, tuple(names[-width:]) or (before if or_else is None else or_else)
 
 
-def _step(plan: Topology, role: RolePlan, planned: SetPlan, after: Names) -> SetStep:
+def _step(plan: Topology, role: RolePlan, planned: LwsPlan, after: Names) -> LwsStep:
     rollout = role_rollout(plan.rollout, role)
     required = required_ordinals(plan, role)
     if plan.layout is Layout.PER_ROLE:
         return whole_role(role, planned, rollout, required, after)
-    return SetStep(
+    return LwsStep(
         planned.name,
         role.name,
         after,

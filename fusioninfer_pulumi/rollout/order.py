@@ -10,12 +10,12 @@ from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, WaitLevel
 from fusioninfer_pulumi.rollout.groups import by_group, group_steps
 from fusioninfer_pulumi.rollout.steps import (
     MAX_LANES,
+    LwsStep,
     Names,
-    SetStep,
     required_ordinals,
     whole_role,
 )
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import RoleRollout, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -34,7 +34,7 @@ class Rollout:
         wait_timeout: How long a new replica may take.
     """
 
-    steps: tuple[SetStep, ...]
+    steps: tuple[LwsStep, ...]
     barrier: tuple[str, ...]
     patched: frozenset[str]
     level: WaitLevel
@@ -46,7 +46,7 @@ class Rollout:
         return self.level.awaits_replicas
 
     @functools.cached_property
-    def by_name(self) -> dict[str, SetStep]:
+    def by_name(self) -> dict[str, LwsStep]:
         """The steps by the name of their LeaderWorkerSet, in the same order."""
         return {step.name: step for step in self.steps}
 
@@ -56,14 +56,14 @@ class Down:
     """Replicas that are unavailable before an update begins.
 
     Attributes:
-        sets: Their LeaderWorkerSets. They change before others of the role: that makes no further
+        lws: Their LeaderWorkerSets. They change before others of the role: that makes no further
             replica unavailable.
         lasting: Number of replicas by role that stay unavailable during the update: they count
         against
             `max_unavailable`.
     """
 
-    sets: frozenset[str] = frozenset()
+    lws: frozenset[str] = frozenset()
     lasting: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -111,7 +111,7 @@ def rollout_plan(
 
 def _ordered(
     plan: Topology, workers: int | None, only: Collection[str] | None, down: Down
-) -> list[SetStep]:
+) -> list[LwsStep]:
     """Returns the steps of all LeaderWorkerSets, or only of some names."""
     if by_group(plan):
         return group_steps(plan, workers, only)
@@ -120,18 +120,18 @@ def _ordered(
     side_by_side = 1 if sequential else max(len(roles), 1)
     free = MAX_LANES if workers is None else max(1, (workers - 1) // side_by_side)
     free = min(free, MAX_LANES)
-    steps: list[SetStep] = []
+    steps: list[LwsStep] = []
     before: Names = ()
     for role in roles:
-        sets = [each for each in reversed(role.sets) if only is None or each.name in only]
-        chain, ends = _chain(plan, role, sets, before, _Lanes(free, down))
+        lws = [each for each in reversed(role.lws) if only is None or each.name in only]
+        chain, ends = _chain(plan, role, lws, before, _Lanes(free, down))
         steps += chain
         if sequential:
             before = ends
     return steps
 
 
-def _side_by_side(steps: Sequence[SetStep], before: Names) -> list[SetStep]:
+def _side_by_side(steps: Sequence[LwsStep], before: Names) -> list[LwsStep]:
     """Returns the steps in as many parallel lanes as the graph may have."""
     names = [step.name for step in steps]
     return [
@@ -140,13 +140,13 @@ def _side_by_side(steps: Sequence[SetStep], before: Names) -> list[SetStep]:
     ]
 
 
-def _ends(steps: Sequence[SetStep]) -> Names:
+def _ends(steps: Sequence[LwsStep]) -> Names:
     """Returns the LeaderWorkerSets that no other one depends on."""
     followed = {name for step in steps for name in step.after}
     return tuple(step.name for step in steps if step.name not in followed)
 
 
-def _rollout(plan: Topology, steps: list[SetStep]) -> Rollout:
+def _rollout(plan: Topology, steps: list[LwsStep]) -> Rollout:
     awaited = plan.wait.level.awaits_replicas
     patched = {step.name for step in steps if step.paced or (step.required and awaited)}
     return Rollout(
@@ -169,24 +169,24 @@ class _Lanes:
 
 
 def _chain(
-    plan: Topology, role: RolePlan, sets: Sequence[SetPlan], before: Names, lanes: _Lanes
-) -> tuple[list[SetStep], Names]:
+    plan: Topology, role: RolePlan, lws: Sequence[LwsPlan], before: Names, lanes: _Lanes
+) -> tuple[list[LwsStep], Names]:
     """Returns the steps of one role, and the last ones: after these, all are created."""
     rollout = role_rollout(plan.rollout, role)
     required = required_ordinals(plan, role)
-    steps: list[SetStep] = []
+    steps: list[LwsStep] = []
     if plan.layout is Layout.PER_ROLE:
         # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
-        for each in sets:
+        for each in lws:
             steps.append(whole_role(role, each, rollout, required, before))
             before = (each.name,)
         return steps, before
     # First unavailable replicas, then the highest group and ordinal. Optional replicas change when
     # all required ones are available again.
-    needed = [each for each in sets if each.replicas[0].index < required]
-    broken = [each for each in needed if each.name in lanes.down.sets]
-    whole = [each for each in needed if each.name not in lanes.down.sets]
-    others = [each for each in sets if each.replicas[0].index >= required]
+    needed = [each for each in lws if each.replicas[0].index < required]
+    broken = [each for each in needed if each.name in lanes.down.lws]
+    whole = [each for each in needed if each.name not in lanes.down.lws]
+    others = [each for each in lws if each.replicas[0].index >= required]
     limit = lanes.limit(role, rollout)
     for part, width in ((broken, lanes.free), (whole, limit), (others, limit)):
         names = [each.name for each in part]
@@ -194,7 +194,7 @@ def _chain(
             after = before if position < width else (names[position - width],)
             ordinal = each.replicas[0].index
             steps.append(
-                SetStep(
+                LwsStep(
                     each.name,
                     role.name,
                     after,

@@ -71,7 +71,7 @@ def _blocked_roles(update: GangUpdate, *, hold: bool) -> Iterator[Finding]:
 def _deadlock(update: GangUpdate, role: RolePlan, names: Sequence[str]) -> Finding:
     gang = update.members[names[0]].gang.pod_group
     strategy = next(each.rollout.strategy for each in update.steps if each.role == role.name)
-    ways = "Recreate" if update.members[role.sets[0].name].whole else "AllAtOnce or Recreate"
+    ways = "Recreate" if update.members[role.lws[0].name].whole else "AllAtOnce or Recreate"
     return error(
         "gang-update-never-ends",
         field_location(role, "strategy"),
@@ -107,12 +107,12 @@ def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]
 
 def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
-    sets = [each for each in role.sets if each.name in changing]
-    if rollout.strategy is not RolloutStrategy.ROLLING or not sets:
+    lws = [each for each in role.lws if each.name in changing]
+    if rollout.strategy is not RolloutStrategy.ROLLING or not lws:
         return
-    replicas = sum(len(each.replicas) for each in sets)
+    replicas = sum(len(each.replicas) for each in lws)
     if by_group(plan):
-        within = len({each.group for each in sets}) <= group_rollout(plan).max_unavailable
+        within = len({each.group for each in lws}) <= group_rollout(plan).max_unavailable
     else:
         within = replicas <= rollout.max_unavailable
     if not within:

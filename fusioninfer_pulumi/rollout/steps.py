@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import RoleRollout
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -18,7 +18,7 @@ MAX_LANES = 32
 
 
 @dataclass(frozen=True)
-class SetStep:
+class LwsStep:
     """The update of one LeaderWorkerSet.
 
     Attributes:
@@ -60,14 +60,14 @@ def required_ordinals(plan: Topology, role: RolePlan) -> int:
 
 
 def whole_role(
-    role: RolePlan, planned: SetPlan, rollout: RoleRollout, required: int, before: Names
-) -> SetStep:
+    role: RolePlan, planned: LwsPlan, rollout: RoleRollout, required: int, before: Names
+) -> LwsStep:
     """Returns the step of a role's only LeaderWorkerSet, which orders its own replicas."""
     count = len(planned.replicas)
     # Possibly in sequence: StatefulSets honour maxUnavailable only with the feature gate
     # MaxUnavailableStatefulSet.
     steps = 1 if rollout.strategy is RolloutStrategy.RECREATE else count
-    return SetStep(
+    return LwsStep(
         planned.name,
         role.name,
         before,

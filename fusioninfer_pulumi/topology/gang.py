@@ -144,7 +144,7 @@ def gang_form(gang: GangPlan | None) -> GangForm:
 
 def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
     # Tasks of different serving groups have the same names, each in its own PodGroup.
-    return {each.task: role.nodes for role in roles for each in role.sets}
+    return {each.task: role.nodes for role in roles for each in role.lws}
 
 
 def _sub_groups(

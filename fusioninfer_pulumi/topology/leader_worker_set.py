@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.sub_group_policy import completed
 from fusioninfer_pulumi.topology.topology import Topology
@@ -24,11 +24,11 @@ KIND = "LeaderWorkerSet"
 def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
     """Yields the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
-        for each in role.sets:
+        for each in role.lws:
             yield _leader_worker_set(plan, role, each)
 
 
-def _leader_worker_set(plan: Topology, role: RolePlan, planned: SetPlan) -> Manifest:
+def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
     own = {**role_labels(plan, role.args), **_set_labels(planned, role.pods.revision)}
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
@@ -62,7 +62,7 @@ def _rollout_strategy(plan: Topology, role: RolePlan) -> Manifest:
     }
 
 
-def _leader_worker_template(plan: Topology, role: RolePlan, planned: SetPlan) -> Manifest:
+def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
     built: Manifest = {"size": role.nodes}
     policy = restart_policy(role)
     if policy is not None:
@@ -74,14 +74,14 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: SetPlan) ->
         )
 
     if role.nodes > 1:
-        built["leaderTemplate"] = _for_set(plan, role.leader_template, role, planned)
+        built["leaderTemplate"] = _for_lws(plan, role.leader_template, role, planned)
     # LeaderWorkerSet creates a group's only pod from the worker template.
-    built["workerTemplate"] = _for_set(plan, role.worker_template, role, planned)
+    built["workerTemplate"] = _for_lws(plan, role.worker_template, role, planned)
     return built
 
 
-def _for_set(
-    plan: Topology, template: Mapping[str, Any], role: RolePlan, planned: SetPlan
+def _for_lws(
+    plan: Topology, template: Mapping[str, Any], role: RolePlan, planned: LwsPlan
 ) -> Manifest:
     """A role's template with what the pods of one of its sets carry; it shares the pod spec."""
     metadata = template["metadata"]
@@ -95,7 +95,7 @@ def _for_set(
     return {"metadata": finished, "spec": template["spec"]}
 
 
-def _set_labels(planned: SetPlan, revision: str) -> dict[str, str]:
+def _set_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
     """Labels that tell the sets of a role, and their pods, from each other."""
     own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.topology.role import RolePlan, SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 
 #: Role names that collide with the names of the router's objects.
@@ -40,10 +40,10 @@ def name_findings(
                 f'"{role.name}" is taken by the router\'s objects; '
                 f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
             )
-        if not role.sets:
+        if not role.lws:
             continue
-        longest = role.sets[-1].name
-        limit = names.leader_worker_set_limit(role.nodes, groups_of(rollout, role, role.sets[-1]))
+        longest = role.lws[-1].name
+        limit = names.leader_worker_set_limit(role.nodes, groups_of(rollout, role, role.lws[-1]))
         if len(longest) > limit:
             yield error(
                 "name-too-long",
@@ -54,7 +54,7 @@ def name_findings(
             )
 
 
-def groups_of(rollout: RolloutArgs, role: RolePlan, planned: SetPlan) -> int:
+def groups_of(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
     """Returns the most groups that a LeaderWorkerSet may have, with those that an update adds."""
     scaled = role.args.autoscaling
     most = len(planned.replicas) if scaled is None else scaled.max_replicas

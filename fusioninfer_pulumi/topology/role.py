@@ -34,7 +34,7 @@ class ReplicaPlan:
 
 
 @dataclass(frozen=True)
-class SetPlan:
+class LwsPlan:
     """One LeaderWorkerSet of a role.
 
     Attributes:
@@ -77,7 +77,7 @@ class RolePlan:
         position: Index of the role in the spec.
         args: The role as the user wrote it.
         pods: The pods of each of its replicas.
-        sets: The LeaderWorkerSets of all serving groups, group by group; none when the role is
+        lws: The LeaderWorkerSets of all serving groups, group by group; none when the role is
             parked.
         nodes: Pods in one replica.
         launcher: How the pods of a replica find each other, None for single pods.
@@ -88,7 +88,7 @@ class RolePlan:
     position: int
     args: RoleArgs
     pods: RolePods
-    sets: tuple[SetPlan, ...]
+    lws: tuple[LwsPlan, ...]
     nodes: int
     launcher: Launcher | None
     scaled_externally: bool = False
@@ -96,7 +96,7 @@ class RolePlan:
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
         """The replicas of all sets, none when the role is parked."""
-        return tuple(replica for each in self.sets for replica in each.replicas)
+        return tuple(replica for each in self.lws for replica in each.replicas)
 
     @property
     def group_replicas(self) -> int:
@@ -171,14 +171,14 @@ def role_plan(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) 
         position=ctx.position,
         args=ctx.role,
         pods=pods,
-        sets=tuple(each for group in indexes for each in _sets(ctx, layout, group)),
+        lws=tuple(each for group in indexes for each in _lws(ctx, layout, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
         scaled_externally=ctx.role.autoscaling is not None,
     )
 
 
-def _sets(ctx: Context, layout: Layout, group: int | None) -> tuple[SetPlan, ...]:
+def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]:
     service, role = ctx.meta.service, ctx.role
     replicas = tuple(
         ReplicaPlan(
@@ -190,5 +190,5 @@ def _sets(ctx: Context, layout: Layout, group: int | None) -> tuple[SetPlan, ...
         for index in range(role.replicas)
     )
     if layout is Layout.PER_REPLICA or not replicas:
-        return tuple(SetPlan(each.name, each.task, (each,), each.index, group) for each in replicas)
-    return (SetPlan(names.role_set(service, role.name, group), role.name, replicas, None, group),)
+        return tuple(LwsPlan(each.name, each.task, (each,), each.index, group) for each in replicas)
+    return (LwsPlan(names.role_lws(service, role.name, group), role.name, replicas, None, group),)

@@ -49,7 +49,7 @@ def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
         return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
     limit = explicit(service, role, "max_unavailable")
     # LeaderWorkerSet counts within itself; LeaderWorkerSets of one replica count together.
-    whole = role.sets and role.sets[0].ordinal is None
+    whole = role.lws and role.lws[0].ordinal is None
     count = role.group_replicas if whole else len(role.replicas)
     return RoleRollout(
         strategy,

@@ -57,14 +57,14 @@ def test_objects_and_plans(run: Run) -> None:
     names = [resource.manifest["metadata"]["name"] for resource in recording.resources]
     assert [plan.service for plan in recording.plans] == ["one", "two"]
     assert {"one-worker-0", "one-worker-1", "two-worker-0"} <= set(names)
-    sets = {
+    lws = {
         resource.manifest["metadata"]["name"]: resource.manifest
         for resource in recording.resources
         if resource.manifest["kind"] == "LeaderWorkerSet"
     }
-    assert "status" not in sets["one-worker-0"]
-    assert sets["one-worker-0"]["spec"]["replicas"] == 1
-    pod = sets["one-worker-0"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    assert "status" not in lws["one-worker-0"]
+    assert lws["one-worker-0"]["spec"]["replicas"] == 1
+    pod = lws["one-worker-0"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert pod["containers"][0]["image"] == "<unknown>"
     assert {"name": "TOKEN", "value": "<secret>"} in pod["containers"][0]["env"]
     assert [text for text in messages(recording) if "acme/images/prod" in text]

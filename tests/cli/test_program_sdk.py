@@ -24,7 +24,7 @@ from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program import Recording
-from fusioninfer_pulumi.cli.program import _session as session as session_module
+from fusioninfer_pulumi.cli.program import _session as session_module
 from fusioninfer_pulumi.cli.program.recorder import _SIGNATURE, Recorder
 
 Run = Callable[..., Recording]

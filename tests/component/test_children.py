@@ -50,10 +50,10 @@ def spec(**cache: Any) -> dict[str, Any]:
 def test_the_sets_wait_for_the_job_and_the_job_for_the_claim(engine: Any) -> None:
     made = engine.run(lambda: InferenceService("app", spec(storage={"size": "1Gi"})))
     by_type = {each.request.type.rpartition(":")[2]: each for each in made.children}
-    claim, job, sets = (by_type[kind] for kind in
+    claim, job, lws = (by_type[kind] for kind in
                         ("PersistentVolumeClaim", "Job", "LeaderWorkerSet"))  # fmt: skip
     assert claim.urn in job.request.dependencies
-    assert {claim.urn, job.urn} <= set(sets.request.dependencies)
+    assert {claim.urn, job.urn} <= set(lws.request.dependencies)
     assert job.request.customTimeouts.create == "1800s"
     # The claim may be bound by its first pod; the Job is awaited by the provider.
     annotations = claim.inputs["metadata"]["annotations"]

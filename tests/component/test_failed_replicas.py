@@ -15,7 +15,8 @@ from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.diagnosis import explain, pods, read
+from fusioninfer_pulumi.component.diagnosis import _pods as pods
+from fusioninfer_pulumi.component.diagnosis import explain, read
 from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
 from fusioninfer_pulumi.component.diagnosis.read import Snapshot
 from fusioninfer_pulumi.kube.client import UnreadableError

@@ -38,15 +38,15 @@ def after(found: Any, name: str) -> set[str]:
 
 def test_each_group_has_objects_and_patches_of_its_own(engine: Any) -> None:
     found = run(engine, grouped(2, wait={"level": "Scheduled"}))
-    sets = [f"app-{group}-{role}-0" for group in (0, 1) for role in ("prefill", "decode")]
+    lws = [f"app-{group}-{role}-0" for group in (0, 1) for role in ("prefill", "decode")]
     assert {name for kind, name in found.keys if kind == POD_GROUP} == {"app-0", "app-1"}
-    assert sorted(name for kind, name in found.keys if kind == LWS) == sorted(sets)
+    assert sorted(name for kind, name in found.keys if kind == LWS) == sorted(lws)
     patches = {each.request.name for each in found.patches}
-    assert patches == {*(f"{name}-wait" for name in sets), "app-0-scheduled", "app-1-scheduled"}
+    assert patches == {*(f"{name}-wait" for name in lws), "app-0-scheduled", "app-1-scheduled"}
     service = found.made
     assert service.pod_group is None
     assert list(service.pod_groups) == ["svc-0", "svc-1"]
-    assert set(service.leader_worker_sets) == {name.replace("app", "svc", 1) for name in sets}
+    assert set(service.leader_worker_sets) == {name.replace("app", "svc", 1) for name in lws}
 
 
 def test_a_set_waits_for_the_pod_group_of_its_group_alone(engine: Any) -> None:

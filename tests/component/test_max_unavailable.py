@@ -66,10 +66,10 @@ def deployed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
 
 
 def after(deployment: Any, count: int = COUNT) -> dict[int, list[int]]:
-    sets = {deployment[f"svc-inference-{index}"].urn: index for index in range(count)}
+    lws = {deployment[f"svc-inference-{index}"].urn: index for index in range(count)}
     return {
         index: sorted(
-            sets[each] for each in deployment[f"svc-inference-{index}"].request.dependencies
+            lws[each] for each in deployment[f"svc-inference-{index}"].request.dependencies
         )
         for index in range(count)
     }

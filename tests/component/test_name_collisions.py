@@ -24,7 +24,7 @@ def args(role: str = "inference", **more: Any) -> dict[str, Any]:
     return {"roles": [{"name": role, "componentType": "worker", "template": template}], **more}
 
 
-def sets(deployment: Any) -> int:
+def lws(deployment: Any) -> int:
     return sum(each.request.type.endswith(":LeaderWorkerSet") for each in deployment.children)
 
 
@@ -39,7 +39,7 @@ def refused(second: Any) -> Any:
 
 def test_one_name_twice_is_refused(engine: Any) -> None:
     deployment = engine.run(refused(lambda: InferenceService("two", args(name="svc"))))
-    assert sets(deployment) == 1
+    assert lws(deployment) == 1
 
 
 def test_the_default_namespace_is_the_one_named_default(engine: Any) -> None:
@@ -52,7 +52,7 @@ def test_names_that_join_to_one_are_refused(engine: Any) -> None:
         with pytest.raises(InvalidServiceError, match="a-b-c-0"):
             InferenceService("a-b", args("c"))
 
-    assert sets(engine.run(program)) == 1
+    assert lws(engine.run(program)) == 1
 
 
 def test_a_refused_service_does_not_take_its_names(engine: Any) -> None:
@@ -63,7 +63,7 @@ def test_a_refused_service_does_not_take_its_names(engine: Any) -> None:
             InferenceService("one", bad)
         InferenceService("two", args(name="svc"))
 
-    assert sets(engine.run(program)) == 1
+    assert lws(engine.run(program)) == 1
 
 
 @pytest.mark.parametrize("namespace", ["other", "output"])
@@ -73,7 +73,7 @@ def test_another_namespace_is_allowed(engine: Any, namespace: str) -> None:
         InferenceService("one", args(name="svc"))
         InferenceService("two", args(name="svc", namespace=given))
 
-    assert sets(engine.run(program)) == 2
+    assert lws(engine.run(program)) == 2
 
 
 @pytest.mark.parametrize("form", ["provider", "providers", "parent"])
@@ -93,7 +93,7 @@ def test_another_cluster_is_allowed(engine: Any, form: str) -> None:
         InferenceService("one", args(name="svc"), options("east"))
         InferenceService("two", args(name="svc"), options("west"))
 
-    assert sets(engine.run(program)) == 2
+    assert lws(engine.run(program)) == 2
 
 
 @pytest.mark.parametrize("form", ["provider", "parent"])
@@ -111,9 +111,9 @@ def test_one_cluster_by_two_ways_is_one(engine: Any, form: str) -> None:
         with pytest.raises(InvalidServiceError, match="svc"):
             InferenceService("two", args(name="svc"), second)
 
-    assert sets(engine.run(program)) == 1
+    assert lws(engine.run(program)) == 1
 
 
 def test_programs_do_not_see_each_other(engine: Any) -> None:
     for _ in range(2):
-        assert sets(engine.run(lambda: InferenceService("svc", args()) and None)) == 1
+        assert lws(engine.run(lambda: InferenceService("svc", args()) and None)) == 1

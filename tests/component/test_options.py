@@ -68,8 +68,8 @@ def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -
     first = deployment["first"].urn
     assert [first in each.request.dependencies for each in objects(deployment)] == [True] * 8
     (group,) = [each.urn for each in deployment.children if "PodGroup" in each.urn]
-    sets = [each for each in deployment.children if "LeaderWorkerSet" in each.urn]
-    assert all({first, group} <= set(each.request.dependencies) for each in sets)
+    lws = [each for each in deployment.children if "LeaderWorkerSet" in each.urn]
+    assert all({first, group} <= set(each.request.dependencies) for each in lws)
 
 
 def test_an_alias_of_the_component_is_told_to_the_engine(engine: Any, story: Story) -> None:
@@ -96,8 +96,8 @@ def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:
         return pulumi.ResourceTransformationResult(props, args.opts)
 
     deployment = run(engine, story, lambda: Options(transformations=[label]))
-    sets = ["app-decode-0", "app-decode-1", "app-prefill-0"]
-    assert sorted(seen) == sorted(["app"] * 3 + sets + [f"{name}-wait" for name in sets])
+    lws = ["app-decode-0", "app-decode-1", "app-prefill-0"]
+    assert sorted(seen) == sorted(["app"] * 3 + lws + [f"{name}-wait" for name in lws])
     found = [each for each in deployment.children if each.request.type.endswith(":Service")]
     assert [each.inputs["metadata"]["labels"] for each in found] == [{"team": "a"}]
 

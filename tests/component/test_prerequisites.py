@@ -16,7 +16,8 @@ from fusioninfer_pulumi import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component.prerequisites import TOKEN, component, table
+from fusioninfer_pulumi.component.prerequisites import TOKEN, component
+from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
 from fusioninfer_pulumi.component.run_mode import collect_plans
 

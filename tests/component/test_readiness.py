@@ -19,7 +19,7 @@ def conditions(**given: str) -> list[Manifest]:
     return [{"type": name, "status": status} for name, status in given.items()]
 
 
-def ready_set(ready: int = 1, replicas: int = 1) -> Manifest:
+def ready_lws(ready: int = 1, replicas: int = 1) -> Manifest:
     told = {"readyReplicas": ready, "replicas": replicas}
     return {"status": {**told, "conditions": conditions(Available="True")}}
 
@@ -29,7 +29,7 @@ PARENT = {
     "conditions": conditions(Accepted="True", ResolvedRefs="True"),
 }
 READY: dict[str, Manifest] = {
-    "LeaderWorkerSet": ready_set(),
+    "LeaderWorkerSet": ready_lws(),
     "Deployment": {"status": {"conditions": conditions(Available="True")}},
     "Gateway": {"status": {"conditions": conditions(Accepted="True", Programmed="True")}},
     "HTTPRoute": {"status": {"parents": [PARENT]}},
@@ -112,10 +112,10 @@ def test_of_several_pickers_one_leads() -> None:
 def test_a_scaled_role_needs_as_many_as_its_set_has() -> None:
     autoscaling = {"maxReplicas": 4, "metrics": [{"name": "a", "target": 1}]}
     manifest = service(role(replicas=2, autoscaling=autoscaling), layout="PerRole")
-    (name,) = [each.name for each in plan_of(manifest).roles[0].sets]
+    (name,) = [each.name for each in plan_of(manifest).roles[0].lws]
     key = object_key("LeaderWorkerSet", name)
-    assert found(manifest, **{key: ready_set(1)})["Ready"][0] == "True"
-    assert found(manifest, **{key: ready_set(1, replicas=3)})["Ready"][0] == "False"
+    assert found(manifest, **{key: ready_lws(1)})["Ready"][0] == "True"
+    assert found(manifest, **{key: ready_lws(1, replicas=3)})["Ready"][0] == "False"
     assert found(manifest)["ScalingReady"] == ("True", "Ready")
     stuck = {"status": {"conditions": conditions(AbleToScale="True", ScalingActive="False")}}
     assert found(manifest, HorizontalPodAutoscaler=stuck)["WorkloadsReady"] == (
@@ -130,7 +130,7 @@ def test_a_parked_role_is_ready_and_a_prefill_role_of_single_pods_has_its_own() 
 
 
 def test_the_component_tells_it_when_asked(engine: Any) -> None:
-    engine.live["svc-inference-0"] = ready_set()
+    engine.live["svc-inference-0"] = ready_lws()
     manifest = service(role(replicas=2))
 
     def program() -> Any:
@@ -143,7 +143,7 @@ def test_the_component_tells_it_when_asked(engine: Any) -> None:
         "WorkloadsReady": "Unknown",
         "MainWorkloadReady": "Unknown",
     }
-    engine.live["svc-inference-1"] = ready_set()
+    engine.live["svc-inference-1"] = ready_lws()
     both = engine.run(program).exports["ready"]
     assert {each["status"] for each in both} == {"True"}
 

@@ -136,14 +136,14 @@ def test_the_pod_group_precedes_every_set_and_sets_follow_the_rollout_order(
 ) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
     (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
-    sets = [each for each in deployment.registered if each.request.type == SET]
-    assert {each.request.name: sorted(each.request.dependencies) for each in sets} == {
+    lws = [each for each in deployment.registered if each.request.type == SET]
+    assert {each.request.name: sorted(each.request.dependencies) for each in lws} == {
         "app-prefill-0": [group.urn],
         "app-decode-1": [group.urn],
         "app-decode-0": sorted([group.urn, deployment["app-decode-1"].urn]),
     }
     position = deployment.registered.index(group)
-    assert all(deployment.registered.index(each) > position for each in sets)
+    assert all(deployment.registered.index(each) > position for each in lws)
 
 
 def test_sets_do_not_wait_for_each_other_without_a_gang(engine: Any, story: Story) -> None:

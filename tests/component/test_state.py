@@ -20,8 +20,8 @@ def held(
 ) -> dict[str, Any]:
     found = {}
     for index in indices:
-        set_name = f"{name}-inference-{index}"
-        one = recorded(set_name, index=str(index), owner=name, namespace=namespace)
+        lws_name = f"{name}-inference-{index}"
+        one = recorded(lws_name, index=str(index), owner=name, namespace=namespace)
         found[urn(f"{logical}-inference-{index}")] = one
     return found
 
@@ -39,11 +39,11 @@ def deployed(engine: Any, *, preview: bool = False) -> Any:
 
 def after(deployment: Any, suffix: str = "") -> dict[int, list[int]]:
     """Replicas whose sets each one's set, or patch, depends on."""
-    sets = {deployment[f"svc-inference-{index}"].urn: index for index in range(3)}
+    lws = {deployment[f"svc-inference-{index}"].urn: index for index in range(3)}
     found = {}
     for index in range(3):
         request = deployment[f"svc-inference-{index}{suffix}"].request
-        found[index] = sorted(sets[each] for each in request.dependencies)
+        found[index] = sorted(lws[each] for each in request.dependencies)
     return found
 
 
@@ -163,6 +163,6 @@ def test_two_components_of_one_service_name(
             InferenceService(name, spec, options)
 
     deployment = engine.run(program)
-    sets = [deployment[f"west-inference-{index}"] for index in range(3)]
-    urns = {each.urn for each in sets}
-    assert not any(urns & set(each.request.dependencies) for each in sets)
+    lws = [deployment[f"west-inference-{index}"] for index in range(3)]
+    urns = {each.urn for each in lws}
+    assert not any(urns & set(each.request.dependencies) for each in lws)

@@ -42,7 +42,7 @@ def partial(story: Story) -> Callable[..., ServicePlan]:
     return plan
 
 
-def sets(prefill: Any, *decode: Any) -> Objects:
+def lws(prefill: Any, *decode: Any) -> Objects:
     names = ("prefill-0", "decode-0", "decode-1")
     return {
         f"deepseek-r1-disagg-{name}": live
@@ -78,84 +78,84 @@ TABLE: dict[str, tuple[Objects, Objects | None, tuple[str, str], str, str]] = {
         "Unknown InferenceServiceCreating",
     ),
     "created, no controller looked yet": (
-        sets(NEW, NEW, NEW),
+        lws(NEW, NEW, NEW),
         {"metadata": {}, "status": None},
         ("Pending 0/1", "Pending 0/2"),
         DONE,
         GOING,
     ),
     "gang waits for the queue": (
-        sets(ROLLING, ROLLING, ROLLING),
+        lws(ROLLING, ROLLING, ROLLING),
         phase("Pending"),
         ("Pending 0/1", "Pending 0/2"),
         DONE,
         "False GangNotScheduled",
     ),
     "gang waits for room": (
-        sets(ROLLING, ROLLING, ROLLING),
+        lws(ROLLING, ROLLING, ROLLING),
         phase("Inqueue"),
         ("Pending 0/1", "Pending 0/2"),
         DONE,
         "False GangNotScheduled",
     ),
     "gang was placed, pods start": (
-        sets(ROLLING, ROLLING, ROLLING),
+        lws(ROLLING, ROLLING, ROLLING),
         phase("Running"),
         ("Deploying 0/1", "Deploying 0/2"),
         DONE,
         GOING,
     ),
     "only prefill is ready": (
-        sets(READY, ROLLING, ROLLING),
+        lws(READY, ROLLING, ROLLING),
         phase("Running"),
         ("Running 1/1", "Deploying 0/2"),
         DONE,
         GOING,
     ),
     "one decode replica is missing": (
-        sets(READY, ROLLING, READY),
+        lws(READY, ROLLING, READY),
         phase("Running"),
         ("Running 1/1", "Deploying 1/2"),
         DONE,
         "True Partial",
     ),
     "all are ready": (
-        sets(READY, READY, READY),
+        lws(READY, READY, READY),
         phase("Running"),
         ("Running 1/1", "Running 2/2"),
         DONE,
         "True InferenceServiceAvailable",
     ),
     "all are ready, the PodGroup's phase lags": (
-        sets(READY, READY, READY),
+        lws(READY, READY, READY),
         phase("Inqueue"),
         ("Running 1/1", "Running 2/2"),
         DONE,
         "True InferenceServiceAvailable",
     ),
     "all were ready in an older spec": (
-        sets(group(generation=3), group(generation=3), group(generation=3)),
+        lws(group(generation=3), group(generation=3), group(generation=3)),
         phase("Running"),
         ("Deploying 0/1", "Deploying 0/2"),
         DONE,
         GOING,
     ),
     "a rollout reached decode": (
-        sets(READY, group(generation=3), READY),
+        lws(READY, group(generation=3), READY),
         phase("Running"),
         ("Running 1/1", "Deploying 1/2"),
         DONE,
         "True Partial",
     ),
     "a set is gone": (
-        sets(READY, READY, None),
+        lws(READY, READY, None),
         phase("Running"),
         ("Running 1/1", "Deploying 1/2"),
         DONE,
         "True Partial",
     ),
     "a role is gone": (
-        sets(None, READY, READY),
+        lws(None, READY, READY),
         phase("Running"),
         ("Unknown 0/1", "Running 2/2"),
         DONE,
@@ -177,7 +177,7 @@ def test_all_or_nothing(disaggregated: ServicePlan, case: str) -> None:
 
 
 def test_numbers_count_pods(disaggregated: ServicePlan) -> None:
-    status = service_status(disaggregated, sets(READY, READY, ROLLING), phase("Running"))
+    status = service_status(disaggregated, lws(READY, READY, ROLLING), phase("Running"))
     assert status["components"]["decode"] == {
         "desiredReplicas": 2,
         "readyReplicas": 1,
@@ -195,7 +195,7 @@ def test_why_a_gang_waits_is_the_schedulers_latest_word(disaggregated: ServicePl
         {"type": "Unschedulable", "message": "old", "lastTransitionTime": "2026-01-01T00:00:00Z"},
         {"type": "Scheduled", "message": "no", "lastTransitionTime": "2026-01-03T00:00:00Z"},
     ]
-    live = sets(ROLLING, ROLLING, ROLLING)
+    live = lws(ROLLING, ROLLING, ROLLING)
     told = service_status(disaggregated, live, phase("Inqueue", conditions=conditions))
     assert told["conditions"][1]["message"] == "new"
     # Volcano leaves the condition in place when the gang runs.
@@ -207,19 +207,19 @@ def test_why_a_gang_waits_is_the_schedulers_latest_word(disaggregated: ServicePl
 
 def test_a_gang_that_may_run_in_part(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=1, decode=1)
-    part = seen(plan, sets(READY, READY, ROLLING), phase("Running"))
+    part = seen(plan, lws(READY, READY, ROLLING), phase("Running"))
     assert part["Active"] == "True Partial"
-    assert seen(plan, sets(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
-    blocked = seen(plan, sets(ROLLING, ROLLING, ROLLING), phase("Inqueue"))
+    assert seen(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    blocked = seen(plan, lws(ROLLING, ROLLING, ROLLING), phase("Inqueue"))
     assert blocked["Active"] == "False GangNotScheduled"
 
 
 def test_an_optional_role_is_not_missed(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=0, decode=1)
-    found = seen(plan, sets(ROLLING, READY, ROLLING), phase("Running"))
+    found = seen(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
     assert found["Active"] == "True Partial"
     assert found["prefill"] == "Deploying 0/1"
-    assert seen(plan, sets(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
+    assert seen(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
 
 
 def test_a_single_worker_without_a_gang(story: Story) -> None:
@@ -266,7 +266,7 @@ def test_a_parked_role_is_not_missed(story: Story) -> None:
 
 
 def test_failures_are_told_by_whoever_saw_them(disaggregated: ServicePlan) -> None:
-    live = sets(READY, READY, READY)
+    live = lws(READY, READY, READY)
     why = {"deepseek-r1-disagg-decode-1": "OOMKilled", "another-service-0": "no business of ours"}
     status = service_status(disaggregated, live, phase("Running"), why)
     assert status["components"]["decode"]["phase"] == "Failed"

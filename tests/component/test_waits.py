@@ -28,12 +28,12 @@ def annotations(registered: Any) -> dict[str, str]:
 
 def test_a_patch_follows_its_own_set_and_the_last_of_the_chain(engine: Any) -> None:
     deployment = deployed(engine, role(replicas=3))
-    sets = {name: deployment[f"svc-inference-{name}"].urn for name in range(3)}
+    lws = {name: deployment[f"svc-inference-{name}"].urn for name in range(3)}
     for index in range(3):
         request = deployment[f"svc-inference-{index}-wait"].request
-        assert set(request.dependencies) == {sets[index], sets[0]}
-        assert request.deletedWith == sets[index]
-        assert list(request.replace_with) == [sets[index]]
+        assert set(request.dependencies) == {lws[index], lws[0]}
+        assert request.deletedWith == lws[index]
+        assert list(request.replace_with) == [lws[index]]
         assert request.deleteBeforeReplace
         assert list(request.additionalSecretOutputs) == ["spec"]
         assert request.customTimeouts.create == request.customTimeouts.update == "45m"

@@ -27,8 +27,8 @@ def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
     assert problems(DOCUMENTS[name]) == []
     (plan,) = source(DOCUMENTS[name]).plans
     assert plan.total_pods == SIZES[name]
-    sets = [each for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
-    assert len(sets) == SIZES[name]
+    lws = [each for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
+    assert len(lws) == SIZES[name]
 
 
 def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:

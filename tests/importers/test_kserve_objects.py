@@ -40,11 +40,11 @@ def templates(lws: Manifest) -> list[Manifest]:
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
     made = objects(case)
-    sets = of_kind(made, "LeaderWorkerSet")
+    lws = of_kind(made, "LeaderWorkerSet")
     places = {
-        "sets": sets,
-        "pods": [each for lws in sets for each in templates(lws)],
-        "main": [pod["spec"]["containers"][0] for lws in sets for pod in templates(lws)],
+        "sets": lws,
+        "pods": [each for lws in lws for each in templates(lws)],
+        "main": [pod["spec"]["containers"][0] for lws in lws for pod in templates(lws)],
         "picker pods": [each["spec"]["template"] for each in of_kind(made, "Deployment")],
     }
     checked = 0

@@ -188,8 +188,8 @@ def test_serving_groups_are_written_so_that_names_are_kthenas(replicas: Any) -> 
     document = serving(replicas=replicas)
     assert spec(document)["groups"] == (replicas or 1)
     (plan,) = source(document).plans
-    sets = [each["metadata"]["name"] for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
-    assert sets == [f"ms-{group}-server-0" for group in range(replicas or 1)]
+    lws = [each["metadata"]["name"] for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
+    assert lws == [f"ms-{group}-server-0" for group in range(replicas or 1)]
 
 
 def test_kthenas_labels_in_selectors_become_ours() -> None:

@@ -40,9 +40,9 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
     # With one set for a role, that set grows; a parked role has none.
     added = more if not per_role else role["replicas"] == more
     assert len(new) == len(old) + added * copies
-    sets = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
+    lws = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
     for each in of_kind(before, "LeaderWorkerSet"):
-        grown = sets[each["metadata"]["name"]]
+        grown = lws[each["metadata"]["name"]]
         scaled = per_role and grown["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
         replicas = each["spec"]["replicas"] + (more if scaled else 0)
         assert grown["spec"] == {**each["spec"], "replicas": replicas}

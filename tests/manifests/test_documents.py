@@ -30,7 +30,7 @@ def deviation(function: Deviation) -> Deviation:
     return function
 
 
-def sets(objects: Objects) -> Iterator[dict[str, Any]]:
+def lws(objects: Objects) -> Iterator[dict[str, Any]]:
     return (each for each in objects if each["kind"] == "LeaderWorkerSet")
 
 
@@ -46,7 +46,7 @@ def leader(each: dict[str, Any]) -> dict[str, Any]:
 
 @deviation
 def one_set_for_each_replica(document: Objects, ours: Objects) -> None:
-    for each in list(sets(document)):
+    for each in list(lws(document)):
         count = each["spec"]["replicas"]
         if each["metadata"]["name"] == "qwen-inference":
             document.remove(each)
@@ -60,8 +60,8 @@ def one_set_for_each_replica(document: Objects, ours: Objects) -> None:
 @deviation
 def every_replica_is_written_out(document: Objects, ours: Objects) -> None:
     # The documents show the first replica of each role and say "and so on".
-    shown = {each["metadata"]["name"]: each for each in sets(document)}
-    for each in sets(ours):
+    shown = {each["metadata"]["name"]: each for each in lws(document)}
+    for each in lws(ours):
         name = each["metadata"]["name"]
         stem, _, index = name.rpartition("-")
         if (
@@ -92,7 +92,7 @@ def the_pod_group_names_its_service(document: Objects, ours: Objects) -> None:
 @deviation
 def sets_and_pods_carry_all_labels(document: Objects, ours: Objects) -> None:
     by_name = {each["metadata"]["name"]: each for each in ours}
-    for each in sets(document):
+    for each in lws(document):
         name = each["metadata"]["name"]
         stem, _, index = name.rpartition("-")
         labels = each["metadata"].setdefault(
@@ -114,7 +114,7 @@ def sets_and_pods_carry_all_labels(document: Objects, ours: Objects) -> None:
 
 @deviation
 def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
-    for each in sets(document):
+    for each in lws(document):
         leader(each)["readinessProbe"] = {
             "httpGet": {"path": "/health", "port": 8000},
             "periodSeconds": 10,
@@ -125,7 +125,7 @@ def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
 @deviation
 def serving_pods_end_gracefully(document: Objects, ours: Objects) -> None:
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
-    for each in sets(document):
+    for each in lws(document):
         for _, pod in templates(each):
             pod["spec"]["containers"][0]["lifecycle"] = pause
             pod["spec"]["terminationGracePeriodSeconds"] = 80
@@ -133,7 +133,7 @@ def serving_pods_end_gracefully(document: Objects, ours: Objects) -> None:
 
 @deviation
 def the_engine_is_executed_in_place_of_the_shell(document: Objects, ours: Objects) -> None:
-    for each in sets(document):
+    for each in lws(document):
         words = leader(each).get("args", [])
         leader(each)["args"] = [
             word.replace("&& vllm serve", "&& exec vllm serve") for word in words
@@ -144,7 +144,7 @@ def the_engine_is_executed_in_place_of_the_shell(document: Objects, ours: Object
 
 @deviation
 def the_port_of_ray_has_a_name(document: Objects, ours: Objects) -> None:
-    for each in sets(document):
+    for each in lws(document):
         for port in leader(each).get("ports", []):
             if port["containerPort"] == 6379:
                 port["name"] = "ray-head"
@@ -152,7 +152,7 @@ def the_port_of_ray_has_a_name(document: Objects, ours: Objects) -> None:
 
 @deviation
 def groups_of_several_pods_have_a_restart_policy(document: Objects, ours: Objects) -> None:
-    for each in sets(document):
+    for each in lws(document):
         body = each["spec"]["leaderWorkerTemplate"]
         if body["size"] > 1:
             body["restartPolicy"] = "RecreateGroupAfterStart"
@@ -160,8 +160,8 @@ def groups_of_several_pods_have_a_restart_policy(document: Objects, ours: Object
 
 @deviation
 def a_service_without_a_router_gets_an_entry(document: Objects, ours: Objects) -> None:
-    first = next(sets(ours))["metadata"]["labels"]
-    kinds = {each["metadata"]["labels"][f"{PREFIX}component-type"] for each in sets(ours)}
+    first = next(lws(ours))["metadata"]["labels"]
+    kinds = {each["metadata"]["labels"][f"{PREFIX}component-type"] for each in lws(ours)}
     reached = "decoder" if "decoder" in kinds else "worker"
     name = first[f"{PREFIX}service"]
     document.append(

@@ -70,17 +70,17 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     total = sum(replicas * nodes for _, replicas, nodes in roles(manifest))
     made = list(pods(objects))
     assert plan.total_pods == len(made) == total
-    sets = of_kind(objects, "LeaderWorkerSet")
+    lws = of_kind(objects, "LeaderWorkerSet")
     per_role = manifest["spec"].get("layout") == "PerRole"
     copies = manifest["spec"].get("groups", 1)
     wanted = [min(replicas, copies) if per_role else replicas for _, replicas, _ in roles(manifest)]
-    assert len(sets) == sum(wanted)
-    assert sum(each["spec"]["replicas"] for each in sets) == sum(r for _, r, _ in roles(manifest))
+    assert len(lws) == sum(wanted)
+    assert sum(each["spec"]["replicas"] for each in lws) == sum(r for _, r, _ in roles(manifest))
     event(f"layout: {plan.layout.value}")
     assert len(of_kind(objects, "Service")) == 1
     groups = of_kind(objects, "PodGroup")
     assert [each["kind"] for each in objects if each["kind"] not in BESIDE] == [
-        *("PodGroup" for _ in groups), *("LeaderWorkerSet" for _ in sets), "Service",
+        *("PodGroup" for _ in groups), *("LeaderWorkerSet" for _ in lws), "Service",
     ]  # fmt: skip
     assert len(groups) == len(plan.gangs) == (copies if is_gang(manifest) and total > 0 else 0)
     event(f"gang: {gang_form(plan.gang).value}")

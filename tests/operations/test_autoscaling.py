@@ -73,8 +73,8 @@ def test_each_serving_group_is_scaled_by_itself() -> None:
     found = [each for each in rendered(manifest) if each["kind"] == "HorizontalPodAutoscaler"]
     targets = [each["spec"]["scaleTargetRef"]["name"] for each in found]
     assert targets == [each["metadata"]["name"] for each in found]
-    sets = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
-    assert targets == [each["metadata"]["name"] for each in sets]
+    lws = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
+    assert targets == [each["metadata"]["name"] for each in lws]
     assert len(targets) == 2
     (problem,) = problems(scaled(keda(), {"groups": 2}))
     assert "metrics[0]: is one number for all serving groups" in problem

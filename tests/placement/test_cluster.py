@@ -100,7 +100,7 @@ def test_the_label_may_be_any_other_and_accelerators_too() -> None:
         inventory_of(odd, [], pool_label="nothing")
 
 
-def sets_of(*placed: Any) -> list[Any]:
+def lws_of(*placed: Any) -> list[Any]:
     return [
         each
         for args in placed
@@ -117,7 +117,7 @@ def test_live_sets_tell_where_services_run(layout: str) -> None:
     service = pair("s", prefill, decode, layout=layout)
     first = place([service], stock)
     assert len({role.pool for role in only(first).roles}) == 2
-    before = placement_of(sets_of(*first.services), stock)
+    before = placement_of(lws_of(*first.services), stock)
     assert before == {
         "default/s": {"prefill": PreviousPool("a", 32), "decode": PreviousPool("b", 8)}
     }
@@ -127,10 +127,10 @@ def test_live_sets_tell_where_services_run(layout: str) -> None:
 
 def test_sets_without_a_pool_of_the_inventory_are_left_out() -> None:
     stock = inventory(pool("a", 9))
-    sets = sets_of(*place([worker("w")], stock).services)
-    assert placement_of(sets, inventory(pool("b", 9))) == {}
-    del sets[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["nodeSelector"]
-    assert placement_of(sets, stock) == {}
+    lws = lws_of(*place([worker("w")], stock).services)
+    assert placement_of(lws, inventory(pool("b", 9))) == {}
+    del lws[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["nodeSelector"]
+    assert placement_of(lws, stock) == {}
 
 
 SLICE = {

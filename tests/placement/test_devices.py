@@ -11,7 +11,7 @@ from fusioninfer_pulumi.placement import place
 from fusioninfer_pulumi.placement.cluster import inventory_of, placement_of
 from fusioninfer_pulumi.placement.devices import LiveDevices
 from fusioninfer_pulumi.placement.result import PreviousPool
-from tests.placement.test_cluster import node, sets_of
+from tests.placement.test_cluster import lws_of, node
 from tests.placement.test_problem import GPU, claim, claiming
 from tests.placing import LABEL, inventory, pool, where
 
@@ -153,5 +153,5 @@ def test_extended_resources_come_first() -> None:
 def test_what_live_pods_claim_is_not_known_by_their_sets() -> None:
     stock = inventory(pool("a", 9, resource=None, deviceClasses=[GPU]))
     placed = place([claiming("w", 2, 1, claim())], stock)
-    before = placement_of(sets_of(*placed.services), stock)
+    before = placement_of(lws_of(*placed.services), stock)
     assert before == {"default/w": {"serve": PreviousPool("a", None)}}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
-from fusioninfer_pulumi.rollout.gang_update import RunningSet
+from fusioninfer_pulumi.rollout.gang_update import RunningLws
 from fusioninfer_pulumi.rollout.order import rollout_plan
 from fusioninfer_pulumi.rollout.refusals import gang_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
@@ -19,15 +19,15 @@ PLANS = plans() | grouped_plans()
 SHARE = st.integers(0, 3)
 
 
-def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningSet | None]:
+def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLws | None]:
     """Some of the sets of a service, as they are to be but for what is said otherwise."""
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
-    found: dict[str, RunningSet | None] = {}
+    found: dict[str, RunningLws | None] = {}
     for role in plan.roles:
-        for each in role.sets:
+        for each in role.lws:
             if data.draw(SHARE):
                 gang = gangs.get(each.group, "")
-                own = RunningSet(gang, role.nodes, len(each.replicas), changes=True)
+                own = RunningLws(gang, role.nodes, len(each.replicas), changes=True)
                 found[each.name] = replace(own, **differs)
     return found
 

@@ -27,7 +27,7 @@ def rollouts(draw: st.DrawFn) -> Drawn:
 
 def groups_of(plan: ServicePlan) -> dict[str, int]:
     """Group of each set."""
-    return {each.name: each.group or 0 for one in plan.roles for each in one.sets}
+    return {each.name: each.group or 0 for one in plan.roles for each in one.lws}
 
 
 @given(rollouts())

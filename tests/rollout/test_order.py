@@ -31,7 +31,7 @@ def test_every_set_stands_once_and_after_what_it_depends_on(
 ) -> None:
     plan, rollout = drawn
     names = [step.name for step in rollout.steps]
-    assert sorted(names) == sorted(made.name for each in plan.roles for made in each.sets)
+    assert sorted(names) == sorted(made.name for each in plan.roles for made in each.lws)
     assert set(ancestors(rollout)) == set(names)
 
 
@@ -90,7 +90,7 @@ def test_required_sets_are_patched_and_no_others(drawn: Drawn) -> None:
     plan, rollout = drawn
     # One set for a role is required as soon as one of its replicas is.
     required = {
-        made.name for each in plan.roles for made in each.sets[: required_ordinals(plan, each)]
+        made.name for each in plan.roles for made in each.lws[: required_ordinals(plan, each)]
     }
     assert rollout.patched <= required
     for step in rollout.steps:

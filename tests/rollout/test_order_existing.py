@@ -20,7 +20,7 @@ Drawn = tuple[ServicePlan, Rollout, frozenset[str]]
 
 
 def names_of(plan: ServicePlan) -> list[str]:
-    return [each.name for one in plan.roles for each in one.sets]
+    return [each.name for one in plan.roles for each in one.lws]
 
 
 @st.composite
@@ -77,7 +77,7 @@ def test_what_exists_changes_no_faster_than_it_may(drawn: Drawn) -> None:
     plan, rollout, existing = drawn
     before = ancestors(rollout)
     by_group = plan.rollout.level is RolloutLevel.GROUP
-    group = {each.name: each.group for one in plan.roles for each in one.sets}
+    group = {each.name: each.group for one in plan.roles for each in one.lws}
     roles = [None] if by_group else [each.name for each in plan.roles]
     for name in roles:
         steps = [s for s in rollout.steps if s.paced and s.name in existing]
@@ -176,7 +176,7 @@ def test_what_is_down_goes_first_and_what_stays_down_takes_a_place(
         return
     for each in plan.roles:
         steps = [s for s in rollout.steps if s.role == each.name and s.required]
-        first = {s.name for s in steps} & down.sets
+        first = {s.name for s in steps} & down.lws
         rest = [s.name for s in steps if s.name not in first]
         assert all(first <= before[name] for name in rest)
         if not steps or steps[0].rollout.strategy.value != "Rolling":

@@ -192,7 +192,7 @@ def test_the_status_says_which_group_serves() -> None:
     live: dict[str, Any] = {
         each.name: READY if each.group == 0 else WAITING
         for role_plan in plan.roles
-        for each in role_plan.sets
+        for each in role_plan.lws
     }
     live["svc-0"] = {"status": {"phase": "Running"}}
     waits = {"type": "Unschedulable", "message": "10 pods wait", "lastTransitionTime": "1"}
@@ -219,7 +219,7 @@ def test_a_service_whose_groups_each_lack_a_role_does_not_serve() -> None:
     status = service_status(plan, live)
     assert status["conditions"][1]["status"] == "False"
     assert not any(each["active"] for each in status["groups"].values())
-    everything = {each.name: READY for one in plan.roles for each in one.sets}
+    everything = {each.name: READY for one in plan.roles for each in one.lws}
     assert service_status(plan, everything)["conditions"][1]["reason"] == (
         "InferenceServiceAvailable"
     )

@@ -25,7 +25,7 @@ from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_services
 from fusioninfer_pulumi.rollout.order import rollout_plan
 from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
-from fusioninfer_pulumi.topology.role import SetPlan
+from fusioninfer_pulumi.topology.role import LwsPlan
 from fusioninfer_pulumi.topology.role_rollout import surge_of
 
 PER_ROLE = {"layout": "PerRole"}
@@ -57,8 +57,8 @@ def test_a_role_is_one_set_with_all_its_replicas() -> None:
     assert [each.name for each in prefill.replicas] == [
         "svc-prefill-0", "svc-prefill-1", "svc-prefill-2",
     ]  # fmt: skip
-    assert prefill.sets == (SetPlan("svc-prefill", "prefill", prefill.replicas, None),)
-    assert decode.sets == decode.replicas == ()
+    assert prefill.lws == (LwsPlan("svc-prefill", "prefill", prefill.replicas, None),)
+    assert decode.lws == decode.replicas == ()
     assert (prefill.total_pods, decode.total_pods) == (3, 0)
 
 
@@ -68,8 +68,8 @@ def test_nothing_of_it_carries_the_index_of_a_replica() -> None:
 
 
 def test_its_pods_share_one_task_and_its_gang_tells_them_apart_by_their_group() -> None:
-    group, *sets, _ = rendered(prefill_decode(**PER_ROLE))
-    for each in sets:
+    group, *lws, _ = rendered(prefill_decode(**PER_ROLE))
+    for each in lws:
         held = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
         name = held["labels"]["fusioninfer.io/role-name"]
         assert held["annotations"] == {

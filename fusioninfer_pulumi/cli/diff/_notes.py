@@ -158,8 +158,8 @@ def _whole_groups(
         own = [e for e in edits if e.change.action == action and (action, _group(e)) in groups]
         names = sorted((edit.key.name for edit in own if edit.key.is_pod_group), key=_by_number)
         if names:
-            sets = count(sum(edit.key.is_lws for edit in own), "LeaderWorkerSet")
-            yield f"serving group {compressed(names)} {action} ({sets}){rest}"
+            lws = count(sum(edit.key.is_lws for edit in own), "LeaderWorkerSet")
+            yield f"serving group {compressed(names)} {action} ({lws}){rest}"
 
 
 def _scale(

@@ -81,23 +81,23 @@ def compare(
     """
     olds, news = by_identity(old), by_identity(new)
     edits = list(_edits(olds, news))
-    old_sets, new_sets = (
+    old_lws, new_lws = (
         {key: each for key, each in objects.items() if key.is_lws} for objects in (olds, news)
     )
     new_plans = list(plans[1])
     old_turns, new_turns = turns(plans[0]), turns(new_plans)
-    freed = released((old_sets, new_sets), (old_turns, new_turns), edits)
+    freed = released((old_lws, new_lws), (old_turns, new_turns), edits)
     if not edits and not freed:
         return Difference()
-    effects = tuple(role_effects(old_sets, new_sets, edits, new_turns))
-    refused = refusals(new_plans, (old_sets, new_sets), edits)
+    effects = tuple(role_effects(old_lws, new_lws, edits, new_turns))
+    refused = refusals(new_plans, (old_lws, new_lws), edits)
     services = _services(olds), _services(news)
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=tuple(notes(edits, effects, services, new_turns, refused, freed)),
-        totals=tuple(_totals(old_sets, new_sets, affected, accelerators_of)),
+        totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
     )
 
 
@@ -208,12 +208,12 @@ def _item(path: str, place: str | int) -> str:
 
 
 def _totals(
-    old_sets: Objects, new_sets: Objects, services: Collection[Service], count: AcceleratorsOf
+    old_lws: Objects, new_lws: Objects, services: Collection[Service], count: AcceleratorsOf
 ) -> Iterator[ServiceTotals]:
     """What the LeaderWorkerSets of services run, before and after."""
     sums: dict[Service, list[int]] = {}
-    for side, sets in enumerate((old_sets, new_sets)):
-        for key, manifest in sets.items():
+    for side, lws in enumerate((old_lws, new_lws)):
+        for key, manifest in lws.items():
             service = (key.namespace, service_of(key, manifest))
             held = sums.setdefault(service, [0, 0, 0, 0])
             pods, devices = _size(manifest, count)

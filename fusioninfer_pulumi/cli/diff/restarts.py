@@ -30,12 +30,12 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.gang_update import RunningSet
+from fusioninfer_pulumi.rollout.gang_update import RunningLws
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.layout_switch import layout_findings, layout_of
 from fusioninfer_pulumi.rollout.order import rollout_plan
 from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
-from fusioninfer_pulumi.rollout.steps import SetStep
+from fusioninfer_pulumi.rollout.steps import LwsStep
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD
@@ -98,7 +98,7 @@ class Turn:
     """
 
     position: int
-    step: SetStep
+    step: LwsStep
     at_a_time: int | None
     after: tuple[str, ...]
     groups: int | None
@@ -140,7 +140,7 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
 
 
 def released(
-    sets: tuple[Objects, Objects], turns: tuple[Turns, Turns], edits: Iterable[Edit]
+    lws: tuple[Objects, Objects], turns: tuple[Turns, Turns], edits: Iterable[Edit]
 ) -> list[Identity]:
     """Finds sets whose template looks the same before and after, but may not be the one they have.
 
@@ -148,10 +148,10 @@ def released(
     """
     restarting = {edit.key for edit in edits if edit.restarts}
     found = []
-    for key in sets[0].keys() & sets[1].keys() - restarting:
+    for key in lws[0].keys() & lws[1].keys() - restarting:
         before, after = (each.of(key) for each in turns)
         freed = before and after and before.step.frozen and not after.step.frozen
-        if freed or partition_of(sets[0][key]) > partition_of(sets[1][key]):
+        if freed or partition_of(lws[0][key]) > partition_of(lws[1][key]):
             found.append(key)
     return found
 
@@ -470,7 +470,7 @@ def _is_gang(change: FieldChange) -> bool:
 
 
 def refusals(
-    plans: Sequence[ServicePlan], sets: tuple[Objects, Objects], edits: Iterable[Edit]
+    plans: Sequence[ServicePlan], lws: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
     """What `pulumi up` refuses, by service, where the old sets are those that run.
 
@@ -479,10 +479,10 @@ def refusals(
     """
     edited = {edit.key: edit for edit in edits}
     keys: dict[str, list[Identity]] = {}
-    for key in sets[0]:
+    for key in lws[0]:
         keys.setdefault(key.name, []).append(key)
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
-    found = _layout_refusals(*sets)
+    found = _layout_refusals(*lws)
     for plan in plans:
         own = _own(plan, keys)
         if not own or times[str(plan.namespace), plan.service] > 1:
@@ -492,7 +492,7 @@ def refusals(
             for name, key in own.items()
             if key in edited and (edited[key].refused or "").startswith(FIELD)
         }
-        running = {name: _running(sets[0][key], edited.get(key)) for name, key in own.items()}
+        running = {name: _running(lws[0][key], edited.get(key)) for name, key in own.items()}
         service = next(iter(own.values())).namespace, plan.service
         found.setdefault(service, []).extend(
             [*policy_findings(plan, differing), *gang_findings(plan, running)]
@@ -512,9 +512,9 @@ def _layout_refusals(old: Objects, new: Objects) -> dict[Service, list[Finding]]
     }
 
 
-def _by_layout(sets: Objects) -> dict[Service, dict[Layout, list[str]]]:
+def _by_layout(lws: Objects) -> dict[Service, dict[Layout, list[str]]]:
     found: dict[Service, dict[Layout, list[str]]] = {}
-    for key, manifest in sets.items():
+    for key, manifest in lws.items():
         own = at(manifest, "metadata", "labels")
         layout = layout_of(own) if isinstance(own, Mapping) else None
         if layout is not None:
@@ -526,7 +526,7 @@ def _by_layout(sets: Objects) -> dict[Service, dict[Layout, list[str]]]:
 def _own(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str, Identity]:
     """The old sets of a service by name."""
     found = {}
-    for planned in (each.name for role in plan.roles for each in role.sets):
+    for planned in (each.name for role in plan.roles for each in role.lws):
         known = isinstance(plan.namespace, str)
         same = [k for k in keys.get(planned, ()) if not known or k.namespace == plan.namespace]
         if len(same) > 1:
@@ -536,9 +536,9 @@ def _own(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str,
     return found
 
 
-def _running(old: Manifest, edit: Edit | None) -> RunningSet | None:
+def _running(old: Manifest, edit: Edit | None) -> RunningLws | None:
     if edit is not None and edit.refused:
         return None
     nodes = count_at(old, "spec", "leaderWorkerTemplate", "size")
     changes = edit is not None and edit.restarts
-    return RunningSet(gang_of(old), nodes, count_at(old, "spec", "replicas"), changes)
+    return RunningLws(gang_of(old), nodes, count_at(old, "spec", "replicas"), changes)

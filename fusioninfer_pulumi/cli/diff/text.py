@@ -138,18 +138,18 @@ def summary(difference: Difference) -> str:
     """Counts objects, and replicas that restart, start and stop."""
     if not difference:
         return "no difference"
-    sets = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
+    lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
     parts = []
-    if sets:
+    if lws:
         restarts, starts, stops = (
             sum(map(replica_count, each))
             for each in (
-                [effect.restarts for effect in sets],
-                [effect.added for effect in sets],
-                [effect.removed for effect in sets],
+                [effect.restarts for effect in lws],
+                [effect.added for effect in lws],
+                [effect.removed for effect in lws],
             )
         )
-        before = sum(effect.replicas_before for effect in sets)
+        before = sum(effect.replicas_before for effect in lws)
         parts.append(
             f"replicas: {restarts} of {before} restart" if restarts else "replicas: none restart"
         )

@@ -69,7 +69,7 @@ def convert_template(
                 )
 
 
-def use_group_of_set(builder: ServiceBuilder, role: Location) -> None:
+def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
     """Lets variables of a role's pods count replicas by the groups of the role's one set."""
     for key in ("template", "leaderTemplate", "workerTemplate"):
         for _, container in _containers(builder.get((*role, key, "spec"))):

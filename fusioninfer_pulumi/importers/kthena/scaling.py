@@ -20,7 +20,7 @@ from fusioninfer_pulumi.importers.kthena.models import (
     StablePolicy,
     TargetRef,
 )
-from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE, use_group_of_set
+from fusioninfer_pulumi.importers.kthena.pods import NAME, PREFIX, ROLE, use_group_of_lws
 from fusioninfer_pulumi.importers.kthena.serving import DECODER, PREFILLER, Serving
 from fusioninfer_pulumi.importers.source import SourceDocument, SourceField
 from fusioninfer_pulumi.kube import quantity
@@ -257,7 +257,7 @@ def _scale(
         )
         builder.default(("spec", "layout"), "PerRole", each.at)
         for index, _ in enumerate(serving.roles):
-            use_group_of_set(builder, ("spec", "roles", index))
+            use_group_of_lws(builder, ("spec", "roles", index))
         serving.minimum_replicas[each.name] = (least, each.at)
         done = True
     if not done:
