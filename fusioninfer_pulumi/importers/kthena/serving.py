@@ -200,7 +200,7 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
         report.info(
             "group-recreate-one-replica",
             place,
-            "the group is one replica, which LeaderWorkerSet makes anew as a whole",
+            "the group is one replica, which LeaderWorkerSet recreates as a whole",
         )
     elif policy == "ServingGroupRecreate":
         report.warning(
