@@ -64,11 +64,18 @@ def plan(options: argparse.Namespace) -> int:
         if placement is not None:
             print_pools(placement, sys.stdout)
         return status
-    from fusioninfer_pulumi.cli.plan_output import mermaid, placement_json, plan_json
+    if options.output == "svg":
+        from fusioninfer_pulumi.cli.plan_text import plan_svg
 
+        sys.stdout.write(plan_svg([(*row, record) for row, record in both], placement))
+        return status
     if options.output == "mermaid":
+        from fusioninfer_pulumi.cli.mermaid import mermaid
+
         sys.stdout.write(mermaid(*source.plans))
         return status
+    from fusioninfer_pulumi.cli.plan_output import placement_json, plan_json
+
     print_json(
         [
             plan_json(*row, placement_json(record, placement) if record and placement else None)

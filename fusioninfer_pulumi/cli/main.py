@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(plan)
     plan.add_argument(
-        "--output", choices=("text", "json", "mermaid"), default="text", help="default: text"
+        "--output", choices=("text", "json", "mermaid", "svg"), default="text", help="default: text"
     )
     room = plan.add_mutually_exclusive_group()
     room.add_argument(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
@@ -33,8 +35,13 @@ _PLACED = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "r
 _REJECTED = 6
 # A pipe has no width: long enough that nothing is wrapped.
 _PIPE_WIDTH = 400
+# Columns of a picture: as wide as the first page of a repository shows it.
+_SVG_WIDTH = 112
 # Messages quote what users wrote, which may look like rich's own marks: `[x]`, `:warning:`.
 _VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+
+#: What is printed of one service: its plan, capacity table, objects and place.
+Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], "ServicePlacement | None"]
 
 
 def print_plan(
@@ -62,6 +69,34 @@ def print_pools(placement: Placement, file: TextIO) -> None:
     with _console(file) as console:
         console.print()
         console.print(_pools(placement))
+
+
+def plan_svg(
+    rows: Sequence[Row], placement: Placement | None = None, theme: TerminalTheme | None = None
+) -> str:
+    """The plans as a picture of the terminal.
+
+    Args:
+        rows: The arguments of `print_plan` for each service: plan, capacity, objects, place.
+        placement: What is left in the pools, None where nothing is placed.
+        theme: Colours; by default rich's dark ones.
+    """
+    console = Console(
+        file=io.StringIO(), record=True, width=_SVG_WIDTH, force_terminal=True,
+        color_system="truecolor", no_color=False, **_VERBATIM,
+    )  # fmt: skip
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        _print(console, *row)
+    if placement is not None:
+        console.print()
+        console.print(_pools(placement))
+    svg = console.export_svg(
+        title="fusioninfer-pulumi plan", theme=theme or SVG_EXPORT_THEME, unique_id="plan"
+    )
+    # Without web fonts: a picture is one file, in the fonts of who looks at it.
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
 @contextlib.contextmanager

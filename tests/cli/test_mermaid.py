@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.cli.plan_output import mermaid
+from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.loading.load import load
 from fusioninfer_pulumi.planning import plan_service
+
+PAIR = Path(__file__).parent.parent / "fixtures/inputs/router-example-3-pd.yaml"
 
 
 def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:
@@ -37,21 +41,35 @@ def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:
 def test_a_service_is_drawn_from_its_clients_to_its_replicas() -> None:
     assert service(replicas=2, nodes=2).splitlines() == [
         "flowchart LR",
-        '  client(["clients"])',
-        '  client --> entry["Service<br/>chat<br/>port 8000"]',
         '  subgraph service["chat in default: 4 pods, 32 GPUs"]',
+        "  direction LR",
+        '  entry["Service<br/>chat<br/>port 8000"]',
+        '  subgraph gang["gang: 4 pods, 32 GPUs start together"]',
+        "  direction LR",
         '  subgraph role0["serve (worker): 2 replicas"]',
-        '  r0_0["chat-serve-0<br/>2 pods x 8 GPUs"]',
-        '  r0_1["chat-serve-1<br/>2 pods x 8 GPUs"]',
+        "  direction TB",
+        '  role0_0["serve-0<br/>2 nodes x 8 GPUs"]',
+        '  role0_1["serve-1<br/>2 nodes x 8 GPUs"]',
         "  end",
         "  end",
         "  entry --> role0",
-        '  gang{{"PodGroup<br/>chat<br/>4 pods, 32 GPUs start together"}} -.- service',
+        "  end",
+        '  client(["clients"]) --> entry',
+    ]
+
+
+def test_prompts_go_to_prefill_pods_and_their_kv_cache_comes_back() -> None:
+    drawn = mermaid(plan_service(load(PAIR)[0])).splitlines()
+    assert '  subgraph role0["prefill-servers (prefiller): 2 replicas"]' in drawn
+    assert [line.strip() for line in drawn if "role" in line and ">" in line.split('"')[0]] == [
+        "entry --> role1",
+        "role1 -. prompt .-> role0",
+        "role0 == KV cache ==> role1",
     ]
 
 
 def test_many_replicas_are_one_box_and_none_is_said() -> None:
-    many = '  r0_all["chat-serve-0 … chat-serve-99<br/>each 1 pod x 8 GPUs"]'
+    many = '  role0_all["serve-0 … serve-99<br/>each 8 GPUs"]'
     assert many in service(replicas=100)
     assert '  subgraph role0["serve (worker): parked"]' in service(replicas=0)
     assert "entry --> role0" not in service(replicas=0)
@@ -75,7 +93,7 @@ def test_several_services_are_one_chart() -> None:
     for number, plan in enumerate(plans):
         alone = mermaid(plan).splitlines()[1:]
         marked = [
-            re.sub(r"\b(client|entry|service|role0|r0_0)(?=[\[( ]|$)", rf"s{number}_\1", line)
+            re.sub(r"\b(entry|service|role0|role0_0)(?=[\[ ]|$)", rf"s{number}_\1", line)
             for line in alone
         ]
         assert "\n".join(marked) in drawn

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.cli.plan_output import mermaid, plan_json
+from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import plan_json
 from fusioninfer_pulumi.cli.plan_text import print_plan
 
 PER_ROLE = {"layout": "PerRole"}
@@ -67,4 +68,4 @@ def test_programs_read_the_layout() -> None:
 def test_the_chart_names_the_set_and_its_replicas() -> None:
     drawn = mermaid(plan_of(service(role(replicas=2), **PER_ROLE)))
     assert 'subgraph role0["inference (worker): 2 replicas in svc-inference"]' in drawn
-    assert 'r0_1["svc-inference-1<br/>1 pod x 0 GPUs"]' in drawn
+    assert 'role0_1["inference-1<br/>0 GPUs"]' in drawn
