@@ -141,6 +141,10 @@ def diff(options: argparse.Namespace) -> int:
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
+    elif options.output == "html":
+        found = [each for each in both.new.findings if each[1].severity is not Severity.INFO]
+        plans = (both.old.plans, both.new.plans)
+        sys.stdout.write(comparison.to_html(difference, plans, found))
     elif difference:
         sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
     return 1 if difference else 0

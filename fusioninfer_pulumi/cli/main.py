@@ -163,7 +163,10 @@ def _parser() -> argparse.ArgumentParser:
         help="compare the only source in this git revision with the working tree",
     )
     diff.add_argument(
-        "--output", choices=("text", "markdown", "json"), default="text", help="default: text"
+        "--output",
+        choices=("text", "markdown", "html", "json"),
+        default="text",
+        help="default: text",
     )
     return top
 

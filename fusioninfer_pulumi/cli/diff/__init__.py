@@ -1,7 +1,7 @@
 """What changes between two lists of manifests, and what that does to running pods.
 
 No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `to_text`,
-`to_markdown` and `to_json` write what it found.
+`to_markdown`, `to_html` and `to_json` write what it found.
 """
 
 from fusioninfer_pulumi.cli.diff._records import (
@@ -13,6 +13,7 @@ from fusioninfer_pulumi.cli.diff._records import (
 )
 from fusioninfer_pulumi.cli.diff.compare import compare
 from fusioninfer_pulumi.cli.diff.formats import to_json, to_markdown
+from fusioninfer_pulumi.cli.diff.page import to_html
 from fusioninfer_pulumi.cli.diff.text import to_text
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "RoleEffect",
     "ServiceTotals",
     "compare",
+    "to_html",
     "to_json",
     "to_markdown",
     "to_text",
