@@ -154,8 +154,8 @@ def _clashes(listeners: Sequence[Listener]) -> Iterator[Finding]:
         yield say(
             "ports-clash",
             other.at,
-            f"{_ports(other)} of {other.what} and {_ports(one)} of {one.what} are in one pod, "
-            "where only one can listen; change one of them",
+            f"{_ports(other)} for {other.what}: in the same pod {one.what} listens on "
+            f"{_ports(one)}; change one of them",
         )
 
 
