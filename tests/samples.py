@@ -17,9 +17,10 @@ Manifest = dict[str, Any]
 
 
 def container(name: str = "vllm", gpus: Any = None, **more: Any) -> Manifest:
-    """A vLLM container; without `gpus` it asks for CPU only."""
+    """A vLLM container; without `gpus` it is built for processors, and asks for CPU only."""
     limits = {"cpu": "1"} if gpus is None else {"nvidia.com/gpu": gpus}
-    given = {"image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]}
+    built = "-cpu" if gpus is None else ""
+    given = {"image": f"vllm/vllm-openai:v0.11.0{built}", "args": ["--model", "m"]}
     return {"name": name, **given, "resources": {"limits": limits}, **more}
 
 
