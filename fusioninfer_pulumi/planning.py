@@ -25,6 +25,7 @@ from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.ports import host_network_findings
 from fusioninfer_pulumi.pods.template_keys import key_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
@@ -71,6 +72,7 @@ def planned_pods(
     findings += agreement_findings(built)
     findings += assumed_replicas_findings(args.roles)
     findings += claim_findings(built)
+    findings += host_network_findings(built)
     roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
     findings += name_findings(meta.service, roles, args.rollout)
     return roles, findings

@@ -39,6 +39,7 @@ def role(
         "m",
         *(["--tensor-parallel-size", str(gpus * max(nodes, 1))] if gpus else []),
     ]
+    spec = {"hostIPC": True, **spec}
     template = samples.template(samples.container(gpus=gpus, args=words), **spec)
     return samples.role(name, kind, replicas=replicas, template=template, **more)
 

@@ -99,6 +99,15 @@ def image_and_command(
     return {"image": "registry.example.com/own:1", "command": ["/app/serve"], "args": positional}
 
 
+def serving_port(engine: Manifest) -> int:
+    """The port that such a container serves on."""
+    words = " ".join((*engine.get("command", ()), *engine["args"]))
+    _, stated, behind = words.partition("--port ")
+    if stated:
+        return int(behind.split()[0])
+    return 30000 if "sglang" in words else 8000
+
+
 LAUNCHERS = {
     "entrypoint": ("ray", "multiprocessing", "none", None),
     "serve": ("ray", "multiprocessing", "none", None),
@@ -126,10 +135,11 @@ def _serving_container(
             requests[resource] = limits[resource]
     optional(draw, limits, "memory", st.sampled_from(("1Gi", "1.5Gi", "500M")))
     container["resources"] = {"limits": limits, "requests": requests}
+    port = serving_port(engine)
     optional(draw, container, "readinessProbe", st.just(
-        {"httpGet": {"path": "/ready", "port": 8000}, "failureThreshold": 30}
+        {"httpGet": {"path": "/ready", "port": port}, "failureThreshold": 30}
     ))  # fmt: skip
-    optional(draw, container, "livenessProbe", st.just({"tcpSocket": {"port": 8000}}))
+    optional(draw, container, "livenessProbe", st.just({"tcpSocket": {"port": port}}))
     optional(draw, container, "lifecycle", st.just({"preStop": {"exec": {"command": ["true"]}}}))
     optional(draw, container, "env", st.builds(
         lambda text: [{"name": "PROMPT", "value": text},

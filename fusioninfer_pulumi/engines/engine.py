@@ -16,11 +16,14 @@ from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
+from fusioninfer_pulumi.engines.ports import EnginePorts
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Flag of all engines that says on which port they serve.
 PORT_FLAG = "--port"
+#: Flag of all engines that says on which address they serve.
+HOST_FLAG = "--host"
 #: Flag of all engines with a file of further arguments; the command line comes before it.
 CONFIG_FLAG = "--config"
 #: Flag of all engines with the settings of their KV cache events, a JSON object.
@@ -253,6 +256,9 @@ class Engine(Protocol):
         name: Its name, as its program and its images have it.
         title: Its name as its project writes it.
         default_port: HTTP port that it listens on without `--port`.
+        default_host: Address that it serves on without `--host`, None for all of the pod's.
+        socket_flag: Flag with which it serves on a socket file and on no port, None for none.
+        workers_answer: Whether its processes on other nodes than the leader's answer probes.
         health_path: Path that answers 200 once it serves.
         image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
         block_size_flag: Flag with the tokens in a block of its KV cache.
@@ -271,6 +277,9 @@ class Engine(Protocol):
     name: str
     title: str
     default_port: int
+    default_host: str | None
+    socket_flag: str | None
+    workers_answer: bool
     health_path: str
     image_serves: bool
     block_size_flag: str
@@ -297,6 +306,12 @@ class Engine(Protocol):
 
         A finding without a flag is about the launcher, which the image does not fit.
         """
+        ...
+
+    def other_ports(
+        self, command: EngineCommand, launcher: str | None, nodes: int
+    ) -> list[EnginePorts]:
+        """Ports of the leader's pod that it listens on beside the one that it serves on."""
         ...
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:

@@ -35,6 +35,7 @@ from fusioninfer_pulumi.engines.launch import (
     unknown_engine,
 )
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
+from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error
 
 #: Oldest releases of which it was read that they have a hierarchical cache, and storage of the
@@ -54,6 +55,8 @@ _DEFAULT_BACKEND = "mooncake"
 #: The backend that is chosen where nothing else is.
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
+#: `ServerArgs.disaggregation_bootstrap_port`: where decode meets a prefill pod.
+_BOOTSTRAP, _BOOTSTRAP_PORT = "--disaggregation-bootstrap-port", 8998
 
 
 class Sglang(Engine):
@@ -62,6 +65,10 @@ class Sglang(Engine):
     name = "sglang"
     title = "SGLang"
     default_port = 30000  # `ServerArgs.port`
+    default_host = "127.0.0.1"  # `ServerArgs.host`
+    socket_flag = None
+    # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
+    workers_answer = True
     health_path = "/health"
     image_serves = False
     block_size_flag = "--page-size"
@@ -133,6 +140,17 @@ class Sglang(Engine):
             )
             found.append(error("data-parallel-across-nodes", ("--dp-size",), message))
         return [*found, *check_divisible(command, self, nodes)]
+
+    def other_ports(
+        self, command: EngineCommand, launcher: str | None, nodes: int
+    ) -> list[EnginePorts]:
+        found = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
+        if command.value(_MODE) == "prefill":
+            port = integer(command.value(_BOOTSTRAP)) or _BOOTSTRAP_PORT
+            found.append(EnginePorts("the bootstrap of disaggregation", port))
+        if launcher == "multiprocessing":
+            found.append(EnginePorts("the rendezvous of the nodes", _INIT_PORT))
+        return found
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         sizes = stated_sizes(command, self)

@@ -52,6 +52,7 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
 )
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
+from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error, info, warning
 
 #: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
@@ -127,6 +128,8 @@ _HASH_SEED_ENV = "PYTHONHASHSEED"
 #: Port of the multi-node rendezvous: torch's own default, which FusionInfer's later design writes
 #: (vLLM's default is 29501; its data parallel ports are free ports that the head picks).
 _MASTER_PORT = 29500
+#: Where the leader coordinates data parallel ranks of other nodes (`ParallelConfig`).
+_RPC_PORT = 29550
 
 _TRANSFER = "--kv-transfer-config"
 _TRACING = "--otlp-traces-endpoint"
@@ -134,6 +137,7 @@ _EXECUTOR = "--distributed-executor-backend"
 _DATA = ("--data-parallel-size", "-dp")
 _LOCAL = ("--data-parallel-size-local", "-dpl")
 _ADDRESS = ("--data-parallel-address", "-dpa")
+_RPC = ("--data-parallel-rpc-port", "-dpp")
 _RANK = ("--data-parallel-rank", "-dpn")
 _START_RANK = ("--data-parallel-start-rank", "-dpr")
 _EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
@@ -156,6 +160,9 @@ class Vllm(Engine):
     name = "vllm"
     title = "vLLM"
     default_port = 8000  # `vllm/entrypoints`
+    default_host = None
+    socket_flag = "--uds"  # "If set, host and port arguments are ignored."
+    workers_answer = False  # they run `--headless`
     health_path = "/health"
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
@@ -222,6 +229,19 @@ class Vllm(Engine):
             ]
         return []  # data parallel ranks are checked where they are launched
 
+    def other_ports(
+        self, command: EngineCommand, launcher: str | None, nodes: int
+    ) -> list[EnginePorts]:
+        found = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
+        if nodes > 1 and command.parallelism is not None and command.parallelism.data > 1:
+            port = integer(command.value(*_RPC)) or _RPC_PORT
+            field = ("parallelism", "dataRPCPort")
+            found.append(EnginePorts("data parallel RPC", port, field=field))
+        if launcher == "multiprocessing":
+            port = integer(command.value("--master-port")) or _MASTER_PORT
+            found.append(EnginePorts("the rendezvous of the nodes", port))
+        return found
+
     # Parallelism.
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
@@ -248,7 +268,7 @@ class Vllm(Engine):
             "pipeline": (flags["pipeline"], sizes.pipeline),
             "data": (flags["data"], sizes.data),
             "dataLocal": (flags["data_local"], sizes.data_local),
-            "dataRPCPort": (("--data-parallel-rpc-port", "-dpp"), sizes.rpc_port),
+            "dataRPCPort": (_RPC, sizes.rpc_port),
         }
         found = {
             field: Argument(names, (str(number),))

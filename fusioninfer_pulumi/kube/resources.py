@@ -9,8 +9,8 @@ from typing import Any
 from fusioninfer_pulumi.kube import labels, quantity
 
 # Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
-_ACCELERATORS = frozenset(
-    {
+_ACCELERATORS = dict.fromkeys(
+    (
         "nvidia.com/gpu",
         "nvidia.com/gpu.shared",
         "amd.com/gpu",
@@ -26,9 +26,12 @@ _ACCELERATORS = frozenset(
         "cambricon.com/mlu",
         "furiosa.ai/rngd",
         "rebellions.ai/ATOM",
-    }
+    )
 )
 _FAMILIES = ("nvidia.com/mig-",)
+# Devices of other plugins that are near to those above (KubeVirt's, Huawei's other chips).
+_OTHERS = ("/vgpu", "/pgpu")
+_OTHER_FAMILIES = ("huawei.com/Ascend",)
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
@@ -37,6 +40,48 @@ Amounts = dict[str, Decimal]
 def is_accelerator(resource: str) -> bool:
     """Returns whether a resource name stands for an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
+
+
+def meant_accelerator(resource: str) -> str | None:
+    """Returns the accelerator that a resource name is probably meant to be, None without one.
+
+    `nvidia.com/gpus`, `nvda.com/gpu`, `nvidia/gpu`, `nvidia-gpu` and `gpu` are `nvidia.com/gpu`.
+    """
+    if is_accelerator(resource):
+        return None
+    written = resource.lower()
+    for name in _ACCELERATORS:
+        if written == name.lower():
+            return name
+    if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHERS):
+        return None
+    domain, slash, device = written.rpartition("/")
+    for name in _ACCELERATORS:
+        known_domain, _, known_device = name.lower().rpartition("/")
+        vendor = known_domain.split(".")[-2]
+        short = {known_device, *(f"{vendor}{mark}{known_device}" for mark in "/.-_")}
+        if known_device in ("gpu", "tpu", "gaudi", "neuron") and written.removesuffix("s") in short:
+            return name
+        if not slash:
+            continue
+        near = 1 if len(known_device) < _SHORT else 2
+        if domain == known_domain and 0 < _edits(device, known_device) <= near:
+            return name
+        if device == known_device and 0 < _edits(domain, known_domain) <= 1:
+            return name
+    return None
+
+
+#: A shorter name differs from others by two letters: one alone is a slip.
+_SHORT = 3
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters that are replaced, added or removed, in the way that difflib finds."""
+    import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
+
+    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:

@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.topology import VOLCANO
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, PORT_FLAG, EngineCommand, KvConnector
+from fusioninfer_pulumi.engines.engine import PORT_FLAG, KvConnector
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -22,9 +22,12 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
+from fusioninfer_pulumi.pods.accelerators import accelerator_findings
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.memory import memory_findings
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.ports import port_findings, served_port
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
 
@@ -34,6 +37,9 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield from unit_findings(pod.path, pod.written)
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _port(pods, ctx)
+    yield from port_findings(pods, ctx)
+    yield from accelerator_findings(pods, ctx)
+    yield from memory_findings(pods, ctx)
     yield from _engine(pods, ctx)
     yield from _advice(ctx)
     for pod in pods.written:
@@ -93,7 +99,7 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     leader, port, stated = pods.leader, pods.port, ctx.role.port
     command, at = read_command(leader.own), leader.command_path
     engine, given = command.engine, command.port
-    listens = given or _default(command)
+    listens = served_port(command)
     if engine is None or listens is None or listens == port:
         return
     if own_sidecar(leader.written, leader.name, port) is not None:
@@ -119,13 +125,6 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     else:
         message = f"the role is reached on port {port}, but {told}: {way_out}"
         yield warning("port-not-served", at, message)
-
-
-def _default(command: EngineCommand) -> int | None:
-    """Where the engine listens by itself, None where something unread may say otherwise."""
-    if command.engine is None or not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
-        return None
-    return command.engine.default_port
 
 
 def _declared_ports(pod: Pod) -> Iterator[Finding]:

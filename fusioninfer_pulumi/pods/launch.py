@@ -47,7 +47,9 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     try:
         edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
         pods = pods.put(leader.with_command(edited))
-        if ctx.role.worker_template is not None and name == "ray" and worker.has_command:
+        # Arguments that passes added to it are the engine's, which runs on the leader.
+        stated = worker.own.get("command") or worker.own.get("args")
+        if ctx.role.worker_template is not None and name == "ray" and stated:
             message = (
                 "would be lost: launcher ray starts ray on the workers; remove the command, or use "
                 "launcher: none and write both commands"
@@ -72,9 +74,12 @@ def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 
 
 def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
-    """Takes from workers what only those need that serve."""
+    """Takes from workers of the leader's template what only those need that serve.
+
+    A template of their own is what their user wants of them.
+    """
     worker = pods.worker
-    if worker is None:
+    if worker is None or worker.path != pods.leader.path:
         return pods, []
     findings = []
     lost = [key for key in LEADER_ONLY if worker.own.get(key)]

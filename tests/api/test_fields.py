@@ -29,7 +29,7 @@ from samples import template as pod
 from strategies import services
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
-from fusioninfer_pulumi.findings import LIFT, InvalidServiceError
+from fusioninfer_pulumi.findings import LIFT, InvalidServiceError, errors
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.validate import examine
@@ -87,7 +87,7 @@ def test_the_name_of_a_component_may_come_from_its_logical_name() -> None:
     args = InferenceServiceArgs.model_validate({"roles": [role()]})
     assert args.name is None
     assert plan_service(args, "from-pulumi").service == "from-pulumi"
-    assert [str(each) for each in plan_service(args, "Not_A_Name").findings] == [
+    assert [str(each) for each in errors(plan_service(args, "Not_A_Name").findings)] == [
         (
             "metadata.name: must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most 63 "
             'characters), got "Not_A_Name"'

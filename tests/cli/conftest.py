@@ -27,6 +27,7 @@ spec:
       multinode: {nodeCount: 2}
       template:
         spec:
+          hostIPC: true
           containers:
             - name: vllm
               image: vllm/vllm-openai:v0.11.0
@@ -38,6 +39,7 @@ spec:
       multinode: {nodeCount: 4}
       template:
         spec:
+          hostIPC: true
           containers:
             - name: vllm
               image: vllm/vllm-openai:v0.11.0

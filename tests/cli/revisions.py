@@ -14,7 +14,7 @@ spec:
     - name: serve
       componentType: worker
       replicas: 2
-      template: {spec: {containers: [{name: vllm, image: "vllm/vllm-openai:v0.11.0"}]}}
+      template: {spec: {containers: [{name: vllm, image: "vllm/vllm-openai:v0.11.0-cpu"}]}}
 """
 PROGRAM = """\
 from pathlib import Path

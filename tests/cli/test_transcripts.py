@@ -54,7 +54,8 @@ def serving(name: str = "serve", tag: str = "v0.11.0", **more: Any) -> Manifest:
 
 def pair(tag: str = "v0.11.0", decode: int = 2, **spec: Any) -> Manifest:
     args = ["--model", "m", "--tensor-parallel-size", "16"]
-    pods = template(container(gpus=8, image=f"vllm/vllm-openai:{tag}", args=args))
+    serving = container(gpus=8, image=f"vllm/vllm-openai:{tag}", args=args)
+    pods = template(serving, hostIPC=True)
     wide = {"template": pods, "multinode": nodes(2, launcher="none")}
     return prefill_decode(wide, {**wide, "replicas": decode}, **spec)
 
@@ -147,7 +148,7 @@ CASES: dict[str, Case] = {
     "diff-metadata": edit(
         service(serving()), service(serving(), metadata={"labels": {"team": "search"}})
     ),
-    "diff-router-added": edit(service(serving("inference")), router()),
+    "diff-router-added": edit(service(serving("inference", "v0.11.0-cpu")), router()),
     "diff-router-strategy": edit(router(), router(strategy="queue-size"), *DIFF_ALL),
     "diff-router-removed": edit(router(), service(role("inference"))),
     "diff-several-services": edit(

@@ -272,7 +272,7 @@ def _kv_events(draw: Draw, engine: Engine) -> Manifest:
     return {
         "kvEvents": draw.one(
             {},
-            {"endpoint": "tcp://*:5600"},
+            {"endpoint": "tcp://*:5558"},
             {"endpoint": "tcp://scheduler:5557", "topic": "kv@$(POD_IP)@chat"},
             {"topic": "kv@mine"},
         )

@@ -103,8 +103,8 @@ def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
         (container,) = wanted["spec"]["containers"]
         container["env"] = GANG_ENV
         assert made[key] == wanted
-    own = completed(template(readinessProbe={"tcpSocket": {"port": 1}}))
-    own["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 1}}
+    own = completed(template(readinessProbe={"tcpSocket": {"port": 8000}}))
+    own["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}}
     assert spec(released(engine("e", member(template=own))))["roles"][0]["template"] == own
 
 

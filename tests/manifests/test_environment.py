@@ -22,7 +22,7 @@ def environments(**fields: object) -> list[list[Manifest]]:
 
 
 def test_every_container_of_leader_and_workers_gets_them() -> None:
-    side = container("side", env=[{"name": "OWN", "value": "$(ENTRY_ADDRESS)"}])
+    side = container("side", image="side:1", env=[{"name": "OWN", "value": "$(ENTRY_ADDRESS)"}])
     first = container("first", args=["--help"])
     made = template(container(), side, initContainers=[first])
     found = environments(template=made, environment="Kthena")

@@ -186,10 +186,12 @@ def test_what_goes_in_comes_out(manifest: Manifest) -> None:
         assert len(mine) == replicas * nodes
         for leads, pod in mine:
             separate = role.get("leaderTemplate" if leads else "workerTemplate")
-            _kept(separate or role["template"], pod, leads=leads, wide=nodes > 1)
+            trimmed = nodes > 1 and not leads and separate is None
+            given_ = separate or role["template"]
+            _kept(given_, pod, leads=leads, wide=nodes > 1, trimmed=trimmed)
 
 
-def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool) -> None:
+def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool, trimmed: bool) -> None:
     metadata = given_.get("metadata", {})
     assert pod["metadata"]["labels"].items() >= metadata.get("labels", {}).items()
     wanted = metadata.get("annotations", {}).items()
@@ -207,7 +209,7 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool) -> None:
             continue
         serving += 1
         launched = ("command", "args") if wide else ()
-        lost = LEADER_ONLY if wide and not leads else ()
+        lost = LEADER_ONLY if trimmed else ()
         kept = {k: v for k, v in before.items() if k not in (*launched, *lost)}
         if wide and leads and "ports" in kept:
             ports = kept.pop("ports")

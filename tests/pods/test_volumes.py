@@ -75,7 +75,7 @@ def test_volumes_that_are_made_of_short_fields_may_be_mounted_elsewhere() -> Non
     engine = container(args=["--model", "/mnt/models"], image="vllm/vllm-openai:v0.22.0")
     manifest = service(
         role(
-            template=template(engine, container("reader", volumeMounts=mounts)),
+            template=template(engine, container("reader", image="reader:1", volumeMounts=mounts)),
             kvCacheOffloading={
                 "cpu": "1Gi",
                 "secondary": [{"fileSystem": {"emptyDir": {"size": "1Gi"}}}],

@@ -1,0 +1,55 @@
+"""Ports that an engine listens on beside the one that it serves on."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the protocol's methods return what is defined here
+    from fusioninfer_pulumi.engines.engine import EngineCommand
+
+#: `tcp://*:5557`: the endpoint on which a publisher listens itself.
+_BOUND = re.compile(r"tcp://(?:\*|0\.0\.0\.0|\[?::\]?):([0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class EnginePorts:
+    """Ports of one purpose, one behind the other.
+
+    Attributes:
+        what: What listens there, for messages.
+        first: The first of them.
+        count: How many there are.
+        field: Field of a role that states the first one.
+    """
+
+    what: str
+    first: int
+    count: int = 1
+    field: tuple[str, ...] = ()
+
+
+def local_ranks(command: EngineCommand, nodes: int) -> int:
+    """Data parallel ranks of one pod, 1 where that cannot be read."""
+    sizes = command.parallelism
+    if sizes is None:
+        return 1
+    return sizes.data_local or max(sizes.data // nodes, 1)
+
+
+def event_ports(settings: str | None, ranks: int) -> list[EnginePorts]:
+    """The ports on which ranks publish the events of their KV cache, one each.
+
+    vLLM and SGLang add a rank's number to the port (`ZmqEventPublisher.offset_endpoint_port`).
+    """
+    try:
+        found = json.loads(settings or "{}")
+    except ValueError:
+        return []
+    endpoint = found.get("endpoint") if isinstance(found, dict) else None
+    bound = _BOUND.fullmatch(endpoint) if isinstance(endpoint, str) else None
+    if bound is None:
+        return []
+    return [EnginePorts("KV cache events", int(bound[1]), ranks, ("kvEvents", "endpoint"))]
