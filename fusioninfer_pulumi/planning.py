@@ -14,10 +14,11 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.name_collisions import Owners
+from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
@@ -228,6 +229,8 @@ def plan_service(
     findings += rollout_findings(plan)
     findings += layout_findings(plan)
     findings += unplaced_findings(args)
+    if not leave_out and not errors(findings):
+        findings += objects_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 

@@ -56,7 +56,7 @@ def pod_template_findings(
 
 
 def resource_findings(at: Location, resources: Any) -> Iterator[Finding]:
-    """Checks the limits and requests of a container or of a pod that a user writes by themselves."""
+    """Checks the limits and requests of a container that is written apart from a template."""
     yield from part_findings(at, resources, RESOURCES)
     yield from known_json_findings(at, resources)
     for place, value in _nodes(resources):

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
 
