@@ -14,10 +14,11 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.name_collisions import Owners
+from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
@@ -26,7 +27,6 @@ from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import host_network_findings
-from fusioninfer_pulumi.pods.template_keys import key_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
@@ -186,7 +186,7 @@ def plan_service(
         leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected.
     """
     service = args.name or name or ""
-    findings = [*_service_findings(service), *key_findings(args)]
+    findings = list(_service_findings(service))
     meta = ServiceMeta(
         service=service,
         namespace=args.namespace,
@@ -231,6 +231,8 @@ def plan_service(
     findings += rollout_findings(plan)
     findings += layout_findings(plan)
     findings += unplaced_findings(args)
+    if not leave_out and not errors(findings):
+        findings += objects_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 

@@ -20,10 +20,12 @@ from fusioninfer_pulumi.api.types import (
     ObjectName,
     PositiveCount,
     Text,
+    fits,
     json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.schemas.kind import CONTAINER, TOLERATIONS
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -126,13 +128,15 @@ class FetcherArgs(SpecModel):
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     """What fetches: it gets a source and a folder as its last two arguments."""
 
-    env: list[dict[str, Any]] = Field(default_factory=list)
+    env: Annotated[list[dict[str, Any]], fits(CONTAINER.below("env"))] = Field(default_factory=list)
     """More variables, such as proxies or mirrors."""
 
     resources: dict[str, Any] | None = None
     """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
 
-    security_context: dict[str, Any] | None = None
+    security_context: Annotated[dict[str, Any], fits(CONTAINER.below("securityContext"))] | None = (
+        None
+    )
     """Its security context, in place of an unprivileged one of user 1000."""
 
 
@@ -168,7 +172,7 @@ class WarmUpJobArgs(SpecModel):
     node_selector: dict[str, str] | None = None
     """Nodes on which it may run."""
 
-    tolerations: list[dict[str, Any]] | None = None
+    tolerations: Annotated[list[dict[str, Any]], fits(TOLERATIONS)] | None = None
     """Taints that it tolerates."""
 
     service_account_name: ObjectName | None = None
@@ -383,10 +387,7 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
         yield from image_findings((*at, "image"), fetcher.image)
     if fetcher.resources is not None:
         yield from resource_findings((*at, "resources"), fetcher.resources)
-    for index, variable in enumerate(fetcher.env):
-        if not isinstance(variable.get("name"), str):
-            yield error("env-name-missing", (*at, "env", index), "must be a mapping with a name")
-        yield from json_findings((*at, "env", index), variable)
+    yield from json_findings((*at, "env"), fetcher.env)
 
 
 def _cache(

@@ -14,9 +14,10 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_template_findings,
     resource_findings,
 )
-from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, known_json_findings
+from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, fits, known_json_findings
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -115,10 +116,10 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """Who reaches the service's pods; everybody else is shut out."""
 
-    gateway: list[dict[str, Any]] = Field(min_length=1)
+    gateway: Annotated[list[dict[str, Any]], fits(NETWORK_PEERS), Field(min_length=1)]
     """NetworkPolicyPeers that match the gateway's proxies."""
 
-    metrics: list[dict[str, Any]] | None = None
+    metrics: Annotated[list[dict[str, Any]], fits(NETWORK_PEERS)] | None = None
     """NetworkPolicyPeers that read metrics; by default none."""
 
 
@@ -155,7 +156,6 @@ def picker_findings(
             "has no effect without TLS; remove it",
         )
     if picker.resources is not None:
-        yield from known_json_findings((*at, "resources"), picker.resources)
         yield from resource_findings((*at, "resources"), picker.resources)
     if picker.template is not None:
         yield from _template((*at, "template"), picker.template)
@@ -183,7 +183,7 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
         if generated and "containers" in finding.location:
             continue
         # The generated template may hold what an override of an item leaves out.
-        if finding.rule == "incomplete-item" and finding.location[-1] != "name":
+        if finding.rule == "field-required" and finding.location[-1] not in ("name", "image"):
             continue
         yield finding
 
@@ -214,9 +214,6 @@ def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_PEER_KEYS = ("podSelector", "namespaceSelector", "ipBlock")
-
-
 def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
     """Checks the peers of a NetworkPolicy."""
     for field, peers in (("gateway", policy.gateway), ("metrics", policy.metrics or [])):
@@ -226,12 +223,7 @@ def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator
             if not peer:
                 # An empty peer is refused by the API server; an empty list would match everybody.
                 yield error(
-                    "network-policy-peer-empty", here, f"must hold one of {', '.join(_PEER_KEYS)}"
+                    "network-policy-peer-empty",
+                    here,
+                    "must hold one of podSelector, namespaceSelector, ipBlock",
                 )
-            for key in peer:
-                if key not in _PEER_KEYS:
-                    yield error(
-                        "unknown-key",
-                        (*here, key),
-                        f"unknown key; allowed: {', '.join(_PEER_KEYS)}",
-                    )

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.pods.accelerators import accelerator_findings
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.memory import memory_findings
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context
 from fusioninfer_pulumi.pods.ports import port_findings, served_port
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
@@ -44,8 +44,6 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _advice(ctx)
     for pod in pods.written:
         yield from credential_findings(pod.path, pod.written)
-    for pod in pods.written:
-        yield from _declared_ports(pod)
     for pod in pods.written:
         yield from pod_volume_findings((*pod.path, "spec"), pod.spec)
 
@@ -127,21 +125,6 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning("port-not-served", at, message)
 
 
-def _declared_ports(pod: Pod) -> Iterator[Finding]:
-    """Warns of each number that a container declares again for the same protocol."""
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(pod.written["spec"].get(field) or ()):
-            yield from _twice((*pod.path, "spec", field, index, "ports"), container)
-
-
-def _twice(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    seen: set[tuple[int, str]] = set()
-    for index, port in enumerate(container.get("ports") or ()):
-        number, protocol = port["containerPort"], port.get("protocol") or "TCP"
-        if (number, protocol) in seen:
-            message = f"{number}/{protocol} is declared twice; remove one of the two"
-            yield warning("port-declared-twice", (*at, index), message)
-        seen.add((number, protocol))
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
@@ -252,9 +235,6 @@ def pod_volume_findings(
     names: list[Any] = []
     for index, volume in _mappings(listed):
         here, name = (*at, "volumes", index), volume.get("name")
-        if isinstance(name, str) and name in names:
-            message = f"{shown(name)} names two volumes of the pod"
-            yield error("volume-named-twice", (*here, "name"), message)
         names.append(name)
         sources = [key for key, value in volume.items() if key in _SOURCES and value is not None]
         if len(sources) > 1:
