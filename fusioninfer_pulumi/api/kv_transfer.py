@@ -11,9 +11,9 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import (
-    amount_findings,
     image_findings,
     resource_findings,
+    size_findings,
 )
 from fusioninfer_pulumi.api.types import (
     Count,
@@ -168,9 +168,7 @@ def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Fin
     if transfer.extra_config is not None:
         yield from known_json_findings((*at, "extraConfig"), transfer.extra_config)
     if transfer.shared_memory is not None:
-        # The error of a resource amount, at the field itself.
-        amounts = {"sharedMemory": transfer.shared_memory}
-        yield from amount_findings(at, amounts)
+        yield from size_findings((*at, "sharedMemory"), transfer.shared_memory)
     if transfer.engine_port == transfer.side_channel_port:
         yield error(
             "port-used-twice",
@@ -184,7 +182,6 @@ def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
     if sidecar.image is not None:
         yield from image_findings((*at, "image"), sidecar.image)
     if sidecar.resources is not None:
-        yield from known_json_findings((*at, "resources"), sidecar.resources)
         yield from resource_findings((*at, "resources"), sidecar.resources)
     if not sidecar.enabled:
         for field in sorted(sidecar.model_fields_set - {"enabled"}):

@@ -24,6 +24,8 @@ from fusioninfer_pulumi.api.types import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.kind import CONTAINER
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -383,10 +385,14 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
         yield from image_findings((*at, "image"), fetcher.image)
     if fetcher.resources is not None:
         yield from resource_findings((*at, "resources"), fetcher.resources)
-    for index, variable in enumerate(fetcher.env):
-        if not isinstance(variable.get("name"), str):
-            yield error("env-name-missing", (*at, "env", index), "must be a mapping with a name")
-        yield from json_findings((*at, "env", index), variable)
+    parts = {
+        "env": (fetcher.env, CONTAINER.below("env")),
+        "securityContext": (fetcher.security_context, CONTAINER.below("securityContext")),
+    }
+    for key, (value, part) in parts.items():
+        if value is not None:
+            yield from part_findings((*at, key), value, part)
+            yield from json_findings((*at, key), value)
 
 
 def _cache(

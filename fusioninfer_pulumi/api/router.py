@@ -155,7 +155,6 @@ def picker_findings(
             "has no effect without TLS; remove it",
         )
     if picker.resources is not None:
-        yield from known_json_findings((*at, "resources"), picker.resources)
         yield from resource_findings((*at, "resources"), picker.resources)
     if picker.template is not None:
         yield from _template((*at, "template"), picker.template)
@@ -183,7 +182,7 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
         if generated and "containers" in finding.location:
             continue
         # The generated template may hold what an override of an item leaves out.
-        if finding.rule == "incomplete-item" and finding.location[-1] != "name":
+        if finding.rule == "field-required" and finding.location[-1] != "name":
             continue
         yield finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding
@@ -24,6 +24,8 @@ from fusioninfer_pulumi.pods.rdma import rdma
 from fusioninfer_pulumi.pods.scheduling import pod_labels, scheduling, spread
 from fusioninfer_pulumi.pods.sidecar import sidecar
 from fusioninfer_pulumi.pods.tracing import tracing
+from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE
+from fusioninfer_pulumi.schemas.normal import normal
 
 _REVISION_LENGTH = 10
 
@@ -98,6 +100,8 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     for each in PASSES:
         pods, found = each(pods, ctx)
         findings += found
+    for pod in pods.each():
+        pods = pods.put(replace(pod, template=normal(pod.template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
     text = json.dumps(with_placeholders(templates), sort_keys=True, ensure_ascii=False)
     revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]

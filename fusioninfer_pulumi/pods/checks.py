@@ -24,7 +24,7 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 from fusioninfer_pulumi.pods.validation.written import pod_findings
 
@@ -39,8 +39,6 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _advice(ctx)
     for pod in pods.written:
         yield from credential_findings(pod.path, pod.written)
-    for pod in pods.written:
-        yield from _declared_ports(pod)
     yield from pod_findings(pods, ctx)
 
 
@@ -126,23 +124,6 @@ def _default(command: EngineCommand) -> int | None:
     if command.engine is None or not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
     return command.engine.default_port
-
-
-def _declared_ports(pod: Pod) -> Iterator[Finding]:
-    """Warns of each number that a container declares again for the same protocol."""
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(pod.written["spec"].get(field) or ()):
-            yield from _twice((*pod.path, "spec", field, index, "ports"), container)
-
-
-def _twice(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    seen: set[tuple[int, str]] = set()
-    for index, port in enumerate(container.get("ports") or ()):
-        number, protocol = port["containerPort"], port.get("protocol") or "TCP"
-        if (number, protocol) in seen:
-            message = f"{number}/{protocol} is declared twice; remove one of the two"
-            yield warning("port-declared-twice", (*at, index), message)
-        seen.add((number, protocol))
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:

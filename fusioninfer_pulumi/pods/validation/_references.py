@@ -22,6 +22,7 @@ from fusioninfer_pulumi.pods.validation._values import (
     formatted,
     given,
     known,
+    mappings,
     text,
 )
 from fusioninfer_pulumi.pods.validation.resources import parsed_amount
@@ -158,8 +159,8 @@ def file_references(
     at: Location, container: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Finding]:
     """Checks that variables are read from files of an `emptyDir` of the pod."""
-    for index, variable in enumerate(container.get("env") or ()):
-        reference = known(known(known(variable).get("valueFrom")).get("fileKeyRef"))
+    for index, variable in mappings(container.get("env")):
+        reference = known(known(variable.get("valueFrom")).get("fileKeyRef"))
         name = text(reference.get("volumeName"))
         if not name:
             continue

@@ -133,12 +133,12 @@ def one_of(*allowed: str) -> Check:
 
 def between(least: int, most: int = MAX_INT32) -> Check:
     """A number within bounds."""
-    kind = f"at least {least}" if most == MAX_INT32 else f"from {least} to {most}"
+    bounds = f"of at least {least}" if most == MAX_INT32 else f"from {least} to {most}"
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
         held = number(value)
         if held is not None and not least <= held <= most:
-            yield error("out-of-range", at, f"must be {kind}, got {held}")
+            yield error("out-of-range", at, f"must be an integer {bounds}, got {held}")
 
     return check
 

@@ -345,16 +345,11 @@ def _mounts(at: Location, container: Mapping[str, Any], pod: PodFacts) -> Iterat
         text(each.get("name")): text(each.get("devicePath"))
         for _, each in mappings(container.get("volumeDevices"))
     }
-    paths: set[str] = set()
     for index, mount in mappings(container.get("volumeMounts")):
         here = (*at, "volumeMounts", index)
         yield from _MOUNT(here, mount)
         name, path = text(mount.get("name")), text(mount.get("mountPath"))
         yield from _volume_missing(here, name, pod)
-        if path and path in paths:
-            message = f"{shown(path)} is mounted twice; remove one of the mounts"
-            yield error("path-mounted-twice", (*here, "mountPath"), message)
-        paths.add(path)
         if name and name in devices:
             message = f"{shown(name)} is among volumeDevices, too; remove one"
             yield error("volume-mounted-as-device", (*here, "name"), message)
@@ -429,15 +424,13 @@ _DEVICE = fields({"devicePath": no_backsteps}, required=("name", "devicePath"))
 
 
 def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    """Checks that no two containers of a pod have one name."""
-    names: set[str] = set()
-    for key in ("containers", "initContainers"):
-        for index, container in mappings(spec.get(key)):
-            name = text(container.get("name"))
-            if name and name in names:
-                message = f"{shown(name)} names two containers of the pod"
-                yield error("duplicate-container-name", (*at, key, index, "name"), message)
-            names.add(name)
+    """Checks that no init container has the name of another container."""
+    names = {text(each.get("name")) for _, each in mappings(spec.get("containers"))} - {""}
+    for index, container in mappings(spec.get("initContainers")):
+        name = text(container.get("name"))
+        if name in names:
+            message = f"{shown(name)} names two containers of the pod"
+            yield error("duplicate-container-name", (*at, "initContainers", index, "name"), message)
 
 
 def host_ports(at: Location, spec: Mapping[str, Any], pod: PodFacts) -> Iterator[Finding]:

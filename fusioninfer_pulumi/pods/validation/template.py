@@ -51,7 +51,7 @@ from fusioninfer_pulumi.pods.validation.scheduling import (
     spread_findings,
     tolerations,
 )
-from fusioninfer_pulumi.pods.validation.volumes import volume_findings, volume_names
+from fusioninfer_pulumi.pods.validation.volumes import volume_names, volumes
 
 _MOST_NAMESERVERS = 3
 _MOST_SEARCHES = 32
@@ -82,7 +82,7 @@ def template_findings(
         grace_seconds=grace_seconds(spec),
     )
     at: Location = ("spec",)
-    yield from volume_findings((*at, "volumes"), spec.get("volumes"))
+    yield from volumes((*at, "volumes"), spec.get("volumes"))
     for key in ("initContainers", "containers"):
         for index, container in mappings(spec.get(key)):
             here = (*at, key, index)

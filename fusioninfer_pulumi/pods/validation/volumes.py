@@ -198,25 +198,17 @@ _VOLUME = fields(
 )
 
 
-def volume_findings(at: Location, volumes: Any) -> Iterator[Finding]:
-    """Checks the volumes of a pod; one without a source is an `emptyDir`."""
-    names: set[str] = set()
-    for index, volume in mappings(volumes):
-        yield from _VOLUME((*at, index), volume)
-        name = text(volume.get("name"))
-        if name and name in names:
-            message = f"{shown(name)} names two volumes of the pod"
-            yield error("volume-named-twice", (*at, index, "name"), message)
-        names.add(name)
+#: The volumes of a pod; one without a source is an `emptyDir`.
+volumes = each(_VOLUME)
 
 
 def volume_names(spec: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]] | None:
     """The volumes of a pod by name, None where they are not all known."""
-    volumes = spec.get("volumes")
-    if is_output(volumes):
+    held = spec.get("volumes")
+    if is_output(held):
         return None
     found: dict[str, Mapping[str, Any]] = {}
-    for volume in volumes if isinstance(volumes, (list, tuple)) else ():
+    for volume in held if isinstance(held, (list, tuple)) else ():
         if is_output(volume) or (isinstance(volume, Mapping) and is_output(volume.get("name"))):
             return None
         if isinstance(volume, Mapping) and given(volume.get("name")):

@@ -1,0 +1,241 @@
+"""What does not fit the schema of a kind: in a whole object, or in a part that a user wrote.
+
+A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON is reported elsewhere,
+and fits, too. Lists whose items have keys (`x-keys`) take each key once: the API server merges them
+by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    error,
+    path_text,
+    shown,
+    similar,
+    warning,
+)
+from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
+from fusioninfer_pulumi.schemas.normal import normal
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "number": "a number",
+    "object": "a mapping",
+    "string": "a string",
+}
+#: What the patterns of schemas describe.
+_FORMATS = {
+    "^[A-Za-z0-9!#$%&'*+\\-.^_\\x60|~]+$": "the name of an HTTP header",
+    "^([0-9]{1,5}(h|m|s|ms)){1,4}$": "a duration such as 0s, 90s or 1h30m",
+    "^(\\*\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$":
+        "a host name such as api.example.com or *.example.com, without scheme and port",
+    "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "a DNS label (a-z 0-9 -, at most 63)",
+    "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$":
+        "a name (a-z 0-9 - .)",
+}  # fmt: skip
+_QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
+#: Quantities are the only strings of schemas whose pattern begins with a sign.
+_QUANTITY_PATTERN = "^(\\+|-)?"
+#: More keys than that are no help in a message.
+_LISTED = 8
+#: Fields that no supported LeaderWorkerSet has, and that other releases of Kubernetes know: 1.35
+#: alone, or after 1.36. A later LeaderWorkerSet takes them.
+OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
+
+
+def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
+    """What does not fit the schema of an object's kind; nothing where there is no schema.
+
+    Locations are relative to the object.
+    """
+    schema = kind_schema(manifest["apiVersion"], manifest["kind"])
+    return [] if schema is None else _findings(schema, (), manifest)
+
+
+def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
+    """What does not fit the schema of a part that a user wrote.
+
+    Args:
+        at: Where the user wrote it.
+        value: The part; it is checked as `normal` writes it.
+        part: Which part of which kind it is.
+    """
+    found = _findings(part_schema(part), part.path, normal(value, part))
+    return [each.at(*at, *each.location[len(part.path) :]) for each in found]
+
+
+def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
+    """What does not fit in the part at a path, in the order of the value."""
+    unknown: set[str] = set()
+    checked = _known(value, unknown)
+    whole = checked
+    for key in reversed(path):
+        whole = [whole] if isinstance(key, int) else {key: whole}
+    found = [
+        finding
+        for problem in schema.validator.iter_errors(whole)
+        if tuple(problem.instance_path[: len(path)]) == path
+        and not (isinstance(problem.instance, str) and problem.instance in unknown)
+        for finding in _of_problem(schema, problem)
+    ]
+    part = schema.at(path)
+    for at, each, held in schema.nodes(part, checked, path):
+        if "x-keys" in each and isinstance(held, list):
+            found += _same_keys(schema, at, each, held, unknown)
+        elif isinstance(held, Mapping):
+            found += _experimental(at, each, held)
+    return sorted(found, key=lambda finding: _order(whole, finding.location)) if found else found
+
+
+def _known(value: Any, unknown: set[str]) -> Any:
+    """A copy in which a text stands for each value that is not known, or no JSON."""
+    if isinstance(value, Mapping):
+        return {key: _known(each, unknown) for key, each in value.items() if isinstance(key, str)}
+    if isinstance(value, (list, tuple)):
+        return [_known(each, unknown) for each in value]
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str) and value.isascii():
+        return value
+    if isinstance(value, str) and not any("\ud800" <= each <= "\udfff" for each in value):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    unknown.add(f"\0{len(unknown)}")
+    return f"\0{len(unknown) - 1}"
+
+
+def _of_problem(schema: KindSchema, problem: Any) -> Iterator[Finding]:
+    """The findings of one error of the library's."""
+    at: Location = tuple(problem.instance_path)
+    name, given, value = problem.kind.name, problem.kind.value, problem.instance
+    if name == "additionalProperties":
+        for key in given:
+            yield _unknown_key((*at, key), schema.at(at))
+    elif name == "required":
+        wanted = schema.below(schema.at(at), given)
+        yield error("field-required", (*at, given), f"is required: {_wanted(schema, wanted)}")
+    elif name == "type":
+        # Unquoted numbers and words such as `true` are what YAML makes of many strings.
+        scalar = isinstance(value, (bool, int, float)) and given == ["string"]
+        hint = "; quote it in YAML" if scalar else ""
+        kind = _wanted(schema, schema.at(at))
+        yield error("wrong-type", at, f"must be {kind}, got {shown(value)}{hint}")
+    elif name == "enum":
+        allowed = ", ".join(str(each) for each in given)
+        yield error("unknown-value", at, f"must be one of {allowed}, got {shown(value)}")
+    elif name == "pattern":
+        rule = "invalid-quantity" if given.startswith(_QUANTITY_PATTERN) else "invalid-format"
+        kind = _wanted(schema, schema.at(at), given)
+        yield error(rule, at, f"must be {kind}, got {shown(value)}")
+    else:
+        yield _outside(at, name, given, value)
+
+
+def _wanted(schema: KindSchema, part: Schema, pattern: str = "") -> str:
+    """What a value has to be, in words."""
+    kinds, pattern = part.get("type"), pattern or part.get("pattern", "")
+    if pattern.startswith(_QUANTITY_PATTERN):
+        return _QUANTITY
+    if pattern in _FORMATS:
+        return _FORMATS[pattern]
+    if pattern and kinds == "string":
+        return f"a string that matches {pattern}"
+    if kinds == "array" and schema.below(part, 0).get("type") == "string":
+        return "a list of strings"
+    if isinstance(kinds, list):
+        return " or ".join(_TYPES[each] for each in kinds)
+    return _TYPES.get(kinds or "", "a value")
+
+
+def _unknown_key(at: Location, parent: Schema) -> Finding:
+    key, known = str(at[-1]), sorted(parent.get("properties", ()))
+    if key in OTHER_RELEASES:
+        return warning(
+            "field-of-other-release",
+            at,
+            "LeaderWorkerSet 0.9 has no such field: the API server refuses it, or drops it",
+        )
+    meant = similar(key, known)
+    if meant is not None:
+        return error("unknown-key", at, f"unknown key, did you mean {meant}?")
+    listed = (
+        f"allowed: {', '.join(known)}" if len(known) <= _LISTED else "Kubernetes has no such field"
+    )
+    return error("unknown-key", at, f"unknown key; {listed}")
+
+
+def _outside(at: Location, name: str, limit: Any, value: Any) -> Finding:
+    """The finding of a number, a text, a list or a mapping that is too small or too large."""
+    if name in ("minimum", "maximum"):
+        word = "least" if name == "minimum" else "most"
+        return error("out-of-range", at, f"must be at {word} {limit}, got {shown(value)}")
+    if name in ("minLength", "minItems", "minProperties"):
+        if limit == 1:
+            return error("value-empty", at, "must not be empty")
+        return error("too-short", at, f"must have at least {limit}, got {len(value)}")
+    if name in ("maxLength", "maxItems", "maxProperties"):
+        counted = "characters" if name == "maxLength" else "items"
+        return error("too-long", at, f"must have at most {limit} {counted}, got {len(value)}")
+    return error("duplicate-list-key", at, f"takes each value once, got {shown(value)}")
+
+
+def _same_keys(
+    schema: KindSchema, at: Location, part: Schema, items: list[Any], unknown: set[str]
+) -> Iterator[Finding]:
+    """Yields an error for each item whose keys are those of an earlier one."""
+    fields = schema.below(part, 0)
+    first: dict[str, int] = {}
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            continue
+        keys = {
+            key: item.get(key, schema.below(fields, key).get("default")) for key in part["x-keys"]
+        }
+        if any(isinstance(each, str) and each in unknown for each in keys.values()):
+            continue
+        before = first.setdefault(repr(keys), index)
+        if before != index:
+            values = " and ".join(
+                shown(value) if len(keys) == 1 else f"{key} {shown(value)}"
+                for key, value in keys.items()
+            )
+            where = (*at, index, *keys) if len(keys) == 1 else (*at, index)
+            other = path_text((at[-1], before))
+            verb = "is" if len(keys) == 1 else "are"
+            message = f"{values} {verb} in {other}, too; remove one of them"
+            yield error("duplicate-list-key", where, message)
+
+
+def _experimental(at: Location, schema: Schema, held: Mapping[str, Any]) -> Iterator[Finding]:
+    """Warns of fields that only the experimental channel of the Gateway API has."""
+    fields = schema.get("properties", {})
+    for key in held:
+        if "x-experimental" in fields.get(key, ()):
+            yield warning(
+                "field-of-experimental-channel",
+                (*at, key),
+                "needs the experimental channel of the Gateway API; the standard one refuses it",
+            )
+
+
+def _order(value: Any, location: Location) -> list[int]:
+    """Where a location stands in a value: fields that are missing come last."""
+    places = []
+    for key in location:
+        if isinstance(key, int):
+            places.append(key)
+            value = value[key] if isinstance(value, list) and key < len(value) else None
+        else:
+            keys = list(value) if isinstance(value, dict) else []
+            places.append(keys.index(key) if key in keys else len(keys))
+            value = value.get(key) if isinstance(value, dict) else None
+    return places

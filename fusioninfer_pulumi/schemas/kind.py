@@ -1,0 +1,115 @@
+"""The schema of one kind, and of the parts of its objects."""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fusioninfer_pulumi.findings import Location
+
+Schema = Mapping[str, Any]
+
+_DATA = Path(__file__).parent / "data"
+_GZIP = 31
+
+
+class Part(NamedTuple):
+    """A part of the objects of a kind, such as the pod template of a Deployment."""
+
+    api_version: str
+    kind: str
+    path: Location = ()
+
+    def below(self, *path: str | int) -> Part:
+        """A part of this part; 0 is any item of a list."""
+        return self._replace(path=(*self.path, *path))
+
+
+_LWS = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_GATEWAY_API = "gateway.networking.k8s.io/v1"
+
+POD_TEMPLATE = Part(*_LWS, ("spec", "leaderWorkerTemplate", "workerTemplate"))
+CONTAINER = POD_TEMPLATE.below("spec", "containers", 0)
+RESOURCES = CONTAINER.below("resources")
+HTTP_ROUTE = Part(_GATEWAY_API, "HTTPRoute", ("spec",))
+GATEWAY = Part(_GATEWAY_API, "Gateway", ("spec",))
+NETWORK_PEER = Part("networking.k8s.io/v1", "NetworkPolicy", ("spec", "ingress", 0, "from", 0))
+
+
+class KindSchema:
+    """The schema of a kind: as a tree to walk, and compiled."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @functools.cached_property
+    def tree(self) -> Schema:
+        """The schema of the whole object."""
+        loaded: Schema = json.loads(self._text)
+        return loaded
+
+    @functools.cached_property
+    def validator(self) -> Any:
+        """The compiled schema, a `jsonschema_rs.Draft4Validator`: 1.0 is no integer to it."""
+        import jsonschema_rs  # noqa: PLC0415  # start-up time: not every program validates
+
+        return jsonschema_rs.Draft4Validator(self._text)
+
+    def at(self, location: Location) -> Schema:
+        """The schema of a part; empty where nothing is said about it."""
+        schema = self.tree
+        for key in location:
+            schema = self.below(schema, key)
+        return schema
+
+    def below(self, schema: Schema, key: str | int) -> Schema:
+        """The schema of a field or an item; empty where nothing is said about it."""
+        if isinstance(key, int):
+            found = schema.get("items")
+        else:
+            found = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+        return self.resolved(found) if isinstance(found, dict) else {}
+
+    def resolved(self, schema: Schema) -> Schema:
+        """The schema that a reference stands for."""
+        name = schema.get("$ref")
+        if name is None:
+            return schema
+        found: Schema = self.tree["definitions"][name.rpartition("/")[2]]
+        return found
+
+    def nodes(
+        self, schema: Schema, value: Any, at: Location = ()
+    ) -> Iterator[tuple[Location, Schema, Any]]:
+        """Yields every mapping and list in a value, with its location and schema."""
+        if isinstance(value, Mapping):
+            yield at, schema, value
+            for key, item in value.items():
+                if isinstance(item, (Mapping, list, tuple)):
+                    yield from self.nodes(self.below(schema, str(key)), item, (*at, str(key)))
+        elif isinstance(value, (list, tuple)):
+            yield at, schema, value
+            items = self.below(schema, 0)
+            for index, item in enumerate(value):
+                if isinstance(item, (Mapping, list, tuple)):
+                    yield from self.nodes(items, item, (*at, index))
+
+
+@functools.cache
+def kind_schema(api_version: str, kind: str) -> KindSchema | None:
+    """Returns the schema of a kind, None where there is none."""
+    file = _DATA / f"{api_version.replace('/', '_')}_{kind}.json.gz"
+    if not file.is_file():
+        return None
+    return KindSchema(zlib.decompress(file.read_bytes(), _GZIP).decode())
+
+
+def part_schema(part: Part) -> KindSchema:
+    """Returns the schema of the kind that a part belongs to; it has to be there."""
+    found = kind_schema(part.api_version, part.kind)
+    assert found is not None, f"no schema of {part.kind}"
+    return found

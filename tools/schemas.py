@@ -1,0 +1,317 @@
+"""Writes the schemas of the kinds that the library emits: `python tools/schemas.py [--check]`.
+
+They come from the Go modules that the end-to-end tests pin in `e2e/tools`: CustomResourceDefinitions,
+and Kubernetes' own OpenAPI. Descriptions, status and what validates nothing are left out; equal parts
+are written once. `--check` writes nothing, and fails where a file is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Schema = dict[str, Any]
+
+ROOT = Path(__file__).parent.parent
+TOOLS = ROOT / "e2e" / "tools"
+DATA = ROOT / "fusioninfer_pulumi" / "schemas" / "data"
+VERSIONS = "versions.json"
+
+#: Folder of `e2e/tools`, module, file in it, version of the API.
+DEFINITIONS = (
+    ("lws-0.9", "sigs.k8s.io/lws",
+     "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml", "v1"),
+    ("volcano", "volcano.sh/volcano",
+     "config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml", "v1beta1"),
+    ("gateway-api", "sigs.k8s.io/gateway-api",
+     "config/crd/experimental/gateway.networking.k8s.io_gateways.yaml", "v1"),
+    ("gateway-api", "sigs.k8s.io/gateway-api",
+     "config/crd/experimental/gateway.networking.k8s.io_httproutes.yaml", "v1"),
+    ("gateway-api", "sigs.k8s.io/gateway-api",
+     "config/crd/standard/gateway.networking.k8s.io_referencegrants.yaml", "v1beta1"),
+    ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
+     "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml", "v1"),
+    ("keda", "github.com/kedacore/keda/v2", "config/crd/bases/keda.sh_scaledobjects.yaml",
+     "v1alpha1"),
+    ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
+     "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml", "v1"),
+    ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
+     "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml", "v1"),
+)  # fmt: skip
+
+#: Of the Gateway API both channels: a cluster may have either.
+_CHANNELS = ("/experimental/", "/standard/")
+
+KUBERNETES = ("kubernetes", "k8s.io/kubernetes")
+#: Kinds of Kubernetes' own by their apiVersion.
+BUILT_IN = {
+    "v1": ("ConfigMap", "PersistentVolumeClaim", "Service", "ServiceAccount"),
+    "apps/v1": ("Deployment",),
+    "autoscaling/v2": ("HorizontalPodAutoscaler",),
+    "batch/v1": ("Job",),
+    "networking.k8s.io/v1": ("NetworkPolicy",),
+    "policy/v1": ("PodDisruptionBudget",),
+    "rbac.authorization.k8s.io/v1": ("ClusterRoleBinding", "Role", "RoleBinding"),
+    "resource.k8s.io/v1": ("ResourceClaimTemplate",),
+}
+
+_STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
+#: What a manifest says of an object; the rest of ObjectMeta is the API server's.
+_METADATA: Schema = {
+    "type": "object",
+    "properties": {
+        "annotations": _STRINGS,
+        "finalizers": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "labels": _STRINGS,
+        "name": {"type": "string"},
+        "namespace": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+_QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+#: Definitions of Kubernetes' own that say what they are by their format alone.
+_SCALARS: Mapping[str, Schema] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {
+        "type": ["string", "number"],
+        "pattern": _QUANTITY,
+    },
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["integer", "string"]},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": _METADATA,
+}
+_BOUNDS = {"int32": 2**31, "int64": 2**63}
+#: Keywords that JSON Schema has too. `oneOf` and the like occur once where they are no other way to
+#: write a type: for the addresses of a Gateway, which `api/route.py` checks.
+_KEPT = (
+    "$ref", "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties", "maximum",
+    "minItems", "minLength", "minProperties", "minimum", "pattern", "properties", "required",
+    "type",
+)  # fmt: skip
+#: A part that is written once where it occurs again, from this length on.
+_LONG = 120
+
+
+def main() -> int:
+    """Writes the files, or compares them; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="fail where a file is out of date")
+    check = parser.parse_args().check
+    wanted = {name: text.encode() for name, text in files()}
+    if check:
+        stale = sorted(
+            name for name in {*wanted, *(each.name for each in DATA.iterdir())}
+            if wanted.get(name) != _content(DATA / name)
+        )  # fmt: skip
+        if stale:
+            print(f"out of date: {', '.join(stale)}; run python tools/schemas.py", file=sys.stderr)
+        return 1 if stale else 0
+    DATA.mkdir(exist_ok=True)
+    for old in DATA.iterdir():
+        old.unlink()
+    for name, content in wanted.items():
+        packed = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+        (DATA / name).write_bytes(packed)
+    return 0
+
+
+def _content(file: Path) -> bytes | None:
+    if not file.is_file():
+        return None
+    return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+
+
+def files() -> Iterator[tuple[str, str]]:
+    """Yields the name and the content, not compressed, of each file."""
+    modules = {(tool, module) for tool, module, *_ in DEFINITIONS} | {KUBERNETES}
+    found = {each: _downloaded(*each) for each in sorted(modules)}
+    yield VERSIONS, _text({module: found[tool, module][0] for tool, module in found}, indent=1)
+    for tool, module, path, version in DEFINITIONS:
+        definition = found[tool, module][1] / path
+        stable = Path(str(definition).replace(*_CHANNELS))
+        yield _custom(definition, stable, version)
+    for version, kinds in BUILT_IN.items():
+        group = f"apis__{version.replace('/', '__')}" if "/" in version else f"api__{version}"
+        folder = found[KUBERNETES][1] / "api" / "openapi-spec" / "v3"
+        text = (folder / f"{group}_openapi.json").read_text(encoding="utf-8")
+        known = json.loads(text)["components"]["schemas"]
+        for kind in kinds:
+            yield _built_in(known, version, kind)
+
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _downloaded(tool: str, module: str) -> tuple[str, Path]:
+    """Version and folder of a module, downloaded where the module cache has it not."""
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", module],
+        cwd=TOOLS / tool,
+        env={**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    said = json.loads(told.stdout)
+    return said["Version"], Path(said["Dir"])
+
+
+def file_name(version: str, kind: str) -> str:
+    """Name of the file of a kind."""
+    return f"{version.replace('/', '_')}_{kind}.json.gz"
+
+
+def _text(value: Any, indent: int | None = None) -> str:
+    separators = (",", ": ") if indent else (",", ":")
+    return json.dumps(value, sort_keys=True, indent=indent, separators=separators) + "\n"
+
+
+def _custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
+    spec, schema = _definition(file, version)
+    if stable != file:
+        _mark(schema, _definition(stable, version)[1])
+    schema["properties"]["metadata"] = _METADATA
+    name = file_name(f"{spec['group']}/{version}", spec["names"]["kind"])
+    return name, _text(_shared(_without_status(schema)))
+
+
+def _definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
+    """The spec of a CustomResourceDefinition, and the schema of one of its versions."""
+    spec = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)["spec"]
+    (served,) = [each for each in spec["versions"] if each["name"] == version]
+    return spec, _converted(served["schema"]["openAPIV3Schema"])
+
+
+def _mark(schema: Schema, stable: Schema) -> None:
+    """Marks the fields that only the experimental channel of a definition has."""
+    known = stable.get("properties", {})
+    for name, each in schema.get("properties", {}).items():
+        if name in known:
+            _mark(each, known[name])
+        else:
+            each["x-experimental"] = True
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            _mark(schema[key], stable[key])
+
+
+def _built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str, str]:
+    group, _, number = version.rpartition("/")
+    wanted = {"group": group, "kind": kind, "version": number}
+    (name,) = [
+        name
+        for name, each in known.items()
+        if wanted in each.get("x-kubernetes-group-version-kind", ())
+    ]
+    definitions: dict[str, Schema] = {}
+    schema = _without_status(_converted(known[name]))
+    _define(schema, known, definitions)
+    return file_name(version, kind), _text({**schema, "definitions": definitions})
+
+
+def _define(schema: Any, known: Mapping[str, Schema], definitions: dict[str, Schema]) -> None:
+    """Adds every definition that a schema refers to, and shortens the references."""
+    if isinstance(schema, list):
+        for each in schema:
+            _define(each, known, definitions)
+    elif isinstance(schema, dict):
+        if "$ref" in schema:
+            full = schema["$ref"].rpartition("/")[2]
+            short = full.rpartition(".")[2]
+            schema["$ref"] = f"#/definitions/{short}"
+            if short not in definitions:
+                definitions[short] = _SCALARS.get(full) or _converted(known[full])
+                _define(definitions[short], known, definitions)
+        for key, each in schema.items():
+            if key != "$ref":
+                _define(each, known, definitions)
+
+
+def _without_status(schema: Schema) -> Schema:
+    own = {key: each for key, each in schema["properties"].items() if key != "status"}
+    return {**schema, "properties": own}
+
+
+def _converted(schema: Schema) -> Schema:
+    """A schema of Kubernetes as JSON Schema, draft 4, whose integers are never floats."""
+    if len(schema.get("allOf", ())) == 1 and "$ref" in schema["allOf"][0]:
+        return dict(schema["allOf"][0])
+    if schema.get("x-kubernetes-int-or-string"):
+        pattern = {"pattern": schema["pattern"]} if "pattern" in schema else {}
+        return {"type": ["integer", "string"], **pattern}
+    made: Schema = {}
+    for key in _KEPT:
+        if key not in schema:
+            continue
+        held = schema[key]
+        if key == "properties":
+            made[key] = {name: _converted(each) for name, each in held.items()}
+        elif isinstance(held, dict):
+            made[key] = _converted(held)
+        else:
+            made[key] = held
+    bound = _BOUNDS.get(schema.get("format", ""))
+    if bound is not None:
+        made = {"minimum": -bound, "maximum": bound - 1, **made}
+    if "properties" in made and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    if schema.get("x-kubernetes-list-type") == "set":
+        made["uniqueItems"] = True
+    if schema.get("x-kubernetes-list-type") == "map":
+        made["x-keys"] = schema["x-kubernetes-list-map-keys"]
+    # What stands for a key that an item of a list leaves out.
+    if "default" in schema and isinstance(schema["default"], (str, int)):
+        made["default"] = schema["default"]
+    return made
+
+
+def _shared(schema: Schema) -> Schema:
+    """The schema with the long parts that occur in several places as definitions."""
+    counts = Counter(_text(each) for each in _parts(schema))
+    definitions: dict[str, Schema] = {}
+    names: dict[str, str] = {}
+
+    def written(part: Schema) -> Schema:
+        text = _text(part)
+        if counts[text] == 1 or len(text) < _LONG:
+            return below(part)
+        if text not in names:
+            names[text] = str(len(names))
+            definitions[names[text]] = below(part)
+        return {"$ref": f"#/definitions/{names[text]}"}
+
+    def below(part: Schema) -> Schema:
+        made = dict(part)
+        for key, held in part.items():
+            if key == "properties":
+                made[key] = {name: written(each) for name, each in held.items()}
+            elif key in ("items", "additionalProperties") and isinstance(held, dict):
+                made[key] = written(held)
+        return made
+
+    return {**below(schema), "definitions": definitions}
+
+
+def _parts(schema: Schema) -> Iterator[Schema]:
+    yield schema
+    for key, held in schema.items():
+        if key == "properties":
+            for each in held.values():
+                yield from _parts(each)
+        elif key in ("items", "additionalProperties") and isinstance(held, dict):
+            yield from _parts(held)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
