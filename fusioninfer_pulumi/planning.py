@@ -25,6 +25,7 @@ from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.validation.metadata import size_findings
 from fusioninfer_pulumi.pods.validation.written import unplanned_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
@@ -187,6 +188,7 @@ def plan_service(
     """
     service = args.name or name or ""
     findings = list(_service_findings(service))
+    findings += size_findings(("metadata", "annotations"), args.annotations)
     meta = ServiceMeta(
         service=service,
         namespace=args.namespace,

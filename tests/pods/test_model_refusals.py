@@ -79,7 +79,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     (
         serving({"uri": HF, "fetcher": {"image": "", "env": [{"value": "x"}]}}),
         ['model.fetcher.image: must be an image reference, got ""',
-         "model.fetcher.env[0]: must be a mapping with a name"],
+         "model.fetcher.env[0].name: is required: a string"],
     ),
 ]  # fmt: skip
 

@@ -91,13 +91,13 @@ def test_nothing_is_said_where_somebody_may_listen(manifest: Any) -> None:
     assert problems(manifest) == warnings(manifest) == []
 
 
-def test_a_port_that_is_declared_twice_is_a_warning() -> None:
+def test_a_port_that_is_declared_twice_is_refused() -> None:
     declared = [
         {"containerPort": 8000}, {"containerPort": 8000, "protocol": "UDP"},
         {"containerPort": 8000, "protocol": "TCP", "name": "again"},
     ]  # fmt: skip
     given = service(role(template=template(container(ports=declared))))
-    assert problems(given) == []
-    assert warnings(given) == [
-        f"warning: {CONTAINER}.ports[2]: 8000/TCP is declared twice; remove one of the two"
+    assert problems(given) == [
+        f'{CONTAINER}.ports[2]: containerPort 8000 and protocol "TCP" are in ports[0], too; remove '
+        "one of them"
     ]

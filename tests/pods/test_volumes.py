@@ -35,7 +35,10 @@ MISSING = 'the pod has no volume "data": add it to its volumes'
             pod(volumes=[{"name": "a", "emptyDir": {}, "hostPath": {"path": "/a"}}]),
             "volumes[0]: takes one source, got emptyDir and hostPath; remove one of them",
         ),
-        (pod(volumes=[DATA, DATA]), 'volumes[1].name: "data" names two volumes of the pod'),
+        (
+            pod(volumes=[DATA, DATA]),
+            'volumes[1].name: "data" is in volumes[0], too; remove one of them',
+        ),
     ],
 )
 def test_what_no_api_server_takes_is_refused(manifest: Any, told: str) -> None:

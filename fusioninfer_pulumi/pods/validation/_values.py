@@ -40,6 +40,11 @@ DNS_LABEL = Format("a DNS label (a-z 0-9 -, at most 63)", re.compile(_LABEL), 63
 OBJECT_NAME = Format(
     "the name of an object (at most 253 of a-z 0-9 - .)", re.compile(_SUBDOMAIN), 253
 )
+CSI_DRIVER = Format(
+    "the name of a CSI driver (at most 63 of A-Z a-z 0-9 - .)",
+    re.compile(_SUBDOMAIN, re.IGNORECASE | re.ASCII),
+    63,
+)
 _QUALIFIED_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 QUALIFIED_NAME = Format(
     "a qualified name such as example.com/name",

@@ -80,7 +80,7 @@ def _port(at: Location, value: Any) -> Iterator[Finding]:
     """A port's number, or the name of one."""
     if isinstance(value, str):
         if not PORT_NAME.fits(value):
-            message = f"must be an integer from 1 to 65535 or a port's name, got {shown(value)}"
+            message = f"must be an integer from 1 to 65535 or the name of a port, got {shown(value)}"
             yield error("invalid-port", at, message)
     else:
         yield from _PORT_NUMBER(at, value)
@@ -253,7 +253,7 @@ def _resized_twice(at: Location, container: Mapping[str, Any]) -> Iterator[Findi
 _CONTAINER = fields(
     {
         "name": formatted(DNS_LABEL),
-        "imagePullPolicy": one_of("Always", "IfNotPresent", "Never"),
+        "imagePullPolicy": one_of("Always", "Never", "IfNotPresent"),
         "terminationMessagePolicy": one_of("File", "FallbackToLogsOnError"),
         "restartPolicyRules": each(_RESTART_RULE),
         "ports": each(
@@ -262,7 +262,7 @@ _CONTAINER = fields(
                     "name": formatted(PORT_NAME),
                     "containerPort": _PORT_NUMBER,
                     "hostPort": between(0, 65535),
-                    "protocol": one_of("SCTP", "TCP", "UDP"),
+                    "protocol": one_of("TCP", "UDP", "SCTP"),
                 },
             )
         ),

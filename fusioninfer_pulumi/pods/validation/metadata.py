@@ -114,13 +114,15 @@ def annotation_findings(at: Location, template: Mapping[str, Any]) -> Iterator[F
             yield from _app_armor(here, key[len(_APP_ARMOR) :], value, template)
         elif key == _SECCOMP[0] or key.startswith(_SECCOMP[1]):
             yield from _seccomp(here, value)
-    if not contains_output(annotations):
-        size = sum(
-            len(f"{key}{value}".encode(errors="replace")) for key, value in annotations.items()
-        )
-        if size > _ANNOTATION_BYTES:
-            message = f"have {size} bytes, at most {_ANNOTATION_BYTES} are allowed"
-            yield error("annotations-too-large", at, message)
+    yield from size_findings(at, annotations)
+
+
+def size_findings(at: Location, annotations: Mapping[str, Any]) -> Iterator[Finding]:
+    """Checks how much the annotations of an object hold."""
+    size = sum(len(f"{key}{value}".encode(errors="replace")) for key, value in annotations.items())
+    if size > _ANNOTATION_BYTES and not contains_output(annotations):
+        message = f"have {size} bytes, at most {_ANNOTATION_BYTES} are allowed"
+        yield error("annotations-too-large", at, message)
 
 
 def _is_int32(value: str) -> bool:

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.validation._paths import descending, local_path, no_backsteps
 from fusioninfer_pulumi.pods.validation._references import downward_file
 from fusioninfer_pulumi.pods.validation._values import (
+    CSI_DRIVER,
     DNS_LABEL,
     OBJECT_NAME,
     Check,
@@ -148,7 +149,10 @@ SOURCES: Mapping[str, Check] = {
     "cinder": required_text("volumeID"),
     "configMap": fields({"defaultMode": _MODE, "items": _ITEMS}, required=("name",)),
     "csi": fields(
-        {"nodePublishSecretRef": fields({"name": formatted(OBJECT_NAME)}, required=("name",))},
+        {
+            "driver": formatted(CSI_DRIVER),
+            "nodePublishSecretRef": fields({"name": formatted(OBJECT_NAME)}, required=("name",)),
+        },
         required=("driver",),
     ),
     "downwardAPI": fields({"defaultMode": _MODE, "items": each(downward_file)}),
