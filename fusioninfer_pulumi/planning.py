@@ -27,6 +27,8 @@ from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import host_network_findings
+from fusioninfer_pulumi.pods.validation.metadata import size_findings
+from fusioninfer_pulumi.pods.validation.written import unplanned_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
@@ -66,6 +68,8 @@ def planned_pods(
         built.append((ctx, pods))
         findings += found
         findings += role_findings(pods, ctx)
+    for position in leave_out:
+        findings += unplanned_findings(position, args.roles[position])
     if args.groups == 0:
         message = "is 0: the service is parked and has no pods"
         findings.append(info("service-parked", ("groups",), message))
@@ -187,6 +191,7 @@ def plan_service(
     """
     service = args.name or name or ""
     findings = list(_service_findings(service))
+    findings += size_findings(("metadata", "annotations"), args.annotations)
     meta = ServiceMeta(
         service=service,
         namespace=args.namespace,

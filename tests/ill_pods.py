@@ -32,7 +32,7 @@ PODS: list[Case] = [
      'must be the name of an object (at most 253 of a-z 0-9 - .), got "Bad Name"'),
     ({"hostNetwork": "yes"}, "hostNetwork", 'must be true or false, got "yes"'),
     ({"nodeSelector": {"a": "x y"}}, "nodeSelector.a",
-     'a: "x y" is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)'),
+     'must be a label value (at most 63 of A-Z a-z 0-9 - _ .), got "x y"'),
 ]  # fmt: skip
 
 #: The same for pods that an API server accepts but no node can run: no node can have such a label.
@@ -55,7 +55,7 @@ CONTAINERS: list[Case] = [
      'must be one of Always, Never, OnFailure, got "always"'),
     ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy",
      'must be one of Always, Never, IfNotPresent, got "Sometimes"'),
-    ({"env": [{"name": ""}]}, "env[0].name", "must not be empty"),
+    ({"env": [{"name": ""}]}, "env[0].name", "is required"),
     ({"env": [{"name": "A=B"}]}, "env[0].name",
      'must be printable ASCII without =, got "A=B"'),
     ({"ports": [{"name": {}, "containerPort": 1}]}, "ports[0].name", "must be a string, got {}"),
@@ -71,7 +71,7 @@ CONTAINERS: list[Case] = [
     ({"resources": {"claims": {"name": "x"}}}, "resources.claims",
      'must be a list, got {"name": "x"}'),
     ({"readinessProbe": {"httpGet": {"port": {}}}}, "readinessProbe.httpGet.port",
-     "must be an integer from 1 to 65535 or the name of a port, got {}"),
+     "must be an integer or a string, got {}"),
     ({"livenessProbe": {"tcpSocket": {"port": "80"}}}, "livenessProbe.tcpSocket.port",
      'must be an integer from 1 to 65535 or the name of a port, got "80"'),
     ({"lifecycle": {"preStop": []}}, "lifecycle.preStop", "must be a mapping, got []"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
@@ -29,6 +29,7 @@ from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import PAIRED, Context
 from fusioninfer_pulumi.pods.ports import port_findings, served_port
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
+from fusioninfer_pulumi.pods.validation.written import pod_findings
 
 
 def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -44,8 +45,7 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _advice(ctx)
     for pod in pods.written:
         yield from credential_findings(pod.path, pod.written)
-    for pod in pods.written:
-        yield from pod_volume_findings((*pod.path, "spec"), pod.spec)
+    yield from pod_findings(pods, ctx)
 
 
 def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -123,8 +123,6 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     else:
         message = f"the role is reached on port {port}, but {told}: {way_out}"
         yield warning("port-not-served", at, message)
-
-
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
@@ -212,60 +210,6 @@ def _setup(pods: RolePods) -> KvConnector | str | None:
 
 def _engine_name(pods: RolePods) -> str | None:
     return pods.command.engine.name if pods.command.engine is not None else None
-
-
-#: Fields of core/v1 `VolumeSource` in Kubernetes 1.36.
-_NAMES = """
-    awsElasticBlockStore azureDisk azureFile cephfs cinder configMap csi downwardAPI emptyDir
-    ephemeral fc flexVolume flocker gcePersistentDisk gitRepo glusterfs hostPath image iscsi nfs
-    persistentVolumeClaim photonPersistentDisk portworxVolume projected quobyte rbd scaleIO secret
-    storageos vsphereVolume
-"""
-_SOURCES = frozenset(_NAMES.split())
-
-
-def pod_volume_findings(
-    at: Location, spec: Mapping[str, Any], others: Collection[str] = ()
-) -> Iterator[Finding]:
-    """Refuses what no API server takes of a pod spec's volumes and mounts.
-
-    The others are names of volumes that the pod gets besides.
-    """
-    listed = spec.get("volumes") or ()
-    names: list[Any] = []
-    for index, volume in _mappings(listed):
-        here, name = (*at, "volumes", index), volume.get("name")
-        names.append(name)
-        sources = [key for key, value in volume.items() if key in _SOURCES and value is not None]
-        if len(sources) > 1:
-            message = f"takes one source, got {' and '.join(sources)}; remove one of them"
-            yield error("volume-sources-several", here, message)
-    if not isinstance(listed, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        return  # an Output, or for the API server to judge
-    known = {*names, *others}
-    for field in ("initContainers", "containers"):
-        for index, container in _mappings(spec.get(field)):
-            for key in ("volumeMounts", "volumeDevices"):
-                yield from _mounts((*at, field, index, key), container.get(key), known)
-
-
-def _mounts(at: Location, mounts: Any, known: Collection[str]) -> Iterator[Finding]:
-    for index, mount in _mappings(mounts):
-        name = mount.get("name")
-        if isinstance(name, str) and name not in known:
-            have = f"; it has {', '.join(sorted(known))}" if known else ""
-            yield error(
-                "volume-missing",
-                (*at, index, "name"),
-                f"the pod has no volume {shown(name)}{have}: add it to its volumes",
-            )
-
-
-def _mappings(items: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The mappings of a list with their indexes; anything else is checked by others."""
-    for index, item in enumerate(items if isinstance(items, (list, tuple)) else ()):
-        if isinstance(item, Mapping):
-            yield index, item
 
 
 # Variables that hold a credential whatever it looks like: those of model hubs and clouds, and the

@@ -197,6 +197,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "x"
 
 
+#: Names of the containers that download files begin with it.
+FETCHER_PREFIX = "fetch-model-"
 _REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
 _SECURITY = {
     "allowPrivilegeEscalation": False,
@@ -369,7 +371,7 @@ def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         fetchers = [
             fetch_container(
                 model,
-                free_name(f"fetch-model-{index}", everybody),
+                free_name(f"{FETCHER_PREFIX}{index}", everybody),
                 model.fetcher.command,
                 [(source, folder)],
                 [{**mount, "name": volume[mount["name"]]}],

@@ -20,13 +20,14 @@ from fusioninfer_pulumi.api.model import (
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import serving
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.kube import durations, labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.checks import variable_findings
 from fusioninfer_pulumi.pods.model import ModelFiles, cache_claim, fetch_container, model_files
+from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
 
 Manifest = dict[str, Any]
 
@@ -113,9 +114,32 @@ def model_plan(service: str, args: InferenceServiceArgs) -> tuple[ModelPlan | No
         return ModelPlan(), findings
     claim = cache_claim(service, cache)
     warm_up = _warm_up(model, cache, claim, files) if cache.warm_up else None
+    if warm_up is not None:
+        findings += _pod_findings(warm_up)
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up), findings
     return ModelPlan(claim, cache.storage, warm_up), findings
+
+
+#: Fields of a Job's pod by those that users write.
+_JOB_FIELDS: Mapping[str, Location] = {
+    "nodeSelector": ("model", "cache", "job", "nodeSelector"),
+    "tolerations": ("model", "cache", "job", "tolerations"),
+    "serviceAccountName": ("model", "cache", "job", "serviceAccountName"),
+    "imagePullSecrets": ("model", "imagePullSecrets"),
+    "containers": ("model", "fetcher"),
+}
+
+
+def _pod_findings(warm_up: WarmUpPlan) -> Iterator[Finding]:
+    """What the API server refuses of the Job's pod, at the fields that users write."""
+    for each in template_findings(_job_spec(warm_up)["template"], Owner.JOB):
+        field, rest = str(each.location[1]), each.location[2:]
+        if field in _JOB_FIELDS:
+            below = rest[1:] if field == "containers" else rest
+            yield each.at(*_JOB_FIELDS[field], *below)
+        else:
+            yield each.at("model", "cache")
 
 
 def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
@@ -76,24 +75,4 @@ def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     ]
     own = pods.leader.spec.get("topologySpreadConstraints") or ()
     leader = pods.leader.with_spec(topologySpreadConstraints=[*own, *added])
-    return pods.put(leader), list(_twice(pods.leader, ctx))
-
-
-def _twice(leader: Pod, ctx: Context) -> Iterator[Finding]:
-    """Refuses constraints that the API server refuses because there are two of them."""
-    own: Any = leader.written["spec"].get("topologySpreadConstraints")
-    seen = {
-        (each.get("topologyKey"), each.get("whenUnsatisfiable")): f"{leader.path[-1]}'s own "
-        "constraints"
-        for each in (own if isinstance(own, list) else ())
-        if isinstance(each, Mapping)
-    }
-    for index, each in enumerate(ctx.role.topology_spread or ()):
-        key = (each.topology_key, each.when_unsatisfiable.value)
-        if key in seen:
-            yield error(
-                "spread-twice",
-                ctx.at("topologySpread", index),
-                f"{each.topology_key} with {key[1]} is also in {seen[key]}; remove one of them",
-            )
-        seen.setdefault(key, f"topologySpread[{index}]")
+    return pods.put(leader), []

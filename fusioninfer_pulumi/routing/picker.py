@@ -25,8 +25,10 @@ from fusioninfer_pulumi.pickers.intent import (
     group_pairing_findings,
     picker_image,
 )
-from fusioninfer_pulumi.pods.checks import credential_findings, pod_volume_findings
+from fusioninfer_pulumi.pods.checks import credential_findings
 from fusioninfer_pulumi.pods.tracing import tracing_env
+from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
+from fusioninfer_pulumi.pods.validation.written import generated_label, written_location
 from fusioninfer_pulumi.topology.role import RolePlan
 
 #: Where the container finds its certificate.
@@ -120,8 +122,6 @@ def picker_plan(
     template = picker_args.template or {}
     field = (*at, "endpointPicker", "template")
     findings += credential_findings(field, template)
-    volumes = [CONFIG_VOLUME, *([CERTIFICATE_VOLUME] if picker_args.tls.secret_name else ())]
-    findings += pod_volume_findings((*field, "spec"), template.get("spec") or {}, volumes)
     flags = PickerFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -146,7 +146,22 @@ def picker_plan(
         if tracing is not None and tracing.picker
         else (),
     )
+    findings += _pod_findings((*at, "endpointPicker"), plan)
     return plan, findings
+
+
+def _pod_findings(at: Location, picker: PickerPlan) -> Iterator[Finding]:
+    """Checks the finished pod template; findings stand at what the user wrote of it."""
+    written = picker.args.template or {}
+    finished = overlaid(_pod_template(picker), written)
+    for each in template_findings(finished, Owner.DEPLOYMENT):
+        if generated_label(written, each.location):
+            continue
+        location = written_location(finished, written, each.location)
+        if len(location) < len(each.location) and "resources" in each.location:
+            yield each.at(*at, *each.location[each.location.index("resources") :])
+        else:
+            yield each.at(*at, "template", *location)
 
 
 def _config(

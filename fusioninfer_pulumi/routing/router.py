@@ -44,6 +44,7 @@ from fusioninfer_pulumi.routing.picker_access import (
     role_binding,
     service_account,
 )
+from fusioninfer_pulumi.routing.policy_checks import policy_findings
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
@@ -161,6 +162,8 @@ def router_plan(
         findings += attachment_findings(namespace, route.hostnames or (), parents)
     findings += grant_findings(namespace, needed, created=created)
     findings += _name_findings(service, gateway)
+    if args.network_policy is not None:
+        findings += policy_findings((*at, "networkPolicy"), args.network_policy)
     if picker is None or not served:
         return None, findings
     plan = RouterPlan(

@@ -171,8 +171,8 @@ def test_all_problems_of_a_service_are_found_at_once() -> None:
 def test_a_problem_is_one_line_whatever_the_names_hold() -> None:
     odd = service(role(container="sglang", template=pod_template("a\nb\x1b[31m")))
     assert problems(odd) == [
-        (f'{SERVING}.name: must be a DNS label (a-z 0-9 -, at most 63), got "a\\nb\\u001b[31m"'),
         "roles[0].container: no container of that name in template; allowed: a\\nb\\x1b[31m",
+        (f'{SERVING}.name: must be a DNS label (a-z 0-9 -, at most 63), got "a\\nb\\u001b[31m"'),
     ]
     assert problems(service(role(**{"a\nb": 1})))[0].startswith("roles[0].a\\nb: unknown key")
 

@@ -73,7 +73,9 @@ def gpus(amount: Any) -> dict[str, Any]:
         ),
         (
             pod(restartPolicy="OnFailure"),
-            [f'{POD}.restartPolicy: must be Always for pods of a LeaderWorkerSet, got "OnFailure"'],
+            [
+                f'{POD}.restartPolicy: must be Always for pods that are kept running, got "OnFailure"'
+            ],
         ),
         (
             pod(metadata={"name": "x"}),
@@ -110,8 +112,8 @@ def gpus(amount: Any) -> dict[str, Any]:
                     "quote it in YAML"
                 ),
                 (
-                    'roles[0].template.metadata.labels.a: a: "has space" is no valid label value '
-                    "(at most 63 of A-Z a-z 0-9 - _ .)"
+                    "roles[0].template.metadata.labels.a: must be a label value (at most 63 of A-Z "
+                    'a-z 0-9 - _ .), got "has space"'
                 ),
             ],
         ),
@@ -125,7 +127,7 @@ def test_pod_templates_hold_what_kubernetes_takes(manifest: Any, expected: list[
     ("amount", "message"),
     [
         ("0.5", 'must be a whole number of devices, got "0.5"'),
-        (1.5, "must be a whole number of devices, got 1.5"),
+        (1.5, 'must be a whole number of devices, got "1.5"'),
         ("1500m", 'must be a whole number of devices, got "1500m"'),
         ("-1", 'must be at least 0, got "-1"'),
         ("many", 'must be a Kubernetes quantity such as 8, 500m or 16Gi, got "many"'),
@@ -190,6 +192,7 @@ def test_what_is_passed_through_can_be_written_as_json() -> None:
         f"{POD}.affinity.x: must be plain data, got a set",
         f"{POD}.hostname: holds half of a surrogate pair, which is no text",
         f"{POD}.dnsConfig.options[0].value: must be a finite number, got inf",
+        f"{POD}.dnsConfig.options[0].name: is required",
     ]
 
 

@@ -185,13 +185,10 @@ def test_a_constraint_given_twice_is_refused() -> None:
     )
     assert problems(service(made)) == [
         (
-            "roles[0].topologySpread[0]: topology.kubernetes.io/zone with ScheduleAnyway is also "
-            "in template's own constraints; remove one of them"
+            "roles[0].topologySpread[0]: topology.kubernetes.io/zone with ScheduleAnyway is there "
+            "already; remove one of them"
         ),
-        (
-            "roles[0].topologySpread[2]: a with ScheduleAnyway is also in topologySpread[1]; "
-            "remove one of them"
-        ),
+        ("roles[0].topologySpread[2]: a with ScheduleAnyway is there already; remove one of them"),
     ]
 
 

@@ -129,7 +129,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
          "accelerators beside resourceClaims, so the pod would get both; remove one")],
     ),
     (
-        service(role(template=template(resourceClaims=[{"name": "gpus"}]), resourceClaims=[GPUS])),
+        service(role(template=template(resourceClaims=[{"name": "gpus", "resourceClaimName": "x"}]),
+                     resourceClaims=[GPUS])),
         [('roles[0].template.spec.resourceClaims: "gpus" is also the name of one of '
          "resourceClaims; rename one")],
     ),

@@ -113,7 +113,8 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
             {"cpu": "4"},
         ),
         (
-            template(container(**resources(cpu="2")), overhead={"cpu": "250m", "memory": "1Mi"}),
+            template(container(**resources(cpu="2")), overhead={"cpu": "250m", "memory": "1Mi"},
+                     runtimeClassName="kata"),
             {"cpu": "2.250", "memory": "1048576"},
         ),
         # The pod's own resources replace the sum of its containers' for what they name.
@@ -158,7 +159,7 @@ def test_the_gangs_resources_are_those_of_its_minimum(
 ) -> None:
     limits = {"nvidia.com/gpu": 8, "cpu": "4", "memory": "1536Mi"}
     pod = template(container(resources={"limits": limits, "requests": {"cpu": "1500m"}}),
-                   overhead={"cpu": "500m"})  # fmt: skip
+                   overhead={"cpu": "500m"}, runtimeClassName="kata")  # fmt: skip
     policy: dict[str, Any] = {"minResources": True}
     if minima is not None:
         policy["minRoleReplicas"] = minima

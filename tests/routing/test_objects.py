@@ -181,7 +181,8 @@ def test_a_template_is_laid_over_the_generated_one() -> None:
             "terminationGracePeriodSeconds": 600,
             "containers": [
                 {"name": "epp", "env": [{"name": "GOGC", "value": "50"},
-                                        {"name": "POD_NAME", "value": "x"}]},
+                                        {"name": "POD_NAME", "value": "x",
+                                         "valueFrom": None}]},
                 {"name": "side", "image": "side:1"},
             ],
             "volumes": [{"name": "extra", "emptyDir": {}}],
@@ -194,7 +195,7 @@ def test_a_template_is_laid_over_the_generated_one() -> None:
     expected["spec"]["terminationGracePeriodSeconds"] = 600
     expected["spec"]["volumes"].append({"name": "extra", "emptyDir": {}})
     (container,) = expected["spec"]["containers"]
-    container["env"][1] = {**container["env"][1], "value": "x"}
+    container["env"][1] = {"name": "POD_NAME", "value": "x"}
     container["env"].append({"name": "GOGC", "value": "50"})
     expected["spec"]["containers"].append({"name": "side", "image": "side:1"})
     assert made == expected

@@ -1,0 +1,1 @@
+"""Rules of the API server about pods that its schemas cannot say."""

@@ -1,0 +1,216 @@
+"""Rules about tolerations, affinity, topology spread and gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.validation._values import (
+    DNS_LABEL,
+    OBJECT_NAME,
+    QUALIFIED_NAME,
+    Check,
+    between,
+    each,
+    fields,
+    formatted,
+    given,
+    known,
+    listed,
+    mappings,
+    number,
+    one_of,
+    text,
+)
+from fusioninfer_pulumi.pods.validation.metadata import (
+    label_key,
+    label_selector,
+    label_value,
+    operator_findings,
+)
+
+
+def _toleration(at: Location, toleration: Mapping[str, Any]) -> Iterator[Finding]:
+    operator, value = toleration.get("operator"), toleration.get("value")
+    if is_output(operator):
+        return
+    if not given(toleration.get("key")) and operator != "Exists":
+        message = "must be Exists without a key, which tolerates everything; or name a key"
+        yield error("toleration-without-key", (*at, "operator"), message)
+    effect = toleration.get("effect")
+    ending = toleration.get("tolerationSeconds") is not None
+    if ending and effect != "NoExecute" and not is_output(effect):
+        message = f"must be NoExecute with tolerationSeconds, got {shown(effect)}"
+        yield error("toleration-seconds-without-effect", (*at, "effect"), message)
+    if operator == "Exists" and given(value):
+        message = "must be empty with operator Exists; remove it"
+        yield error("toleration-value-with-exists", (*at, "value"), message)
+    elif operator in (None, "", "Equal"):
+        yield from label_value((*at, "value"), value)
+
+
+def _toleration_key(at: Location, value: Any) -> Iterator[Finding]:
+    if value:
+        yield from label_key(at, value)
+
+
+#: The `tolerations` of a pod. `Lt` and `Gt` are behind a feature gate since 1.35.
+tolerations = each(
+    fields(
+        {
+            "key": _toleration_key,
+            "operator": one_of("Equal", "Exists", "Lt", "Gt"),
+            "effect": one_of("NoSchedule", "PreferNoSchedule", "NoExecute"),
+        },
+        _toleration,
+    )
+)
+
+
+def _label_requirement(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
+    yield from operator_findings(
+        at, value, ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")
+    )
+
+
+def _field_requirement(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
+    yield from operator_findings(at, value, (), (), ("In", "NotIn"))
+    key = value.get("key")
+    if key != "metadata.name" and not is_output(key):
+        yield error("unknown-value", (*at, "key"), f"must be metadata.name, got {shown(key)}")
+
+
+def _node_term(*, required: bool) -> Check:
+    values: Mapping[str, Check] = {"values": each(label_value)} if required else {}
+    return fields(
+        {
+            "matchExpressions": each(fields({"key": label_key, **values}, _label_requirement)),
+            "matchFields": each(
+                fields({"values": each(formatted(OBJECT_NAME))}, _field_requirement)
+            ),
+        }
+    )
+
+
+def _has_terms(at: Location, selector: Mapping[str, Any]) -> Iterator[Finding]:
+    terms = selector.get("nodeSelectorTerms")
+    if not is_output(terms) and not terms:
+        message = "must hold at least one term; remove the affinity to allow any node"
+        yield error("node-terms-missing", (*at, "nodeSelectorTerms"), message)
+
+
+def _label_keys(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
+    selector = term.get("labelSelector")
+    if is_output(selector):
+        return
+    matching = listed(term.get("matchLabelKeys"))
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        keys = listed(term.get(field))
+        if keys and selector is None:
+            yield error("label-keys-without-selector", (*at, field), "needs a labelSelector")
+            continue
+        for index, key in enumerate(keys):
+            yield from label_key((*at, field, index), key)
+            if field == "mismatchLabelKeys" and key in matching:
+                message = f"{shown(key)} is also in matchLabelKeys; remove one"
+                yield error("label-key-contradicts", (*at, field, index), message)
+    # The API server adds a requirement for each key, and refuses those that were there.
+    taken = set(map(str, known(known(selector).get("matchLabels"))))
+    taken |= {
+        text(each.get("key")) for _, each in mappings(known(selector).get("matchExpressions"))
+    }
+    for index, key in enumerate(matching):
+        if key in taken:
+            message = f"{shown(key)} is also in labelSelector; remove one"
+            yield error("label-key-selected-twice", (*at, "matchLabelKeys", index), message)
+
+
+def _topology_key(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
+    if not given(term.get("topologyKey")):
+        yield error("field-required", (*at, "topologyKey"), "is required")
+
+
+_POD_TERM = fields(
+    {
+        "labelSelector": label_selector,
+        "namespaceSelector": label_selector,
+        "namespaces": each(formatted(DNS_LABEL)),
+        "topologyKey": lambda at, value: label_key(at, value) if value else iter(()),
+    },
+    _label_keys,
+    _topology_key,
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_WEIGHT = between(1, 100)
+
+
+def _weighted(key: str, term: Check) -> Check:
+    return each(fields({"weight": _WEIGHT, key: term}, required=("weight",)))
+
+
+_POD_AFFINITY = fields(
+    {_REQUIRED: each(_POD_TERM), _PREFERRED: _weighted("podAffinityTerm", _POD_TERM)}
+)
+#: The `affinity` of a pod.
+affinity = fields(
+    {
+        "nodeAffinity": fields(
+            {
+                _REQUIRED: fields(
+                    {"nodeSelectorTerms": each(_node_term(required=True))}, _has_terms
+                ),
+                _PREFERRED: _weighted("preference", _node_term(required=False)),
+            }
+        ),
+        "podAffinity": _POD_AFFINITY,
+        "podAntiAffinity": _POD_AFFINITY,
+    }
+)
+
+_POLICY = one_of("Honor", "Ignore")
+
+
+def _minimum(at: Location, constraint: Mapping[str, Any]) -> Iterator[Finding]:
+    action = constraint.get("whenUnsatisfiable")
+    minimum = number(constraint.get("minDomains"))
+    if minimum is not None and action != "DoNotSchedule" and not is_output(action):
+        message = f"needs whenUnsatisfiable DoNotSchedule, got {shown(action)}"
+        yield error("minimum-domains-not-required", (*at, "minDomains"), message)
+
+
+_CONSTRAINT = fields(
+    {
+        "maxSkew": between(1),
+        "whenUnsatisfiable": one_of("DoNotSchedule", "ScheduleAnyway"),
+        "minDomains": between(1),
+        "nodeAffinityPolicy": _POLICY,
+        "nodeTaintsPolicy": _POLICY,
+        "labelSelector": label_selector,
+    },
+    _minimum,
+    _label_keys,
+    required=("maxSkew", "topologyKey", "whenUnsatisfiable"),
+)
+
+
+def spread_findings(at: Location, constraints: Any) -> Iterator[Finding]:
+    """Checks the topology spread of a pod."""
+    seen: set[tuple[str, str]] = set()
+    for index, constraint in mappings(constraints):
+        yield from _CONSTRAINT((*at, index), constraint)
+        key = (text(constraint.get("topologyKey")), text(constraint.get("whenUnsatisfiable")))
+        if all(key) and key in seen:
+            message = f"{key[0]} with {key[1]} is there already; remove one of them"
+            yield error("spread-twice", (*at, index), message)
+        seen.add(key)
+
+
+#: The `schedulingGates` of a pod.
+gates = each(fields({"name": formatted(QUALIFIED_NAME)}, required=("name",)))
+#: The `readinessGates` of a pod.
+readiness_gates = each(
+    fields({"conditionType": formatted(QUALIFIED_NAME)}, required=("conditionType",))
+)
