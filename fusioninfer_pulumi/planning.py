@@ -22,9 +22,11 @@ from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
+from fusioninfer_pulumi.pods.engine_arguments import argument_findings
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.prefill_decode import pair_findings
 from fusioninfer_pulumi.pods.template_keys import key_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
@@ -68,7 +70,9 @@ def planned_pods(
     if args.groups == 0:
         message = "is 0: the service is parked and has no pods"
         findings.append(info("service-parked", ("groups",), message))
+    findings += argument_findings(built)
     findings += agreement_findings(built)
+    findings += pair_findings(built)
     findings += assumed_replicas_findings(args.roles)
     findings += claim_findings(built)
     roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
