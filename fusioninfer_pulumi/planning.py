@@ -23,10 +23,12 @@ from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
+from fusioninfer_pulumi.pods.engine_arguments import argument_findings
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import host_network_findings
+from fusioninfer_pulumi.pods.prefill_decode import pair_findings
 from fusioninfer_pulumi.pods.validation.metadata import size_findings
 from fusioninfer_pulumi.pods.validation.written import unplanned_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
@@ -73,7 +75,9 @@ def planned_pods(
     if args.groups == 0:
         message = "is 0: the service is parked and has no pods"
         findings.append(info("service-parked", ("groups",), message))
+    findings += argument_findings(built)
     findings += agreement_findings(built)
+    findings += pair_findings(built)
     findings += assumed_replicas_findings(args.roles)
     findings += claim_findings(built)
     findings += host_network_findings(built)

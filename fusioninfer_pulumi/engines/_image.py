@@ -10,6 +10,13 @@ Version = tuple[int, ...]
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
 
+# A release as the projects tag it: `v0.5.10.post1-cu129`. The suffixes name a platform.
+_RELEASE = re.compile(
+    r"v?(?P<release>[0-9]+\.[0-9]+\.[0-9]+(\.post[0-9]+)?)"
+    r"(-(cu[0-9.]+|x86_64|aarch64|amd64|arm64|ubuntu[0-9.]+|rocm[0-9.]*|mi[0-9]+x?|cann[0-9.]+"
+    r"|a[23]|910b|npu|xeon|xpu|gaudi|runtime|dev|srt|b200|gb200))*"
+)
+
 # The engines' own images, by the end of the repository's path, so that mirrors count as well.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
 
@@ -25,6 +32,8 @@ class Image:
         tag: The tag; `latest` when there is neither tag nor digest; None for a bare digest and
             for an unknown reference.
         version: The version in a stock image's tag (`v0.11.0` is (0, 11, 0)), else None.
+        release: The release that a stock image's tag names and nothing else (`0.5.10.post1`), else
+            None.
     """
 
     name: str | None = None
@@ -32,6 +41,7 @@ class Image:
     stock: bool = False
     tag: str | None = None
     version: Version | None = None
+    release: str | None = None
 
 
 def read_image(reference: Any) -> Image:
@@ -45,12 +55,14 @@ def read_image(reference: Any) -> Image:
     stock = next((end for end in _STOCK if repository.endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
     match = _VERSION.match(tag) if stock else None
+    release = _RELEASE.fullmatch(tag) if stock else None
     return Image(
         name=reference,
         engine=_STOCK.get(stock, named),
         stock=bool(stock),
         tag=tag if colon else None if digest else "latest",
         version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
+        release=release["release"] if release else None,
     )
 
 

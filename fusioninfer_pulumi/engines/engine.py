@@ -7,7 +7,7 @@ asked about: `()` or the flag that is meant, `("--nnodes",)`; the caller places 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.outputs import is_output
 
 #: Flag of all engines that says on which port they serve.
@@ -56,6 +56,19 @@ class Argument:
     def words(self) -> tuple[str, ...]:
         """The argument as elements of a list."""
         return (self.names[0], *self.values)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a command line.
+
+    Attributes:
+        value: The word.
+        place: Where it stands in the container, such as `("args", 2)`; empty in a script.
+    """
+
+    value: str
+    place: Location
 
 
 @dataclass(frozen=True)
@@ -272,6 +285,9 @@ class Engine(Protocol):
             decides.
         offloads_by_connector: Whether offloading is a KV connector of its own, named in one
             argument with that of a transfer.
+        setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
+            (`cache dtype`) and its `quantization`.
+        successors: What replaced arguments that were removed, where their help did not say it.
     """
 
     name: str
@@ -290,6 +306,35 @@ class Engine(Protocol):
     transfer_flag: str
     sidecar_protocol: str | None
     offloads_by_connector: bool
+    setup_flags: Mapping[str, tuple[str, ...]]
+    successors: Mapping[str, str]
+
+    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+        """The words as argparse gets them, after what the program does to them first."""
+        ...
+
+    def positionals(self, command: EngineCommand) -> int:
+        """How many words the program takes that belong to no argument."""
+        ...
+
+    def takes_other_arguments(self, command: EngineCommand) -> bool:
+        """Whether the program may start something that takes other arguments."""
+        ...
+
+    def check_lora(self, command: EngineCommand) -> list[Finding]:
+        """What its LoRA arguments contradict."""
+        ...
+
+    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        """What the connector refuses where prefill and decode differ in it.
+
+        Of `model`, `release`, and the names of `setup_flags`.
+        """
+        ...
+
+    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+        """Why the connector cannot go from one's parallelism to the other's; None where it can."""
+        ...
 
     def default_launcher(self, nodes: int, data: int | None) -> str:
         """The launcher where none is chosen, for `data` copies of the model if that is stated."""

@@ -6,7 +6,7 @@ about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from fusioninfer_pulumi.engines._image import Version, version_text
@@ -21,8 +21,9 @@ from fusioninfer_pulumi.engines.engine import (
     Offloading,
     Transfer,
     TransferRequest,
+    Word,
 )
-from fusioninfer_pulumi.engines.flags import integer, json_text
+from fusioninfer_pulumi.engines.flags import integer, json_text, last_values
 from fusioninfer_pulumi.engines.launch import (
     BY_HAND,
     LaunchError,
@@ -43,6 +44,10 @@ from fusioninfer_pulumi.findings import Finding, error
 CPU_OFFLOADING: Version = (0, 4, 6)
 SECONDARY_OFFLOADING: Version = (0, 5, 3)
 
+#: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
+#: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
+CACHE_DTYPE_AGREES: Version = (0, 5, 10)
+
 #: Port of the multi-node guide for `--dist-init-addr`.
 _INIT_PORT = 20000
 #: Folder of the `file` storage.
@@ -57,6 +62,9 @@ _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
 #: `ServerArgs.disaggregation_bootstrap_port`: where decode meets a prefill pod.
 _BOOTSTRAP, _BOOTSTRAP_PORT = "--disaggregation-bootstrap-port", 8998
+_MODEL_TYPE = "--model-type"
+_ENABLE_LORA = "--enable-lora"
+_DEFAULT_LORAS = 8  # `ServerArgs.max_loras_per_batch`
 
 
 class Sglang(Engine):
@@ -89,6 +97,77 @@ class Sglang(Engine):
     transfer_flag = _MODE
     sidecar_protocol = "sglang"
     offloads_by_connector = False
+    setup_flags: Mapping[str, tuple[str, ...]] = {
+        "dtype": ("--dtype",),
+        "cache dtype": ("--kv-cache-dtype",),
+        "quantization": ("--quantization",),
+    }
+    # Renamed without a word in the help of the old one (`ServerArgs`, by release).
+    successors: Mapping[str, str] = {
+        "--impl": "--model-impl",
+        "--max-micro-batch-size": "--pp-max-micro-batch-size",
+        "--enable-flashinfer-moe": "--enable-flashinfer-cutlass-moe",
+        "--nsa-decode": "--nsa-decode-backend",
+        "--nsa-prefill": "--nsa-prefill-backend",
+        "--kt-amx-method": "--kt-method",
+        "--kt-amx-weight-path": "--kt-weight-path",
+        "--oltp-traces-endpoint": "--otlp-traces-endpoint",
+        "--speculative-ngram-branch-length": "--speculative-ngram-max-trie-depth",
+        "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
+        "--enable-deepep-waterfill": "--enable-waterfill",
+    }
+
+    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+        found, skip = [], False
+        for word in words:
+            name, equals, _ = word.value.partition("=")
+            # `sglang serve` alone takes it, and hands the rest on (`sglang/cli/serve.py`).
+            if name == _MODEL_TYPE and self.takes_other_arguments(command):
+                skip = not equals
+            elif not skip:
+                found.append(word)
+            else:
+                skip = False
+        return found
+
+    def positionals(self, command: EngineCommand) -> int:
+        return int(self.takes_other_arguments(command))
+
+    def takes_other_arguments(self, command: EngineCommand) -> bool:
+        # `sglang serve` starts diffusion models as well, by what the model is.
+        return command.program[-1:] == ("serve",)
+
+    def check_lora(self, command: EngineCommand) -> list[Finding]:
+        # `check_lora_server_args`, 0.4.10 to 0.5.23.
+        loaded, batch = (
+            integer(command.value(self.lora_flags[key]))
+            for key in ("max_cpu_adapters", "max_adapters")
+        )
+        modules = self.lora_flags["modules"]
+        if not (command.has(_ENABLE_LORA, modules) and loaded is not None):
+            return []
+        found, flag = [], self.lora_flags["max_cpu_adapters"]
+        if batch is None and not command.has(self.lora_flags["max_adapters"]):
+            batch = _DEFAULT_LORAS
+        if batch is not None and loaded < batch:
+            message = (
+                f"{flag} {loaded} is less than {self.lora_flags['max_adapters']} {batch}; SGLang "
+                "wants at least as many"
+            )
+            found.append(error("lora-cpu-below-gpu", (flag,), message))
+        listed = len(last_values(command.arguments, modules) or ())
+        if listed > loaded:
+            message = f"{flag} {loaded} is less than the {listed} adapters of {modules}"
+            found.append(error("lora-adapters-above-limit", (flag,), message))
+        return found
+
+    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        version = decode.image.version
+        known = version is not None and version >= CACHE_DTYPE_AGREES
+        return {"cache dtype"} if known else ()
+
+    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+        return None
 
     def default_launcher(self, nodes: int, data: int | None) -> str:
         return "multiprocessing"

@@ -9,14 +9,17 @@ about it.
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
 from fusioninfer_pulumi.engines.editing import script_words
 from fusioninfer_pulumi.engines.engine import (
+    CONFIG_FLAG,
     KV_EVENTS_FLAG,
     NIXL,
     Argument,
@@ -28,6 +31,7 @@ from fusioninfer_pulumi.engines.engine import (
     Offloading,
     Transfer,
     TransferRequest,
+    Word,
 )
 from fusioninfer_pulumi.engines.flags import (
     canonical,
@@ -112,6 +116,16 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
+#: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
+#: the KV cache between prefill and decode, and refuses to go on where it differs
+#: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Older ones compare sizes alone.
+NIXL_HASH: Version = (0, 13, 0)
+_ENFORCE = "enforce_handshake_compat"
+#: First release in which NIXL's decoders may have a smaller tensor parallel size than prefillers
+#: ("Decode TP cannot be smaller than prefill TP" in 0.13.0, not in 0.14.0). One must divide the
+#: other in all releases (`tp_ratio`, 0.9.2 to 0.33.0).
+NIXL_SMALLER_DECODE: Version = (0, 14, 0)
+
 #: Releases from the second on, and before the first, come without OpenTelemetry: with the flag
 #: they exit (`ObservabilityConfig`). The wheels of 0.8.5 and 0.9.0 require it, those of 0.9.2,
 #: 0.10.0, 0.10.2 and 0.11.0 to 0.15.0 do not, 0.16.0 has an extra `otel`, 0.17.0 and 0.18.0 require
@@ -152,6 +166,19 @@ _OWN_RANKS = (
     ("--data-parallel-multi-port-external-lb", "-dpm"),
 )
 _HEADLESS = Argument(("--headless",))
+_ENABLE_LORA = "--enable-lora"
+_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_SPECULATIVE = (
+    "--speculative-model",
+    "--num-speculative-tokens",
+    "--speculative-draft-tensor-parallel-size",
+    "--speculative-max-model-len",
+    "--speculative-disable-by-batch-size",
+    "--speculative-model-quantization",
+    "--ngram-prompt-lookup-max",
+    "--ngram-prompt-lookup-min",
+    "--spec-decoding-acceptance-method",
+)
 
 
 class Vllm(Engine):
@@ -190,6 +217,80 @@ class Vllm(Engine):
     transfer_flag = _TRANSFER
     sidecar_protocol = None
     offloads_by_connector = True
+    setup_flags: Mapping[str, tuple[str, ...]] = {
+        "dtype": ("--dtype",),
+        "cache dtype": ("--kv-cache-dtype",),
+        "quantization": ("--quantization", "-q"),
+    }
+    # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
+    # and 0.12.0, `config/model.py` of 0.11.0).
+    successors: Mapping[str, str] = {
+        **dict.fromkeys(_SPECULATIVE, "--speculative-config"),
+        "--task": "--runner and --convert",
+        "--disable-log-requests": "--no-enable-log-requests",
+        "--rope-scaling": "--hf-overrides",
+        "--rope-theta": "--hf-overrides",
+        "--override-pooler-config": "--pooler-config",
+        "--guided-decoding-backend": "--structured-outputs-config.backend",
+        "--guided-decoding-disable-fallback": "--structured-outputs-config.disable_fallback",
+        "--guided-decoding-disable-any-whitespace": (
+            "--structured-outputs-config.disable_any_whitespace"
+        ),
+        "--guided-decoding-disable-additional-properties": (
+            "--structured-outputs-config.disable_additional_properties"
+        ),
+        "--num-redundant-experts": "--eplb-config.num_redundant_experts",
+        "--eplb-window-size": "--eplb-config.window_size",
+        "--eplb-step-interval": "--eplb-config.step_interval",
+        "--eplb-log-balancedness": "--eplb-config.log_balancedness",
+        "--disable-mm-preprocessor-cache": "--mm-processor-cache-gb 0",
+        "--enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
+    }
+
+    # The command line.
+
+    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+        # `FlexibleArgumentParser.parse_args`, 0.8.0 to 0.33.0.
+        found, skip = [], False
+        for word in words:
+            name, equals, value = word.value.partition("=")
+            if skip:
+                skip = False
+            elif name.startswith("-O"):
+                skip = word.value == "-O"
+            elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
+                found.append(word)
+            elif "." in name:
+                # A key of a JSON object; what it may be is not known here.
+                skip = not equals
+                head = canonical(name).partition(".")[0]
+                found.append(Word(f"{head}={UNKNOWN}", word.place))
+            else:
+                found.append(Word(f"{canonical(name)}{equals}{value}", word.place))
+        return found
+
+    def positionals(self, command: EngineCommand) -> int:
+        return 1
+
+    def takes_other_arguments(self, command: EngineCommand) -> bool:
+        return False
+
+    def check_lora(self, command: EngineCommand) -> list[Finding]:
+        # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
+        if not command.has(_ENABLE_LORA):
+            modules = self.lora_flags["modules"]
+            if command.readable and command.has(modules) and not command.has(CONFIG_FLAG):
+                message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
+                return [error("lora-not-enabled", (modules,), message)]
+            return []
+        cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
+        cpu, gpu = integer(command.value(cpu_flag)), integer(command.value(flag))
+        if gpu is None and not command.has(flag, CONFIG_FLAG):
+            gpu = 1
+        if cpu is None or gpu is None or cpu >= gpu:
+            return []
+        message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
+        return [error("lora-cpu-below-gpu", (cpu_flag,), message)]
 
     # Several nodes.
 
@@ -318,6 +419,30 @@ class Vllm(Engine):
             f"'Unsupported connector type': vLLM {version_text(release)} has {_CONNECTORS[release]}"
         )
         return [warning("kv-connector-removed", (_TRANSFER,), message)]
+
+    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        versions = [each.image.version for each in (prefill, decode)]
+        if not _by_nixl(prefill, decode) or any(version is None for version in versions):
+            return ()
+        if any(version < NIXL_HASH for version in versions if version is not None):
+            return ("dtype", "cache dtype")
+        if any(_leaves_hash(each) for each in (prefill, decode)):
+            return ()
+        return ("model", "release", "dtype", "cache dtype")
+
+    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+        first, second = prefill.parallelism, decode.parallelism
+        if not _by_nixl(prefill, decode) or first is None or second is None:
+            return None
+        large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
+        if large % small:
+            return f"{large} is no multiple of {small}"
+        version = decode.image.version
+        old = version is not None and version < NIXL_SMALLER_DECODE
+        if old and second.tensor < first.tensor:
+            needed = version_text(NIXL_SMALLER_DECODE)
+            return f"decoders can have a smaller one than prefillers from vLLM {needed} on"
+        return None
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
@@ -621,6 +746,19 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
         if dot and canonical(flag) == _TRANSFER and "." not in key:
             settings[key] = command.value(name)
     return settings or None if text is None else settings
+
+
+def _by_nixl(*commands: EngineCommand) -> bool:
+    """Whether all of them hand their KV cache over by NIXL."""
+    found = [transfer_config(each) for each in commands]
+    return all(isinstance(each, dict) and NIXL in _names(each) for each in found)
+
+
+def _leaves_hash(command: EngineCommand) -> bool:
+    """Whether NIXL is told not to compare what prefill and decode are."""
+    settings = transfer_config(command)
+    extra = settings.get("kv_connector_extra_config") if isinstance(settings, dict) else None
+    return isinstance(extra, Mapping) and extra.get(_ENFORCE) is False
 
 
 def _connector_of(settings: Mapping[str, Any]) -> KvConnector:

@@ -20,7 +20,7 @@ MODEL = ["--model", "Qwen/Qwen3-8B"]
 @pytest.mark.parametrize(
     ("reference", "image"),
     [
-        (STOCK, Image(STOCK, "vllm", True, "v0.11.0", (0, 11, 0))),
+        (STOCK, Image(STOCK, "vllm", True, "v0.11.0", (0, 11, 0), "0.11.0")),
         (
             "r.local:5000/hub/vllm/vllm-openai:v0.8.5.post1",
             Image(
@@ -29,15 +29,28 @@ MODEL = ["--model", "Qwen/Qwen3-8B"]
                 True,
                 "v0.8.5.post1",
                 (0, 8, 5),
+                "0.8.5.post1",
             ),
         ),
         (
             "lmsysorg/sglang:v0.5.3-cu126",
-            Image("lmsysorg/sglang:v0.5.3-cu126", "sglang", True, "v0.5.3-cu126", (0, 5, 3)),
+            Image(
+                "lmsysorg/sglang:v0.5.3-cu126", "sglang", True, "v0.5.3-cu126", (0, 5, 3), "0.5.3"
+            ),
+        ),
+        (
+            "lmsysorg/sglang:v0.5.3rc1",
+            Image("lmsysorg/sglang:v0.5.3rc1", "sglang", True, "v0.5.3rc1", (0, 5, 3)),
+        ),
+        (
+            "vllm/vllm-openai:v0.11.0-patched",
+            Image("vllm/vllm-openai:v0.11.0-patched", "vllm", True, "v0.11.0-patched", (0, 11, 0)),
         ),
         (
             "vllm/vllm-openai:v0.11.0@sha256:ab",
-            Image("vllm/vllm-openai:v0.11.0@sha256:ab", "vllm", True, "v0.11.0", (0, 11, 0)),
+            Image(
+                "vllm/vllm-openai:v0.11.0@sha256:ab", "vllm", True, "v0.11.0", (0, 11, 0), "0.11.0"
+            ),
         ),
         ("vllm/vllm-openai", Image("vllm/vllm-openai", "vllm", True, "latest", None)),
         (

@@ -6,6 +6,7 @@ No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `
 
 from fusioninfer_pulumi.cli.diff._records import (
     Difference,
+    EngineChange,
     FieldChange,
     ObjectChange,
     RoleEffect,
@@ -18,6 +19,7 @@ from fusioninfer_pulumi.cli.diff.text import to_text
 
 __all__ = [
     "Difference",
+    "EngineChange",
     "FieldChange",
     "ObjectChange",
     "RoleEffect",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fusioninfer_pulumi.engines.argument_changes import ArgumentChanges
+
 FieldKind = Literal["changed", "added", "removed"]
 Action = Literal["added", "removed", "changed", "replaced"]
 
@@ -135,6 +137,23 @@ class ServiceTotals:
 
 
 @dataclass(frozen=True)
+class EngineChange:
+    """What another release of the engine does to the arguments of a role.
+
+    Attributes:
+        service: Service; the workload's own name where it carries none of our labels.
+        namespace: Namespace.
+        role: Role, likewise.
+        changes: The releases, and what differs between them.
+    """
+
+    service: str
+    namespace: str
+    role: str
+    changes: ArgumentChanges
+
+
+@dataclass(frozen=True)
 class Difference:
     """What differs between two lists of manifests; false where nothing does.
 
@@ -143,12 +162,14 @@ class Difference:
         effects: What happens to the replicas of every service that has a changed object.
         notes: Sentences that say what the change does.
         totals: Pods and accelerators of every service that has a changed object.
+        engines: Arguments that another release of an engine removes or gives another default.
     """
 
     objects: tuple[ObjectChange, ...] = ()
     effects: tuple[RoleEffect, ...] = ()
     notes: tuple[str, ...] = ()
     totals: tuple[ServiceTotals, ...] = ()
+    engines: tuple[EngineChange, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.objects or self.notes)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.cli.diff._engine_arguments import engine_changes, engine_notes
 from fusioninfer_pulumi.cli.diff._notes import notes
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
@@ -93,11 +94,16 @@ def compare(
     refused = refusals(new_plans, (old_lws, new_lws), edits)
     services = _services(olds), _services(news)
     affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
+    engines = engine_changes(edits)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
-        notes=tuple(notes(edits, effects, services, new_turns, refused, freed)),
+        notes=(
+            *notes(edits, effects, services, new_turns, refused, freed),
+            *engine_notes(engines, len(affected)),
+        ),
         totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
+        engines=tuple(engines),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._records import Action, Difference, RoleEffect
+from fusioninfer_pulumi.cli.diff._records import Action, Difference, EngineChange, RoleEffect
 from fusioninfer_pulumi.cli.diff.text import (
     Group,
     before_after,
@@ -167,8 +167,8 @@ def to_json(difference: Difference) -> dict[str, Any]:
         difference: What `compare` found.
 
     Returns:
-        `different` (whether anything is), `objects`, `effects`, `notes` and `totals`, with the
-        fields of the records in camelCase; pairs are objects with `before` and `after`.
+        `different` (whether anything is), `objects`, `effects`, `notes`, `engines` and `totals`,
+        with the fields of the records in camelCase; pairs are objects with `before` and `after`.
     """
     return {
         "different": bool(difference),
@@ -189,6 +189,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
         ],
         "effects": [_effect(effect) for effect in difference.effects],
         "notes": list(difference.notes),
+        "engines": [_engine(each) for each in difference.engines],
         "totals": [
             {
                 "service": totals.service,
@@ -200,6 +201,22 @@ def to_json(difference: Difference) -> dict[str, Any]:
                 },
             }
             for totals in difference.totals
+        ],
+    }
+
+
+def _engine(change: EngineChange) -> dict[str, Any]:
+    found = change.changes
+    return {
+        "service": change.service,
+        "namespace": change.namespace,
+        "role": change.role,
+        "engine": found.engine,
+        "release": {"before": found.before, "after": found.after},
+        "removed": [{"name": each.name, "instead": each.instead} for each in found.removed],
+        "defaults": [
+            {"name": each.name, "before": each.before, "after": each.after}
+            for each in found.defaults
         ],
     }
 

@@ -1,0 +1,384 @@
+"""Holds a command line against what the image's release takes, the way argparse reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_pulumi.engines._argv import UNKNOWN
+from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
+from fusioninfer_pulumi.engines.engine import Engine, EngineCommand, Word
+from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.findings import Finding, error, info, shown, similar, warning
+
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+_SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+# Another release may be installed before the engine starts.
+_INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
+_MOST_CHOICES = 8
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument as a command line gives it.
+
+    Attributes:
+        written: The word that names it, without its value.
+        option: The option that it names in the release, None for one that it does not have.
+        values: Its values.
+        word: Where it stands.
+        joined: Whether its value stands behind `=`.
+    """
+
+    written: str
+    option: Option | None
+    values: tuple[str, ...]
+    word: Word
+    joined: bool
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A command line as argparse reads it.
+
+    Attributes:
+        given: The arguments.
+        extras: The words that belong to none, each with the argument before it.
+        ambiguous: Abbreviations of several arguments, with those.
+    """
+
+    given: tuple[Given, ...]
+    extras: tuple[tuple[Word, Given | None], ...]
+    ambiguous: tuple[tuple[Word, tuple[str, ...]], ...]
+
+
+def known_release(command: EngineCommand) -> str | None:
+    """The release whose arguments are known to count; None where that is not certain."""
+    engine, release = command.engine, command.image.release
+    if engine is None or release is None or _INSTALLS.search(command.script or ""):
+        return None
+    table = argument_table(engine.name)
+    fits = command.image.engine == engine.name and release in table.releases
+    return release if fits else None
+
+
+def read_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
+    """The engine's arguments, with `$(NAME)` replaced where the container's variables say it."""
+    if command.script is not None:
+        words = [Word(text, ()) for text in command.arguments]
+    else:
+        argv, start = command.argv, len(command.program)
+        first = len(argv.command)
+        words = []
+        for index, text in enumerate(argv.texts()[start:], start):
+            place = ("command", index) if index < first else ("args", index - first)
+            words += [Word(part, place) for part in split_joined_flags([text])]
+    in_script = command.script is not None
+    return [
+        Word(_resolved(each.value, variables, in_script=in_script), each.place) for each in words
+    ]
+
+
+def _resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = next((each for each in match.groups() if each), None)
+        return variables.get(name, match[0]) if name is not None else match[0]
+
+    text = _REFERENCE.sub(value, text)
+    return _SHELL_VARIABLE.sub(value, text) if in_script else text
+
+
+def plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of a container whose values are written out."""
+    found: dict[str, str] = {}
+    for variable in container.get("env") or ():
+        name, value = variable.get("name"), variable.get("value")
+        # The shell splits what has blanks, and a reference has a value of its own.
+        plain = isinstance(value, str) and not re.search(r"[$\s]", value)
+        if isinstance(name, str):
+            found.pop(name, None)
+            if plain:
+                found[name] = value
+    return found
+
+
+def _is_open(text: str) -> bool:
+    """Whether a word has a part whose text is not known."""
+    return UNKNOWN in text or "$" in text or "`" in text
+
+
+def _is_flag(text: str, options: Options) -> bool:
+    if not text.startswith("-") or len(text) == 1:
+        return False
+    if text.partition("=")[0] in options:
+        return True
+    return _NEGATIVE_NUMBER.fullmatch(text) is None and " " not in text
+
+
+def parse(words: Sequence[Word], options: Options) -> Parsed:
+    """Reads words as argparse does, abbreviations included."""
+    given: list[Given] = []
+    extras: list[tuple[Word, Given | None]] = []
+    ambiguous: list[tuple[Word, tuple[str, ...]]] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word.value == "--":
+            extras += [(each, None) for each in words[index:]]
+            break
+        if not _is_flag(word.value, options):
+            extras.append((word, given[-1] if given else None))
+            continue
+        name, equals, value = word.value.partition("=")
+        found = _named(name, options)
+        if len(found) > 1:
+            ambiguous.append((word, tuple(found)))
+        option = options[found[0]] if found else None
+        values = [value] if equals else []
+        if option is not None and found[0] == name[:2] != name:
+            equals, values = "=", [word.value[2:]]
+        most = _most_values(option, len(words)) if len(found) == 1 else len(words)
+        while not equals and len(values) < most and index < len(words):
+            if words[index].value == "--" or _is_flag(words[index].value, options):
+                break
+            values.append(words[index].value)
+            index += 1
+        if len(found) < 2:
+            given.append(Given(name, option, tuple(values), word, bool(equals)))
+    return Parsed(tuple(given), tuple(extras), tuple(ambiguous))
+
+
+def _named(name: str, options: Options) -> list[str]:
+    """The arguments that a word names: one, or those that it abbreviates."""
+    if name in options:
+        return [name]
+    found = [word for word in options if word.startswith(name)]
+    # One dash takes a value without a blank as well: `-n2`.
+    if not name.startswith("--") and name[:2] in options:
+        found.append(name[:2])
+    return found if len({options.name(word) for word in found}) > 1 else found[:1]
+
+
+def _most_values(option: Option | None, most: int) -> int:
+    if option is None:
+        return most  # what stands behind an argument that nobody knows may be its values
+    if option.kind == "switch":
+        return 0
+    if option.nargs in ("*", "+"):
+        return most
+    return option.nargs if isinstance(option.nargs, int) else 1
+
+
+class _Check:
+    """The findings of one command line."""
+
+    def __init__(
+        self, command: EngineCommand, engine: Engine, words: Sequence[Word], release: str | None
+    ) -> None:
+        self.command, self.engine, self.release = command, engine, release
+        self.table: ArgumentTable = argument_table(engine.name)
+        # Of an unknown release each argument is read as the newest one that has it does.
+        table = self.table
+        self.options = table.options(release) if release else table.latest_options()
+        self.words = engine.argparse_words(command, words)
+        self.say: Callable[[str, Any, str], Finding] = warning
+        if release is not None and not engine.takes_other_arguments(command):
+            self.say = error
+
+    def findings(self) -> Iterator[Finding]:
+        parsed = parse(self.words, self.options)
+        for given in parsed.given:
+            if _is_open(given.written):
+                continue
+            if given.option is None:
+                yield self._unknown(given)
+            else:
+                yield from self._values(given, given.option)
+        for word, found in parsed.ambiguous:
+            if self.release is None or _is_open(word.value):
+                continue
+            if self.table.first(word.value) is not None:  # it was an argument of its own
+                yield self._unknown(Given(word.value, None, (), word, joined=False))
+            else:
+                message = f"{word.value} abbreviates {' and '.join(found[:3])}; write one of them"
+                yield self.say("argument-ambiguous", word.place, message)
+        yield from self._extras(parsed)
+
+    def _unknown(self, given: Given) -> Finding:
+        name, table = given.written, self.table
+        place, title = given.word.place, self.engine.title
+        if self.release is not None:
+            here = f"{title} v{self.release}"
+            gone = table.removed(name, self.release)
+            first = table.first(name)
+            if gone is not None:
+                way = self._instead(name)
+                message = f"{name} was removed in {title} v{gone}, the image has v{self.release}; "
+                rule = "argument-removed"
+                return self.say(rule, place, message + (way or "remove it"))
+            if first is not None:
+                message = (
+                    f"{name} exists from {title} v{first} on, the image has v{self.release}; use a "
+                    "newer image, or remove it"
+                )
+                return self.say("argument-of-later-release", place, message)
+            text = f"{here} has no argument {name}"
+        else:
+            text = f"no release of {title} up to v{table.newest} has an argument {name}"
+        meant = similar(name, [word for word in self.options if word.startswith("--")])
+        hint = f"; did you mean {meant}?" if meant else "; remove it"
+        return self.say("argument-unknown", place, text + hint)
+
+    def _instead(self, name: str) -> str | None:
+        new = successor(self.engine, name)
+        return f"use {new} instead" if new else None
+
+    def _values(self, given: Given, option: Option) -> Iterator[Finding]:
+        place, name = given.word.place, given.written
+        if option.kind == "switch":
+            if given.joined:
+                message = f"{name} takes no value, got {shown(given.values[0])}; remove the value"
+                yield self.say("argument-value-unexpected", place, message)
+        elif not given.values:
+            if option.nargs not in ("?", "*"):
+                message = f"{name} has no value; write {name} VALUE, or remove it"
+                yield self.say("argument-value-missing", place, message)
+        elif not any(map(_is_open, given.values)):
+            yield from self._wrong(given, option)
+        if self.release is not None and option.deprecated is not None:
+            way = self._instead(option.name)
+            message = f"{name} is deprecated in {self.engine.title} v{self.release}"
+            yield info("argument-deprecated", place, f"{message}; {way}" if way else message)
+
+    def _wrong(self, given: Given, option: Option) -> Iterator[Finding]:
+        options = [option] if self.release is not None else self.table.versions(option.name)
+        for value in given.values:
+            found = [problem(each, value) for each in options]
+            # Of an unknown release only what no release takes is wrong.
+            if found and all(found) and found[-1] is not None:
+                rule, wanted = found[-1]
+                message = f"{given.written} {wanted}, got {shown(value)}"
+                yield self.say(rule, given.word.place, message)
+
+    def _extras(self, parsed: Parsed) -> Iterator[Finding]:
+        if not self.command.readable or any(_is_open(each.value) for each in self.words):
+            return  # a word that is not known may be an argument that takes them
+        for index, (word, before) in enumerate(parsed.extras):
+            if before is not None and before.option is not None and before.option.kind == "switch":
+                rest = f"{before.written} takes no value, got {shown(word.value)}; remove the value"
+                yield self.say("argument-value-unexpected", word.place, rest)
+            elif index >= self.engine.positionals(self.command):
+                message = (
+                    f"{shown(word.value)} belongs to no argument; remove it, or write the argument "
+                    "in front of it"
+                )
+                yield self.say("argument-without-name", word.place, message)
+
+
+def successor(engine: Engine, name: str) -> str | None:
+    """What takes the place of a removed or deprecated argument, None where nothing is known."""
+    versions = argument_table(engine.name).versions(name)
+    said = versions[-1].deprecated if versions else None
+    return engine.successors.get(name) or said or None
+
+
+def check_arguments(command: EngineCommand, variables: Mapping[str, str]) -> list[Finding]:
+    """What the image's release does not take; located relative to the container.
+
+    Errors where the image is the engine's own and its release is known, warnings where another
+    release may run or the program takes more than the release's table has.
+    """
+    engine = command.engine
+    if engine is None or command.program_in_args:
+        return []
+    table, version = argument_table(engine.name), command.image.version
+    if version is not None and version < _numbers(table.releases[0]):
+        return []  # older than all that is known
+    words = read_words(command, variables)
+    return list(_Check(command, engine, words, known_release(command)).findings())
+
+
+def check_value(command: EngineCommand, flag: str) -> list[Finding]:
+    """What is wrong with the value of one argument; located at the flag."""
+    value = command.value(flag)
+    if command.engine is None or value is None:
+        return []
+    words = [Word(flag, (flag,)), Word(value, (flag,))]
+    check = _Check(command, command.engine, words, known_release(command))
+    return list(check.findings())
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split(".")[:3])
+
+
+def problem(option: Option, value: str) -> tuple[str, str] | None:
+    """The rule that a value breaks, and what it must be; None for a value that is taken."""
+    if value in ("", "None") and option.default is None:
+        return None
+    invalid = "argument-value-invalid"
+    if option.kind in _READERS:
+        wanted, read = _READERS[option.kind]
+        try:
+            number = read(value)
+        except ValueError:
+            return invalid, f"must be {wanted}"
+    elif option.kind in ("any", "switch"):
+        return None
+    else:
+        number = value
+    if option.choices and number not in option.choices:
+        return invalid, f"must be one of {_listed(option.choices)}"
+    if isinstance(number, (int, float)) and not _within(number, option.limits):
+        return "argument-value-out-of-range", f"must be {_range(option.limits)}"
+    return None
+
+
+def _json(text: str) -> None:
+    """Raises ValueError for what is no JSON."""
+    # Newer releases of vLLM take 80m for a number, older ones `key=1,other=2` for an object.
+    if re.search(r"\d[kKmMgGtT]\b", text) or text[:1] not in "{[":
+        return
+    json.loads(text)
+
+
+def _size(text: str) -> int:
+    if text.strip().lower() == "auto":
+        return -1
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
+    return int(float(match[1]) * 1000) if match else int(text)
+
+
+_READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "int": ("an integer", int),
+    "float": ("a number", float),
+    "size": ("an integer, or one with a suffix such as 8k", _size),
+    "json": ("JSON", _json),
+}
+
+
+def _within(number: float, limits: Mapping[str, float]) -> bool:
+    return (
+        number > limits.get("gt", float("-inf"))
+        and number >= limits.get("ge", float("-inf"))
+        and number < limits.get("lt", float("inf"))
+        and number <= limits.get("le", float("inf"))
+    )
+
+
+_LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+
+
+def _range(limits: Mapping[str, float]) -> str:
+    return " and ".join(f"{words} {limits[key]}" for key, words in _LIMITS.items() if key in limits)
+
+
+def _listed(choices: Sequence[Any]) -> str:
+    listed = ", ".join(map(str, choices[:_MOST_CHOICES]))
+    more = len(choices) - _MOST_CHOICES
+    return f"{listed} and {more} more" if more > 0 else listed

@@ -1,0 +1,168 @@
+"""What the releases of vLLM and SGLang take on their command lines.
+
+`vllm_arguments.jsonl` and `sglang_arguments.jsonl` come from `tools/engine_arguments.py`, whose
+docstring describes them. They are read when the first command line is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+#: Stands for a default that the sources work out while they run.
+UNKNOWN_DEFAULT = object()
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument of one release.
+
+    Attributes:
+        name: Its first spelling.
+        names: All spellings, without those with `--no-`.
+        kind: `switch`, `str`, `int`, `float`, `size` (a number such as `8k`), `json`, or `any`.
+        nargs: As argparse has it; None for one value, and for a switch.
+        negated: Whether it has a form with `--no-`.
+        choices: The values that it takes; empty for any.
+        default: Its default, `UNKNOWN_DEFAULT` where that is not known.
+        limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
+        deprecated: What to use instead, empty where nothing is named; None where it is current.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    kind: str
+    nargs: int | str | None = None
+    negated: bool = False
+    choices: tuple[Any, ...] = ()
+    default: Any = UNKNOWN_DEFAULT
+    limits: Mapping[str, float] = field(default_factory=dict)
+    deprecated: str | None = None
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """What an argument was from one release on, until another.
+
+    Attributes:
+        name: Its first spelling.
+        held: What the table has of it.
+        since: Index of the first release.
+        until: Index of the release that changed or removed it; None where it is in the newest.
+    """
+
+    name: str
+    held: Mapping[str, Any]
+    since: int
+    until: int | None = None
+
+    @cached_property
+    def option(self) -> Option:
+        """The argument."""
+        held = self.held
+        return Option(
+            name=self.name,
+            names=(self.name, *held.get("names", ())),
+            kind=held["type"],
+            nargs=held.get("nargs"),
+            negated=held.get("negated", False),
+            choices=tuple(held.get("choices", ())),
+            default=held.get("default", UNKNOWN_DEFAULT),
+            limits=held.get("limits", {}),
+            deprecated=held.get("deprecated"),
+        )
+
+    def words(self) -> Iterator[str]:
+        """All words that stand for it."""
+        names = (self.name, *self.held.get("names", ()))
+        yield from names
+        if self.held.get("negated"):
+            yield from (f"--no-{name[2:]}" for name in names if name.startswith("--"))
+
+
+class Options(Mapping[str, Option]):
+    """Arguments by each of their spellings."""
+
+    def __init__(self, meanings: Mapping[str, _Meaning]) -> None:
+        self._meanings = meanings
+
+    def __getitem__(self, word: str) -> Option:
+        return self._meanings[word].option
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._meanings)
+
+    def __len__(self) -> int:
+        return len(self._meanings)
+
+    def name(self, word: str) -> str:
+        """The first spelling of the argument that a word stands for."""
+        return self._meanings[word].name
+
+
+class ArgumentTable:
+    """The arguments of an engine by release."""
+
+    def __init__(self, text: str) -> None:
+        changes = [json.loads(line) for line in text.splitlines()]
+        #: The releases, oldest first.
+        self.releases: tuple[str, ...] = tuple(each["release"] for each in changes)
+        # By word, oldest first.
+        self._meanings: dict[str, list[_Meaning]] = {}
+        current: dict[str, _Meaning] = {}
+        ended: list[_Meaning] = []
+        for index, change in enumerate(changes):
+            gone = [name for name in (*change["removed"], *change["set"]) if name in current]
+            ended += [replace(current.pop(name), until=index) for name in gone]
+            current |= {name: _Meaning(name, held, index) for name, held in change["set"].items()}
+        for meaning in sorted([*ended, *current.values()], key=lambda each: each.since):
+            for word in meaning.words():
+                self._meanings.setdefault(word, []).append(meaning)
+
+    @property
+    def newest(self) -> str:
+        """The newest release."""
+        return self.releases[-1]
+
+    def options(self, release: str) -> Options:
+        """The arguments of a release."""
+        at = self.releases.index(release)
+        return Options(
+            {
+                word: each
+                for word, meanings in self._meanings.items()
+                for each in meanings
+                if each.since <= at and (each.until is None or at < each.until)
+            }
+        )
+
+    def latest_options(self) -> Options:
+        """The arguments of all releases, each as the newest one that has it."""
+        return Options({word: meanings[-1] for word, meanings in self._meanings.items()})
+
+    def first(self, word: str) -> str | None:
+        """The first release that takes a word; None where none does."""
+        held = self._meanings.get(word)
+        return self.releases[held[0].since] if held else None
+
+    def removed(self, word: str, release: str) -> str | None:
+        """The release, this one or one before it, that no longer takes a word of older ones."""
+        at = self.releases.index(release)
+        ends = [each.until for each in self._meanings.get(word, ()) if each.until is not None]
+        before = [end for end in ends if end <= at]
+        return self.releases[max(before)] if before else None
+
+    def versions(self, word: str) -> list[Option]:
+        """What a word meant in the releases that take it, oldest first."""
+        return [each.option for each in self._meanings.get(word, ())]
+
+
+@cache
+def argument_table(engine: str) -> ArgumentTable:
+    """The arguments of an engine, by its name."""
+    file = resources.files("fusioninfer_pulumi.engines").joinpath(f"{engine}_arguments.jsonl")
+    return ArgumentTable(file.read_text(encoding="utf-8"))

@@ -1,0 +1,56 @@
+"""Checks of the engines' arguments: what the image takes, and adapters that contradict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_value, plain_variables
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context, Pod
+
+#: Fields of `model.lora` by what the engine calls them.
+_LORA_FIELDS = {
+    "modules": "adapters",
+    "max_rank": "maxRank",
+    "max_adapters": "maxAdapters",
+    "max_cpu_adapters": "maxCpuAdapters",
+}
+
+
+def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
+    """What the engines of a service do not take; each once, where roles share a field."""
+    found = [each for ctx, pods in roles for each in (*_written(pods), *_lora(pods, ctx))]
+    return list(dict.fromkeys(found))
+
+
+def _written(pods: RolePods) -> Iterator[Finding]:
+    """Holds the words that the user wrote against the image's release."""
+    for pod in pods.written:
+        own = pod.own
+        for each in check_arguments(read_command(own), plain_variables(own)):
+            yield each.at(*_place(pod, each.location))
+
+
+def _place(pod: Pod, location: Location) -> Location:
+    return (*pod.container_path, *location) if location else pod.command_path
+
+
+def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    command, engine = pods.command, pods.command.engine
+    if engine is None:
+        return
+    own = read_command(pods.leader.own)
+    fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
+    stated = ctx.model is not None and ctx.model.lora is not None
+    rank = engine.lora_flags["max_rank"]
+    found = engine.check_lora(command)
+    if stated and not own.has(rank):  # what is an argument of the user's was checked as such
+        found = [*found, *check_value(command, rank)]
+    for each in found:
+        flag = str(each.location[0])
+        if stated and not own.has(flag) and flag in fields:
+            yield each.at("model", "lora", fields[flag])
+        else:
+            yield each.at(*pods.leader.command_path)

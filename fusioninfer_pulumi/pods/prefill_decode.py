@@ -1,0 +1,127 @@
+"""Prefill and decode roles of one service that do not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import PAIRED, Context
+
+_Say = Callable[[str, Location, str], Finding]
+#: Rules by what differs, as `Engine.must_agree` calls it.
+_RULES = {
+    "model": "paired-models-differ",
+    "release": "paired-releases-differ",
+    "dtype": "paired-dtypes-differ",
+    "cache dtype": "paired-cache-dtypes-differ",
+    "quantization": "paired-quantizations-differ",
+}
+#: Rules of a role without its other half.
+_ALONE = {
+    ComponentType.PREFILLER: ("decoder", "prefill-without-decode"),
+    ComponentType.DECODER: ("prefiller", "decode-without-prefill"),
+}
+#: Names of one type; `fp8` is `fp8_e4m3` on all accelerators that have it.
+_SAME = {
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "float": "float32",
+    "fp8_e4m3": "fp8",
+}
+_AUTO = "auto"
+
+
+def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
+    """What prefill and decode roles do not agree on.
+
+    Refused only where a picker pairs them and the connector is known to stop; other pairs may
+    never meet, and other connectors may do without.
+    """
+    sides = [[each for each in roles if each[0].role.component_type is kind] for kind in PAIRED]
+    found: list[Finding] = []
+    if not all(sides):
+        found = [_alone(ctx) for side in sides for ctx, _ in side]
+    for prefiller, decoder in product(*sides):
+        found += _pair(prefiller, decoder)
+    return found
+
+
+def _alone(ctx: Context) -> Finding:
+    other, rule = _ALONE[ctx.role.component_type]
+    message = (
+        f"the service has no {other}, so no KV cache is handed over; add one, or use componentType "
+        "worker"
+    )
+    return warning(rule, ctx.at("componentType"), message)
+
+
+def _pair(
+    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods]
+) -> Iterator[Finding]:
+    (first, first_pods), (second, second_pods) = prefiller, decoder
+    prefill, decode = first_pods.command, second_pods.command
+    engine = prefill.engine
+    if engine is None or decode.engine is not engine:
+        return  # engines that differ are refused with their connectors
+    paired = second.pairing is not None
+    agreed = engine.must_agree(prefill, decode) if paired else ()
+    shown = {"model": "the model", "release": engine.title}
+    shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
+    for key, rule in _RULES.items():
+        filled, read = _setting(prefill, engine, key), _setting(decode, engine, key)
+        if filled is None or read is None or filled == read:
+            continue
+        # What `auto` becomes is in the model's own configuration.
+        say: _Say = error if key in agreed and _AUTO not in (filled, read) else warning
+        message = (
+            f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
+            "cache; give both the same"
+        )
+        yield say(rule, second.at(), message)
+    yield from _names(prefiller, decoder, paired=paired)
+    why = engine.check_pair_sizes(prefill, decode)
+    if why is not None:
+        say = error if paired else warning
+        flag = engine.size_flags["tensor"][0]
+        message = f"its {flag} does not fit that of role {first.role.name}: {why}; give both one"
+        yield say("paired-sizes-unsupported", second.at(), message)
+
+
+def _names(
+    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, paired: bool
+) -> Iterator[Finding]:
+    served = [pods.command.served_names for _, pods in (prefiller, decoder)]
+    if served[0] is None or served[1] is None:
+        return
+    missing = [name for name in served[1] if name not in served[0]]
+    if not missing:
+        return
+    # Requests keep the model that they name, which the prefiller answers with 404.
+    say: _Say = error if paired and len(missing) == len(served[1]) else warning
+    yield say(
+        "paired-served-names-differ",
+        decoder[0].at(),
+        f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
+        "same --served-model-name",
+    )
+
+
+def _setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
+    """A setting as given, None where it is not known."""
+    if key == "release":
+        version = command.image.version
+        return command.image.release or (".".join(map(str, version)) if version else None)
+    if key == "model":
+        value = command.model
+    elif command.has(*engine.setup_flags[key]):
+        value = command.value(*engine.setup_flags[key])
+    elif command.readable and not command.has(CONFIG_FLAG):
+        return "none" if key == "quantization" else _AUTO
+    else:
+        return None
+    return None if value is None or "$" in value else _SAME.get(value, value)
