@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,8 @@ def diff(options: argparse.Namespace) -> int:
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
-    difference = replace(difference, notes=(*both.notes, *difference.notes))
+    caches = _cache_notes(both.old.plans, both.new.plans)
+    difference = replace(difference, notes=(*both.notes, *difference.notes, *caches))
     if both.old.project or both.new.project:
         from fusioninfer_pulumi.cli.program import unmarked
 
@@ -137,6 +138,18 @@ def diff(options: argparse.Namespace) -> int:
     elif difference:
         sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
     return 1 if difference else 0
+
+
+def _cache_notes(
+    old: Iterable[ServicePlan] | None, new: Iterable[ServicePlan] | None
+) -> Iterator[str]:
+    """What a change does to KV caches, of services whose accelerators are known in both."""
+    before = {plan.service: plan.memory for plan in old or () if plan.memory}
+    for plan in new or ():
+        if plan.service in before and plan.memory:
+            from fusioninfer_pulumi.fit.tables import changes  # of few services
+
+            yield from changes(before[plan.service], plan.memory)
 
 
 def _place(options: argparse.Namespace, source: Source) -> Placement | None:

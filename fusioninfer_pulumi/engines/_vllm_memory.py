@@ -84,6 +84,8 @@ def vllm_memory(
         bits=stated_bits(command, "--dtype", WEIGHT_TYPES),
         block=command.block_size or 16,
         batched=batched,
+        # How much the encoder of images takes in the profiling run is not followed.
+        certain=not shape.vision or command.has("--language-model-only"),
         holds_longest=not automatic,
         experts_across_copies=True,
         windows="full" if connected else "groups",

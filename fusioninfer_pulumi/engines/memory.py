@@ -61,6 +61,7 @@ class Memory:
         bits: Bits of an unquantized parameter where the arguments say so, else None.
         block: Tokens in a block of the KV cache.
         batched: Tokens of one step.
+        certain: Whether the overhead is known well enough to refuse by it.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
         experts_across_copies: Whether data parallel copies share their routed experts.
         windows: How layers with a sliding window are kept: `groups` of layers with blocks of
@@ -77,6 +78,7 @@ class Memory:
     bits: int | None
     block: int
     batched: int
+    certain: bool
     holds_longest: bool
     experts_across_copies: bool
     windows: str

@@ -29,6 +29,7 @@ class Fit:
             what the model keeps, or for how long.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.
         requests: Requests of that length that a replica holds at a time.
+        certain: Whether the overhead is known well enough to refuse by it.
         holds_longest: Whether the engine only starts when a sequence of that length fits.
         length_flag: Flag of the length.
         cache_argument: Argument that stores the cache in 8 bits; None where it does already.
@@ -44,6 +45,7 @@ class Fit:
     needed: int | None
     tokens: int | None
     requests: float | None
+    certain: bool
     holds_longest: bool
     length_flag: str
     cache_argument: str | None
@@ -96,6 +98,7 @@ def fit(
         needed=None,
         tokens=None,
         requests=None,
+        certain=memory.certain,
         holds_longest=memory.holds_longest,
         length_flag=memory.length_flag,
         cache_argument=memory.cache_argument if memory.cache_bits != 8 else None,
