@@ -98,6 +98,13 @@ def convert(options: argparse.Namespace) -> int:
     return 0
 
 
+def size(options: argparse.Namespace) -> int:
+    """Prints the layouts of a model that fit."""
+    from fusioninfer_pulumi.cli.size import size as sized
+
+    return sized(options)
+
+
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
