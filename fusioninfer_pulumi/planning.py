@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -44,6 +45,9 @@ from fusioninfer_pulumi.topology.gang_checks import (
 )
 from fusioninfer_pulumi.topology.name_checks import name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
+
+if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
+    from fusioninfer_pulumi.fit.memory import Fit
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,8 @@ def plan_service(
     findings += found
     roles, found = planned_pods(meta, args, leave_out)
     findings += found
+    memory, found = _memory(args, roles)
+    findings += found
     gangs, found = planned_gangs(service, args, roles)
     findings += found
     routing, found = planned_routing(service, args, roles, leave_out)
@@ -235,6 +241,7 @@ def plan_service(
         findings=(),
         operations=operations,
         model=model,
+        memory=memory,
     )
     findings += startup_findings(plan)
     findings += rollout_findings(plan)
@@ -243,6 +250,29 @@ def plan_service(
     if not leave_out and not errors(findings):
         findings += objects_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
+
+
+def _memory(
+    args: InferenceServiceArgs, roles: Sequence[RolePlan]
+) -> tuple[Mapping[str, Fit], list[Finding]]:
+    """The memory of roles that say anything of their nodes, and what is wrong with it."""
+    telling = [role for role in roles if _tells_accelerator(role)]
+    if not telling:
+        return {}, []
+    # Most services do not tell: their start-up does not pay for it.
+    from fusioninfer_pulumi.fit.roles import (  # noqa: PLC0415  # see above
+        ServingRole,
+        planned_memory,
+    )
+
+    serving = [ServingRole(role.position, role.args, role.pods, role.nodes) for role in telling]
+    return planned_memory(serving, args.model)
+
+
+def _tells_accelerator(role: RolePlan) -> bool:
+    spec = role.pods.leader.template["spec"]
+    selects = spec.get("nodeSelector") or spec.get("affinity")
+    return bool(role.args.accelerator or role.args.resource_claims or selects)
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:

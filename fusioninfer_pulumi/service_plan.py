@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
@@ -10,6 +12,9 @@ from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.topology import Topology
+
+if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
+    from fusioninfer_pulumi.fit.memory import Fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,7 @@ class ServicePlan(Topology):
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         model: Objects and pod settings of `model`, None without one.
+        memory: Memory of one accelerator of each role of which enough is known, by its name.
     """
 
     routers: tuple[RoleArgs, ...]
@@ -29,3 +35,4 @@ class ServicePlan(Topology):
     findings: tuple[Finding, ...]
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
+    memory: Mapping[str, Fit] = field(default_factory=dict)

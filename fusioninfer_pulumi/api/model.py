@@ -221,6 +221,10 @@ class ModelArgs(SpecModel):
     size: Bytes | None = None
     """Size of its files, such as `140Gi`."""
 
+    config: dict[str, Any] | Text | None = None
+    """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
+    of known models."""
+
     mount_path: AbsolutePath = "/mnt/models"
     """Where its files are, but for those in a cache without `mountModel`."""
 

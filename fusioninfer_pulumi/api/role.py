@@ -33,7 +33,7 @@ from fusioninfer_pulumi.api.router import (
     picker_findings,
 )
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
-from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount
+from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount, Text
 from fusioninfer_pulumi.findings import Finding, Location, error
 
 
@@ -171,6 +171,10 @@ class RoleArgs(SpecModel):
     placement: RolePlacementArgs | None = None
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
+
+    accelerator: Text | None = None
+    """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
+    memory, it selects no nodes. By default what claims and node selectors tell."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,13 @@ def convert(options: argparse.Namespace) -> int:
     return 0
 
 
+def size(options: argparse.Namespace) -> int:
+    """Prints the layouts of a model that fit."""
+    from fusioninfer_pulumi.cli.size import size as sized
+
+    return sized(options)
+
+
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
@@ -132,7 +139,8 @@ def diff(options: argparse.Namespace) -> int:
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
-    difference = replace(difference, notes=(*both.notes, *difference.notes))
+    caches = _cache_notes(both.old.plans, both.new.plans)
+    difference = replace(difference, notes=(*both.notes, *difference.notes, *caches))
     if both.old.project or both.new.project:
         from fusioninfer_pulumi.cli.program import unmarked
 
@@ -142,12 +150,24 @@ def diff(options: argparse.Namespace) -> int:
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
     elif options.output == "html":
-        found = [each for each in both.new.findings if each[1].severity is not Severity.INFO]
+        shown = [each for each in both.new.findings if each[1].severity is not Severity.INFO]
         plans = (both.old.plans, both.new.plans)
-        sys.stdout.write(comparison.to_html(difference, plans, found))
+        sys.stdout.write(comparison.to_html(difference, plans, shown))
     elif difference:
         sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
     return 1 if difference else 0
+
+
+def _cache_notes(
+    old: Iterable[ServicePlan] | None, new: Iterable[ServicePlan] | None
+) -> Iterator[str]:
+    """What a change does to KV caches, of services whose accelerators are known in both."""
+    before = {plan.service: plan.memory for plan in old or () if plan.memory}
+    for plan in new or ():
+        if plan.service in before and plan.memory:
+            from fusioninfer_pulumi.fit.tables import changes  # of few services
+
+            yield from changes(before[plan.service], plan.memory)
 
 
 def _place(options: argparse.Namespace, source: Source) -> Placement | None:

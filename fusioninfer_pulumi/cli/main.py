@@ -168,7 +168,41 @@ def _parser() -> argparse.ArgumentParser:
         default="text",
         help="default: text",
     )
+    _size(commands)
     return top
+
+
+def _size(
+    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
+) -> None:
+    summary = "print the layouts of a model that fit accelerators"
+    size = commands.add_parser("size", help=summary, description=f"size: {summary}.")
+    size.add_argument("model", metavar="MODEL", help="name of a model, as on Hugging Face")
+    size.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
+    size.add_argument("--inventory", metavar="POOLS", help="only what these node pools have free")
+    size.add_argument("--per-node", type=_positive, default=8, metavar="N", help="default: 8")
+    size.add_argument("--max-model-len", type=_positive, metavar="N", help="default: the model's")
+    size.add_argument("--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm")
+    size.add_argument("--requests-per-second", type=_rate, metavar="R")
+    size.add_argument("--input-tokens", type=_positive, metavar="I")
+    size.add_argument("--output-tokens", type=_positive, metavar="O")
+    size.add_argument("--ttft", metavar="2s", help="longest time to the first token")
+    size.add_argument("--tpot", metavar="40ms", help="longest time for each further token")
+    size.add_argument(
+        "--output", choices=("text", "yaml", "python"), default="text", help="default: text"
+    )
+
+
+def _positive(text: str) -> int:
+    if re.fullmatch(r"[1-9][0-9]{0,8}", text) is None:
+        raise argparse.ArgumentTypeError(f"wanted a positive number, got {text!r}")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) is None or float(text) == 0:
+        raise argparse.ArgumentTypeError(f"wanted a positive rate, got {text!r}")
+    return float(text)
 
 
 def _command(

@@ -45,6 +45,7 @@ def plan_json(
                 "totalPods": role.total_pods,
                 "gpusPerPod": role.accelerators_per_pod,
                 "totalGpus": role.total_accelerators,
+                **_memory(plan, role.name),
             }
             for role in plan.roles
         ],
@@ -65,6 +66,14 @@ def plan_json(
         **({"placement": placed} if placed is not None else {}),
         "findings": [_finding(finding) for finding in plan.findings],
     }
+
+
+def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
+    if role not in plan.memory:
+        return {}
+    from fusioninfer_pulumi.fit.tables import memory_json  # of few services
+
+    return {"memory": memory_json(plan.memory[role])}
 
 
 def _reference(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rich.text import Text
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import Severity, one_line
+from fusioninfer_pulumi.fit.tables import COLUMNS, memory_row
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.placement.explain import missing_text, pools_text
 from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
@@ -122,6 +123,9 @@ def _print(
     console.print(_roles(plan))
     console.print()
     console.print(_facts(plan, objects))
+    if plan.memory:
+        console.print()
+        console.print(_memory(plan))
     if capacity:
         console.print()
         console.print(_capacity(plan, capacity))
@@ -160,6 +164,14 @@ def _roles(plan: ServicePlan) -> Table:
     table.add_row(
         "total", "", "", "", str(plan.total_pods), "", str(plan.total_accelerators), style="bold"
     )
+    return table
+
+
+def _memory(plan: ServicePlan) -> Table:
+    """Memory of one accelerator of each role in GiB, and what the cache of a replica holds."""
+    table = _table(("ROLE", "left"), *((title, "right") for title in COLUMNS))
+    for name, found in plan.memory.items():
+        table.add_row(name, *memory_row(found))
     return table
 
 

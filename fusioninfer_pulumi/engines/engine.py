@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
+from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts
 from fusioninfer_pulumi.findings import Finding, Location
@@ -431,4 +432,14 @@ class Engine(Protocol):
 
     def check_tracing(self, command: EngineCommand) -> list[Finding]:
         """What speaks against its tracing arguments."""
+        ...
+
+    def memory(
+        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+    ) -> Memory:
+        """How the engine divides the memory of one of so many accelerators of a replica.
+
+        Raises:
+            Unclear: An argument is not understood; the memory cannot be told.
+        """
         ...

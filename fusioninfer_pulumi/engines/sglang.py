@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines._sglang_memory import sglang_memory
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     Argument,
@@ -35,6 +36,7 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
     unknown_engine,
 )
+from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error
@@ -243,6 +245,12 @@ class Sglang(Engine):
             data = 1 if self.copies_share_accelerators(command) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
         return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
+
+    def memory(
+        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+    ) -> Memory:
+        """How the engine divides the memory of one accelerator."""
+        return sglang_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
         numbers = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}

@@ -17,6 +17,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines._vllm_memory import vllm_memory
 from fusioninfer_pulumi.engines.editing import script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -55,6 +56,7 @@ from fusioninfer_pulumi.engines.launch import (
     ray_launch,
     refuse_outputs,
 )
+from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error, info, warning
@@ -361,6 +363,12 @@ class Vllm(Engine):
             stated=bool(sizes),
             context=sizes.get("context", 1),
         )
+
+    def memory(
+        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+    ) -> Memory:
+        """How the engine divides the memory of one accelerator."""
+        return vllm_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
         flags = self.size_flags

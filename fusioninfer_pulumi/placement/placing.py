@@ -19,6 +19,7 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
+from fusioninfer_pulumi.fit.roles import pool_accelerator
 from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.loading.load import Inventory, load_inventory
 from fusioninfer_pulumi.loading.validate import examine_mapping
@@ -288,6 +289,8 @@ def _on_pools(
 def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> RoleArgs:
     attributes = {"leaderTemplate": "leader_template", "workerTemplate": "worker_template"}
     changed: dict[str, Any] = {"placement": None}
+    if role.accelerator is None:
+        changed["accelerator"] = pool_accelerator(pool)
     for field, template in templates(role):
         spec = selectors.selecting(template["spec"], pool, inventory)
         changed[attributes.get(field, field)] = {**template, "spec": spec}

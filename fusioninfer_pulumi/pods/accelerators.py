@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.pod_template import is_extended
+from fusioninfer_pulumi.pods.validation.resources import is_extended
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, error, warning

@@ -18,6 +18,7 @@ from drawn_services.pods import (
 )
 
 _USUAL = ("vllm", "sglang", "engine", "main")
+_ACCELERATORS = ("H200", "80Gi")
 _MODELS = ("Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1", "/models/llama 70b")
 
 
@@ -91,6 +92,8 @@ def serving_role(draw: Draw, setting: Setting, name: str, component_type: str) -
     role |= _lws_fields(draw.of("leaderWorkerSet"), size)
     role |= _rollout(draw.of("rollout"), setting)
     role |= _placement(draw.of("placement"))
+    if _MODELS[0] in str(engine.model or setting.model) and draw.of("accelerator").chance(0.2):
+        role["accelerator"] = draw.of("accelerator kind").one(*_ACCELERATORS)
     role |= _templates(draw.of("templates"), setting, engine, size, role)
     return role
 

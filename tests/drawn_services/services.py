@@ -119,6 +119,19 @@ def _metadata(draw: Draw) -> Manifest:
     return metadata
 
 
+#: Of a small model, which fits any accelerator.
+_CONFIG: Manifest = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+
+
 def _model(draw: Draw) -> Manifest:
     if not draw.chance(0.4):
         return {}
@@ -139,6 +152,8 @@ def _model(draw: Draw) -> Manifest:
     )
     if not model["uri"].startswith("hf") or model.get("fetch") == "InitContainer":
         model |= draw.fields(0.2, fetcher=_fetcher(draw))
+    if draw.of("config").chance(0.1):
+        model["config"] = _CONFIG
     if draw.chance(0.25):
         model["lora"] = _lora(draw)
     return {"model": model}

@@ -1,0 +1,1 @@
+"""Whether a model fits the memory of its accelerators: weights, overhead and KV cache of each."""

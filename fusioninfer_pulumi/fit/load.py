@@ -1,0 +1,126 @@
+"""How many replicas a load takes, from the times of an engine's steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StepTimes(Protocol):
+    """Seconds that the steps of one replica take."""
+
+    def prefill(self, tokens: int) -> float:
+        """Time of a prompt of so many tokens."""
+        ...
+
+    def decode(self, sequences: int, tokens: int) -> float:
+        """Time of one token for each of so many sequences of that length."""
+        ...
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests, and how long they may take.
+
+    Attributes:
+        rate: Requests each second.
+        input: Tokens of a prompt.
+        output: Tokens of an answer.
+        ttft: Seconds until the first token at most, None for any.
+        tpot: Seconds for each further token at most, None for any.
+    """
+
+    rate: float
+    input: int
+    output: int
+    ttft: float | None = None
+    tpot: float | None = None
+
+
+@dataclass(frozen=True)
+class Served:
+    """What one replica serves.
+
+    Attributes:
+        rate: Requests each second.
+        sequences: Sequences that it decodes at a time.
+        ttft: Seconds until the first token, at least and at most.
+        tpot: Seconds for each further token, at least and at most.
+    """
+
+    rate: float
+    sequences: int
+    ttft: tuple[float, float]
+    tpot: tuple[float, float]
+
+    def replicas(self, rate: float) -> int:
+        """Replicas for a rate of all."""
+        return max(1, math.ceil(rate / self.rate - 1e-9))
+
+
+#: Sequences at a time that are tried; beyond 256 engines batch no decode steps by default.
+_SEQUENCES: Sequence[int] = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+
+
+def served(times: StepTimes, load: Load, most: float) -> Served | None:
+    """The most that one replica serves within the times; None where not even one request.
+
+    The lower bounds are the steps' own times. The upper ones hold prefill against decode: each
+    token waits for prompts of other requests, and each prompt for those before it.
+
+    Args:
+        times: The steps' times.
+        load: The requests.
+        most: Requests that its cache holds at a time.
+    """
+    best = None
+    prefill = times.prefill(load.input)
+    for sequences in _SEQUENCES:
+        if sequences > most:
+            break
+        step = times.decode(sequences, load.input + load.output // 2)
+        rate = sequences / (load.output * step + sequences * prefill)
+        busy = rate * prefill
+        ttft = prefill * (1 + busy / (2 * (1 - busy))) + step
+        tpot = step / (1 - busy)
+        late = load.ttft is not None and ttft > load.ttft
+        if late or (load.tpot is not None and tpot > load.tpot):
+            break
+        best = Served(rate, sequences, (prefill, ttft), (step, tpot))
+    return best
+
+
+#: A queue in front of prefill grows without bound as its servers have no time left.
+_BUSIEST = 0.9
+
+
+def prefilled(times: StepTimes, load: Load) -> Served | None:
+    """The most that one prefiller serves within the time to the first token; the transfer aside."""
+    prefill = times.prefill(load.input)
+    busy = _BUSIEST
+    if load.ttft is not None:
+        if prefill > load.ttft:
+            return None
+        # ttft = prefill (1 + busy / (2 (1 - busy))), the wait in a queue with even work.
+        spare = 2 * (load.ttft / prefill - 1)
+        busy = min(_BUSIEST, spare / (1 + spare))
+    if busy <= 0:
+        return None
+    latest = prefill * (1 + busy / (2 * (1 - busy)))
+    return Served(busy / prefill, 1, (prefill, latest), (0.0, 0.0))
+
+
+def decoded(times: StepTimes, load: Load, most: float) -> Served | None:
+    """The most that one decoder serves within the time for each token."""
+    best = None
+    for sequences in _SEQUENCES:
+        if sequences > most:
+            break
+        step = times.decode(sequences, load.input + load.output // 2)
+        if load.tpot is not None and step > load.tpot:
+            break
+        rate = sequences / (load.output * step)
+        best = Served(rate, sequences, (0.0, 0.0), (step, step))
+    return best

@@ -1,0 +1,118 @@
+"""How a release stores its weights, as its `quantization_config` says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """A format of weights.
+
+    Attributes:
+        name: Its name, for people.
+        bits: Bits of a parameter, with its share of scales and zero points.
+        excluded: Modules that keep the model's own type, in the patterns of the release.
+        experts_only: Whether it is that of routed experts alone.
+    """
+
+    name: str
+    bits: float
+    excluded: Sequence[str] = field(default=())
+    experts_only: bool = False
+
+    def covers(self, layer: int | None, module: str) -> bool:
+        """Whether it applies to a module of a layer, or to one outside of the layers (None)."""
+        if layer is None:
+            return not any(pattern.search(module) for pattern in self._everywhere)
+        name = f"model.layers.{layer}.{module}"
+        own = self._by_layer.get(layer, ())
+        if any(fnmatchcase(module, pattern) for pattern in (*own, *self._by_layer.get(None, ()))):
+            return False
+        return not any(pattern.search(name) for pattern in self._everywhere)
+
+    @cached_property
+    def _by_layer(self) -> Mapping[int | None, Sequence[str]]:
+        """Patterns behind `layers.N.`; under None those of every layer."""
+        found: dict[int | None, list[str]] = {}
+        for text in self.excluded:
+            match = _LAYER.search(text)
+            if match is None or text.startswith("re:"):
+                continue
+            layer = None if match[1] == "*" else int(match[1])
+            rest = match[2]
+            # The module itself, and what is inside of it.
+            found.setdefault(layer, []).extend([rest, f"{rest}.*"] if rest else ["*"])
+        return found
+
+    @cached_property
+    def _everywhere(self) -> Sequence[re.Pattern[str]]:
+        found = []
+        for text in self.excluded:
+            if text.startswith("re:"):
+                found.append(re.compile(text.removeprefix("re:")))
+            elif _LAYER.search(text) is None:
+                inner = ".*".join(re.escape(part) for part in text.split("*"))
+                found.append(re.compile(rf"(^|\.){inner}($|\.)"))
+        return found
+
+
+_LAYER = re.compile(r"layers\.(\d+|\*)\.?(.*)")
+#: Keys under which releases list what they do not quantize.
+_EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers")
+
+
+def read_quantization(stated: Mapping[str, Any]) -> Quantization | str:
+    """The format of a config's `quantization_config`; text is why it is not known."""
+    stated = {**stated, **(stated.get("quantization") or {})}
+    method = str(stated.get("quant_method") or "modelopt").lower()
+    algorithm = str(stated.get("quant_algo") or "").upper()
+    excluded = next((tuple(map(str, stated[key])) for key in _EXCLUDED if stated.get(key)), ())
+    if algorithm == "MIXED_PRECISION":
+        return "its quantization is of several formats"
+    if method == "fp8" or algorithm in ("FP8", "FP8_PB_WO"):
+        return Quantization("FP8", 8.0, (*excluded, "lm_head"))
+    if algorithm in ("NVFP4", "NVFP4_AWQ"):
+        return Quantization("NVFP4", 4.5, (*excluded, "lm_head"))
+    if method == "mxfp4":
+        return Quantization("MXFP4", 4.25, (*excluded, "lm_head"), experts_only=True)
+    if method in ("awq", "gptq", "auto-round", "gptq_marlin", "awq_marlin"):
+        bits = stated.get("bits") or stated.get("w_bit")
+        group = stated.get("group_size") or stated.get("q_group_size") or 128
+        if bits not in (2, 3, 4, 8):
+            return f"{bits} bits of {method} are not known"
+        name = f"{'GPTQ' if method.startswith('gptq') else 'AWQ'} INT{bits}"
+        return Quantization(name, _grouped(bits, group, zeros=True), (*excluded, "lm_head"))
+    if method == "compressed-tensors":
+        return _compressed(stated, excluded)
+    return f"the quantization {method}{f' {algorithm}' if algorithm else ''} is not known"
+
+
+def _compressed(stated: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:
+    groups = list((stated.get("config_groups") or {}).values())
+    weights = groups[0].get("weights") if len(groups) == 1 else None
+    if not isinstance(weights, Mapping):
+        return "its quantization is of several formats"
+    bits, kind = weights.get("num_bits"), weights.get("type")
+    if bits == 8:
+        return Quantization("FP8" if kind == "float" else "INT8", 8.0, excluded)
+    if bits != 4:
+        return f"{bits} bits of compressed-tensors are not known"
+    group = weights.get("group_size") or 128
+    if kind == "float":
+        # NVFP4 has a scale of 8 bits for 16 parameters, MXFP4 for 32.
+        return Quantization("FP4", 4 + 8 / group, excluded)
+    zeros = not weights.get("symmetric", True)
+    return Quantization("INT4", _grouped(bits, group, zeros=zeros), excluded)
+
+
+def _grouped(bits: int, group: int, *, zeros: bool) -> float:
+    """Bits of a parameter with a scale of 16 bits for each group, and a zero point of its own."""
+    if group <= 0:
+        return float(bits)
+    return bits + (16 + (bits if zeros else 0)) / group

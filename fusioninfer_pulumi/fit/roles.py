@@ -1,0 +1,170 @@
+"""The memory of a service's roles: what is known of model and accelerator, and what follows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.api.inventory import NodePoolArgs
+from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.memory import Unclear
+from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
+from fusioninfer_pulumi.fit.accelerators import Accelerator, by_labels, by_memory, by_name
+from fusioninfer_pulumi.fit.architecture import (
+    Architecture,
+    UnknownArchitectureError,
+    read_config,
+)
+from fusioninfer_pulumi.fit.findings import fit_findings
+from fusioninfer_pulumi.fit.memory import Fit, fit
+from fusioninfer_pulumi.fit.models import known_architecture
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.pods.build import RolePods
+
+Template = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ServingRole:
+    """A role that runs pods: its index, what the user wrote, its pods, and nodes of a replica."""
+
+    position: int
+    args: RoleArgs
+    pods: RolePods
+    nodes: int
+
+
+def planned_memory(
+    roles: Sequence[ServingRole], model: ModelArgs | None
+) -> tuple[Mapping[str, Fit], list[Finding]]:
+    """The memory of each role whose accelerator, model and arguments are known, and its findings.
+
+    Of roles that name no accelerator nothing is said.
+    """
+    found: dict[str, Fit] = {}
+    findings: list[Finding] = []
+    for role in roles:
+        own, told = _role(role, model)
+        findings += told
+        if own is not None:
+            found[role.args.name] = own
+    return found, findings
+
+
+def _role(role: ServingRole, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
+    at = ("roles", role.position)
+    stated = role.args.accelerator
+    accelerator = _accelerator(role.args, role.pods.leader.template)
+    if accelerator is None:
+        if stated is None:
+            return None, []
+        told = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
+        return None, [warning("accelerator-not-known", (*at, "accelerator"), told)]
+    command = role.pods.command
+    if command.engine is None:
+        return None, []
+    try:
+        architecture = _architecture(command, model)
+        own = fit(command, architecture, accelerator, role.nodes)
+    except Unclear as reason:
+        return None, [info("memory-not-checked", at, f"memory not checked: {reason}")]
+    except _Unreadable as reason:
+        return None, [error("model-config-unreadable", ("model", "config"), str(reason))]
+    place = role.pods.leader.command_path
+    return own, list(fit_findings(at, place, command, architecture, own, role.nodes))
+
+
+class _Unreadable(Exception):  # noqa: N818  # becomes a finding
+    """Why the file of `model.config` cannot be read."""
+
+
+def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architecture:
+    """That of `model.config`, else of the model that the command line names."""
+    try:
+        if model is not None and model.config is not None:
+            return read_config(_config(model.config))
+        name = command.model or ""
+        source = read_source(model.uri) if model is not None else None
+        if source is not None and source.scheme == "hf":
+            name = source.place
+        known = known_architecture(name)
+    except UnknownArchitectureError as reason:
+        raise Unclear(str(reason)) from None
+    if known is None:
+        raise Unclear(f"model {name or 'without a name'} is not in the table; give model.config")
+    return known
+
+
+def _config(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    if not isinstance(given, str):
+        return given
+    try:
+        read = json.loads(Path(given).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise _Unreadable(f"{given} cannot be read: {problem.strerror or problem}") from None
+    except ValueError as problem:
+        raise _Unreadable(f"{given} is no JSON: {problem}") from None
+    if not isinstance(read, dict):
+        raise _Unreadable(f"{given} holds no JSON object")
+    return read
+
+
+# Accelerators.
+
+
+def _accelerator(role: RoleArgs, template: Template) -> Accelerator | None:
+    """What the role says, else its claims, else the labels that its pods select."""
+    if role.accelerator is not None:
+        return named_accelerator(role.accelerator)
+    for claim in role.resource_claims or ():
+        for text in claim.selectors or ():
+            match = _PRODUCT.search(text)
+            found = by_name(match[2]) if match else None
+            if found is not None:
+                return found
+    return by_labels(dict(_selected(template.get("spec") or {})))
+
+
+_PRODUCT = re.compile(r"""\.productName\s*==\s*(["'])([^"']+)\1""")
+
+
+def named_accelerator(text: str) -> Accelerator | None:
+    """The accelerator of a name or a memory, such as `H100` or `80Gi`; None for another text."""
+    found = by_name(text)
+    if found is not None:
+        return found
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMGT]i?", text) is None:
+        return None
+    return by_memory(text, int(quantity.parse(text)))
+
+
+def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Labels that every node of the pods has: selectors, and required affinity of one value."""
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        if isinstance(value, str):
+            yield key, value
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or []
+    if len(terms) != 1:  # any of several
+        return
+    for expression in terms[0].get("matchExpressions") or []:
+        values = expression.get("values") or []
+        if expression.get("operator") == "In" and len(values) == 1:
+            yield str(expression.get("key")), str(values[0])
+
+
+def pool_accelerator(pool: NodePoolArgs) -> str | None:
+    """What to call the accelerators of a pool: a name of the table, else their memory."""
+    found = by_labels(pool.labels)
+    for value in pool.device.attributes.values():
+        found = found or by_name(value)
+    if found is not None and found.name == (by_name(found.name) or found).name:
+        return found.name
+    return pool.device.memory

@@ -1,0 +1,81 @@
+"""Writes `tests/fit/aiconfigurator.json`: what aiconfigurator-core estimates, as a second opinion.
+
+`estimate_kv_cache` of aiconfigurator-core 0.12 (Apache-2.0; Python 3.11 to 3.13, Linux) for models
+that both know, on three kinds of GPU. It gets the memory that we find usable, vLLM's defaults of
+its newest release, and a cache of 16 bits. The package is too heavy for the fast tests: they read
+the file. In an environment of its own:
+
+    pip install aiconfigurator-core==0.12.0 && python tools/compare_estimates.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiconfigurator_core.sdk.memory import estimate_kv_cache
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from fusioninfer_pulumi.fit.accelerators import ACCELERATORS  # noqa: E402  # by the line above
+
+RELEASE = "0.24.0"
+FRACTION = 0.92
+SYSTEMS = {"H100": "h100_sxm", "H200": "h200_sxm", "B200": "b200_sxm"}
+DENSE = ("meta-llama/Meta-Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-70B",
+         "meta-llama/Meta-Llama-3.1-405B", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-8B",
+         "Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8")  # fmt: skip
+MIXTURES = ("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8", "Qwen/Qwen3-235B-A22B",
+            "Qwen/Qwen3-235B-A22B-FP8", "Qwen/Qwen3-Coder-480B-A35B-Instruct",
+            "mistralai/Mixtral-8x7B-v0.1", "mistralai/Mixtral-8x22B-v0.1",
+            "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2-Instruct",
+            "MiniMaxAI/MiniMax-M2.5", "openai/gpt-oss-20b", "openai/gpt-oss-120b")  # fmt: skip
+WAYS = (1, 2, 4, 8)
+
+
+def main() -> None:
+    """Writes the combinations that it can estimate."""
+    found = []
+    for model in (*DENSE, *MIXTURES):
+        for accelerator, system in SYSTEMS.items():
+            for ways in WAYS:
+                row = estimated(model, accelerator, system, ways)
+                if row is not None:
+                    found.append(row)
+    lines = ",\n".join(json.dumps(row) for row in found)
+    (ROOT / "tests" / "fit" / "aiconfigurator.json").write_text(f"[\n{lines}\n]\n", "utf-8")
+    print(f"{len(found)} combinations")
+
+
+def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
+    """One combination; None where it cannot be estimated, or where nothing is left."""
+    split = {"moe_tp_size": ways, "moe_ep_size": 1} if model in MIXTURES else {}
+    try:
+        found = estimate_kv_cache(
+            model, system, "vllm", RELEASE,
+            max_num_tokens=8192, max_batch_size=1024, memory_fraction_kind="of_total",
+            memory_fraction_value=FRACTION, tp_size=ways, kvcache_quant_mode="bfloat16",
+            gpu_memory_capacity_bytes_override=ACCELERATORS[accelerator].total, **split,
+        )  # fmt: skip
+    except ValueError as problem:
+        print(f"{model} on {ways} {accelerator}: {str(problem)[:120]}")
+        return None
+    parts = found["memory_breakdown"] or {}
+    return {
+        "model": model,
+        "accelerator": accelerator,
+        "tensor": ways,
+        "weights": parts.get("weights_bytes"),
+        "activations": parts.get("activations_bytes"),
+        "runtime": parts.get("runtime_overhead_bytes", 0) + parts.get("comm_overhead_bytes", 0),
+        "cache": found["total_kv_size_bytes"],
+        "token": found["kv_size_per_token_bytes"],
+        "tokens": found["total_kv_size_tokens"],
+    }
+
+
+if __name__ == "__main__":
+    main()

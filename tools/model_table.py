@@ -1,0 +1,131 @@
+"""Writes the table of models: `fusioninfer_pulumi/fit/models.json`.
+
+From the configs that aiconfigurator-core ships (Apache-2.0), of which only what says how much
+memory a model takes is kept, and from `tools/models.yaml`. Needs the package or its wheel unpacked:
+
+    python tools/model_table.py SITE-PACKAGES/aiconfigurator_core
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "fusioninfer_pulumi" / "fit" / "models.json"
+SOURCE = "aiconfigurator-core 0.12.0 model_configs"
+
+sys.path.insert(0, str(ROOT))
+
+from fusioninfer_pulumi.fit.architecture import (  # noqa: E402  # found by the line above
+    UnknownArchitectureError,
+    read_config,
+)
+
+_KEYS = """
+    model_type hidden_size intermediate_size intermediate_size_mlp num_hidden_layers
+    num_attention_heads num_key_value_heads head_dim vocab_size tie_word_embeddings
+    max_position_embeddings rope_scaling sliding_window use_sliding_window sliding_window_pattern
+    layer_types full_attention_interval num_experts num_local_experts n_routed_experts
+    n_shared_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size
+    first_k_dense_replace moe_layer_freq mlp_only_layers decoder_sparse_step
+    interleave_moe_layer_step kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim
+    v_head_dim index_topk index_head_dim index_n_heads linear_key_head_dim linear_value_head_dim
+    linear_num_key_heads linear_num_value_heads torch_dtype dtype
+"""
+KEYS = set(_KEYS.split())
+VISION = ("hidden_size", "vt_hidden_size", "depth", "num_hidden_layers", "vt_num_hidden_layers",
+          "intermediate_size", "vt_intermediate_size")  # fmt: skip
+QUANTIZATION = ("quant_method", "quant_algo", "bits", "group_size", "config_groups")
+EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules")
+
+
+def main() -> None:
+    """Writes the table, and tells what was left out."""
+    folder = Path(sys.argv[1]) / "model_configs"
+    table: dict[str, Any] = {}
+    for path in sorted(folder.glob("*_config.json")):
+        if path.name.endswith("_hf_quant_config.json"):
+            continue
+        name = path.name.removesuffix("_config.json").replace("--", "/")
+        config = json.loads(path.read_text(encoding="utf-8"))
+        beside = path.with_name(path.name.replace("_config.json", "_hf_quant_config.json"))
+        if beside.exists() and not config.get("quantization_config"):
+            config["quantization_config"] = json.loads(beside.read_text(encoding="utf-8"))
+        add(table, name, SOURCE, trimmed(config))
+    more = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text(encoding="utf-8"))
+    for name, each in more["configs"].items():
+        add(table, name, each["source"], each["config"])
+    for base, releases in more["releases"].items():
+        for each in releases:
+            release = {"name": each} if isinstance(each, str) else each
+            changed = dict(release.get("config") or {})
+            if "format" in release:
+                changed["quantization_config"] = more["formats"][release["format"]]
+            config = {**table[base]["config"], **changed}
+            add(table, release["name"], f"{table[base]['source']} ({base})", config)
+            if "format" not in release:
+                # The same model to who estimates times by name.
+                table[release["name"]]["base"] = base
+    lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
+    TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    print(f"{len(table)} models")
+
+
+def add(table: dict[str, Any], name: str, source: str, config: Mapping[str, Any]) -> None:
+    """Takes a model whose config is understood."""
+    try:
+        read_config(config)
+    except UnknownArchitectureError as problem:
+        print(f"left out: {name}: {problem}")
+        return
+    table[name] = {"source": source, "config": config}
+
+
+def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a config says how much memory the model takes."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in ("text_config", "llm_config", "language_config"):
+            found["text_config"] = trimmed(value)
+        elif key == "vision_config":
+            found[key] = {name: value[name] for name in VISION if name in value}
+        elif key == "quantization_config":
+            found[key] = quantization({**value, **(value.get("quantization") or {})})
+        elif key in KEYS and value is not None:
+            found[key] = value
+    return found
+
+
+def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The format, with one pattern in place of one for each layer."""
+    found = {key: stated[key] for key in QUANTIZATION if stated.get(key)}
+    for group in (found.get("config_groups") or {}).values():
+        for key in [key for key in group if key != "weights"]:
+            del group[key]
+    for key in EXCLUDED:
+        if stated.get(key):
+            found["ignore"] = sorted(joined(stated[key]))
+    return found
+
+
+def joined(patterns: list[str]) -> Iterator[str]:
+    """Patterns that differ in their layer alone, as one of all layers where it is many of them."""
+    families: dict[str, list[str]] = defaultdict(list)
+    for each in patterns:
+        if not re.search("norm|bias|embed", each):
+            families[re.sub(r"layers\.\d+", "layers.*", each)].append(each)
+    for family, members in families.items():
+        # A module that only some layers have (experts behind dense ones) is named by all of them.
+        yield from [family] if len(members) > 16 else members
+
+
+if __name__ == "__main__":
+    main()
