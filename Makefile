@@ -15,7 +15,7 @@ help:  ## List the targets
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,e2e]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]'
 	@touch $@
 
 .PHONY: setup
@@ -47,6 +47,10 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+.PHONY: docs
+docs: $(STAMP)  ## Build the documentation site into site/, with every warning an error
+	$(BIN)/mkdocs build --strict --quiet
 
 .PHONY: test-pythons
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine
