@@ -22,10 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP)  ## Install the package and its development tools into .venv
 
 .PHONY: demo
-demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes: plan, capacity, objects
+demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes, and what runs with how many GPUs
 	$(BIN)/fusioninfer-pulumi plan examples/deepseek-disagg --gpus 80,64,48,32,16
-	@echo
-	$(BIN)/fusioninfer-pulumi render examples/deepseek-disagg
 
 # Workers, and the processes that tests start, share what was compiled once.
 test test-long: export PYTHONDONTWRITEBYTECODE =

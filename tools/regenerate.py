@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pictures
 import reference
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
@@ -23,6 +24,8 @@ def main() -> int:
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
+    for name, text in pictures.pictures().items():
+        (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(
