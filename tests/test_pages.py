@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,6 @@ from page_blocks import ROOT, Block, blocks, commands, matches
 from fusioninfer_pulumi.cli.main import main
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-#: Pages for users: their blocks are run in a folder of their own, in their order.
-GUIDES = [
-    page
-    for page in PAGES
-    if page.name in {"README.md", "index.md", "tutorial.md"} or page.parent.name == "how-to"
-]
 #: Programs of the reader's own machine, whose commands cannot run here.
 _OUTSIDE = {
     "cd",
@@ -48,8 +43,8 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=name)
-def test_the_blocks_of_a_guide_work(
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_blocks_of_a_page_work(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files are written, commands are run, fragments are put into a service and checked."""
@@ -70,6 +65,9 @@ def _file(block: Block) -> None:
 
 def _program(block: Block) -> None:
     """A program is a file, and builds its services without an error."""
+    if block.part_of:
+        compile(block.text, str(block), "exec")
+        return
     _file(block)
     if Path(block.title).name == "__main__.py":
         folder = Path(block.title).parent
@@ -100,7 +98,7 @@ def _fragment(block: Block) -> None:
                         "name": "vllm",
                         "image": "vllm/vllm-openai:v0.11.0",
                         "args": ["--model", "Qwen/Qwen3-8B"],
-                        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                        "resources": {"limits": {"nvidia.com/gpu": "8"}},
                     }
                 ]
             }
@@ -111,6 +109,8 @@ def _fragment(block: Block) -> None:
         spec.update(part)
     elif block.part_of == "roles":
         spec["roles"] += part
+    elif " " in block.part_of:
+        return  # of something else, in words
     else:
         assert re.fullmatch(r"roles\[0\]", block.part_of), f"{block}: part of what?"
         role.update(part)
@@ -155,15 +155,20 @@ def _shown(block: Block) -> None:
 
 def _run(line: str, status: int | None = 0) -> list[str]:
     """What a command prints, standard error after standard output."""
+    if line.startswith(("cat ", "sed ")):
+        shown = subprocess.run(line, shell=True, check=True, capture_output=True, text=True)
+        return shown.stdout.splitlines()
     words = shlex.split(line)
-    if words[0] == "cat":
-        return Path(words[1]).read_text(encoding="utf-8").splitlines()
+    target = words[words.index(">") + 1] if ">" in words else None
+    words = words[: words.index(">")] if target else words
     assert words[0] == "fusioninfer-pulumi", line
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(words[1:])
     assert status is None or code == status, (line, err.getvalue())
-    return [*out.getvalue().splitlines(), *err.getvalue().splitlines()]
+    if target:
+        Path(target).write_text(out.getvalue(), encoding="utf-8")
+    return [*([] if target else out.getvalue().splitlines()), *err.getvalue().splitlines()]
 
 
 _CHECKS = {

@@ -19,7 +19,7 @@ ADDRESS = re.compile(
     r"https://(?:raw\.githubusercontent\.com/fusioninfer/fusioninfer-pulumi"
     r"|github\.com/fusioninfer/fusioninfer-pulumi/(?:blob|tree))/main/([\w./-]+)"
 )
-TARGETS = sorted(set(re.findall(r"`?make (\w+)", README)))
+TARGETS = sorted(set(re.findall(r"(?:^|`)make (\w+)", README, re.MULTILINE)))
 
 
 def test_links_are_absolute_and_lead_to_files() -> None:
