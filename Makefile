@@ -15,17 +15,15 @@ help:  ## List the targets
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,e2e]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]'
 	@touch $@
 
 .PHONY: setup
 setup: $(STAMP)  ## Install the package and its development tools into .venv
 
 .PHONY: demo
-demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes: plan, capacity, objects
+demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes, and what runs with how many GPUs
 	$(BIN)/fusioninfer-pulumi plan examples/deepseek-disagg --gpus 80,64,48,32,16
-	@echo
-	$(BIN)/fusioninfer-pulumi render examples/deepseek-disagg
 
 # Workers, and the processes that tests start, share what was compiled once.
 test test-long: export PYTHONDONTWRITEBYTECODE =
@@ -47,6 +45,10 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+.PHONY: docs
+docs: $(STAMP)  ## Build the documentation site into site/, with every warning an error
+	$(BIN)/mkdocs build --strict --quiet
 
 .PHONY: test-pythons
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine

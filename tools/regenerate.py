@@ -1,4 +1,4 @@
-"""Regenerates committed files: the JSON Schema and the examples' expected.yaml."""
+"""Regenerates committed files: JSON Schema, pages of the reference, the examples' expected.yaml."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pictures
+import reference
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
 
@@ -19,6 +22,10 @@ def main() -> int:
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
+    for page, text in reference.pages().items():
+        (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
+    for name, text in pictures.pictures().items():
+        (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(

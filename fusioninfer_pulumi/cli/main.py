@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _prepare_process()
     try:
-        options = _parser().parse_args(arguments)
+        options = command_line().parse_args(arguments)
     except SystemExit as stopped:
         return int(stopped.code or 0)
     try:
@@ -100,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
     """Builds the command line's parser."""
     top = _Parser(
         prog="fusioninfer-pulumi",

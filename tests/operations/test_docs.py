@@ -22,7 +22,9 @@ from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "day-two.md").read_text(encoding="utf-8")
-MANIFESTS = re.findall(r"^```yaml\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+MANIFESTS = re.findall(
+    r"^```yaml title=[^\n]*\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE
+)
 MODELS = [
     AutoscalingArgs,
     AutoscalingMetricArgs,

@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-import pytest
-import yaml
-from samples import role
-
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
-from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, PickerTls
 
 TEXT = (Path(__file__).parents[2] / "docs" / "routing.md").read_text(encoding="utf-8")
-
-
-def block(language: str) -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    return found[1]
-
-
-def test_the_example_prints_what_is_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    roles = [*yaml.safe_load(block("yaml"))["roles"], role(replicas=2)]
-    manifest = {
-        "apiVersion": "fusioninfer.io/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": "qwen"},
-        "spec": {"roles": roles},
-    }
-    path = tmp_path / "qwen.yaml"
-    path.write_text(yaml.safe_dump(manifest), encoding="utf-8")
-    assert main(["plan", str(path)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    for line in block("text").splitlines():
-        assert line in printed
 
 
 def test_every_gateway_has_its_row() -> None:

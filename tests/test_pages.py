@@ -1,0 +1,182 @@
+"""Every code block of the pages is run, or checked for what it says it is."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from page_blocks import ROOT, Block, blocks, commands, matches
+
+from fusioninfer_pulumi.cli.main import main
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+#: Programs of the reader's own machine, whose commands cannot run here.
+_OUTSIDE = {
+    "cd",
+    "docker",
+    "gh",
+    "git",
+    "glab",
+    "helm",
+    "kubectl",
+    "make",
+    "npm",
+    "pip",
+    "pulumi",
+    "uv",
+}
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_blocks_of_a_page_work(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are written, commands are run, fragments are put into a service and checked."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        _CHECKS[block.language](block)
+
+
+def _file(block: Block) -> None:
+    if block.part_of:
+        _fragment(block)
+        return
+    assert block.title, f"{block}: a file has a title"
+    path = Path(block.title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text, encoding="utf-8")
+
+
+def _program(block: Block) -> None:
+    """A program is a file, and builds its services without an error."""
+    if block.part_of:
+        compile(block.text, str(block), "exec")
+        return
+    _file(block)
+    if Path(block.title).name == "__main__.py":
+        folder = Path(block.title).parent
+        if not (folder / "Pulumi.yaml").exists():
+            (folder / "Pulumi.yaml").write_text("name: app\nruntime: python\n", encoding="utf-8")
+        assert _run(f"fusioninfer-pulumi check {folder}") == [], block
+
+
+def _manifest(block: Block) -> None:
+    """A manifest is accepted, unless a command of the page shows why it is not."""
+    _file(block)
+    if not block.part_of and "kind: InferenceService" in block.text:
+        refused = f"{block.title}: error:" in Path(ROOT / block.page).read_text(encoding="utf-8")
+        printed = _run(f"fusioninfer-pulumi check {shlex.quote(block.title)}", status=None)
+        assert refused or not [each for each in printed if ": error:" in each], (block, printed)
+
+
+def _fragment(block: Block) -> None:
+    """A fragment is accepted as a part of a service that is right without it."""
+    part = yaml.safe_load(block.text)
+    role = {
+        "name": "inference",
+        "componentType": "worker",
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "vllm",
+                        "image": "vllm/vllm-openai:v0.11.0",
+                        "args": ["--model", "Qwen/Qwen3-8B"],
+                        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+                    }
+                ]
+            }
+        },
+    }
+    spec = {"roles": [role]}
+    if block.part_of == "spec":
+        spec.update(part)
+    elif block.part_of == "roles":
+        spec["roles"] += part
+    elif " " in block.part_of:
+        return  # of something else, in words
+    else:
+        assert re.fullmatch(r"roles\[0\]", block.part_of), f"{block}: part of what?"
+        role.update(part)
+    manifest = {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "fragment"},
+        "spec": spec,
+    }
+    Path("fragment.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
+    printed = _run("fusioninfer-pulumi check fragment.yaml", status=None)
+    assert not [each for each in printed if ": error:" in each], (block, printed)
+
+
+def _console(block: Block) -> None:
+    found = list(commands(block))
+    assert found, f"{block}: no command"
+    for command in found:
+        printed = _run(command.line, status=None)
+        assert matches(command.printed, printed), (str(block), command.line, printed)
+
+
+def _outside(block: Block) -> None:
+    """Commands for elsewhere: known programs, our own command's options, targets that exist."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        program = Path(words[0]).name
+        assert program in {"fusioninfer-pulumi", *_OUTSIDE}, f"{block}: {line}"
+        if program == "make" and len(words) > 1:
+            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), f"{block}: {line}"
+        if program == "fusioninfer-pulumi":
+            with contextlib.redirect_stdout(io.StringIO()):
+                assert main([words[1], "--help"]) == 0, f"{block}: {line}"
+
+
+def _shown(block: Block) -> None:
+    """Nothing to run: other languages, and text."""
+
+
+def _run(line: str, status: int | None = 0) -> list[str]:
+    """What a command prints, standard error after standard output."""
+    if line.startswith(("cat ", "sed ")):
+        shown = subprocess.run(line, shell=True, check=True, capture_output=True, text=True)
+        return shown.stdout.splitlines()
+    words = shlex.split(line)
+    target = words[words.index(">") + 1] if ">" in words else None
+    words = words[: words.index(">")] if target else words
+    assert words[0] == "fusioninfer-pulumi", line
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words[1:])
+    assert status is None or code == status, (line, err.getvalue())
+    if target:
+        Path(target).write_text(out.getvalue(), encoding="utf-8")
+    return [*([] if target else out.getvalue().splitlines()), *err.getvalue().splitlines()]
+
+
+_CHECKS = {
+    "yaml": _manifest,
+    "python": _program,
+    "console": _console,
+    "bash": _outside,
+    **dict.fromkeys(
+        ("text", "toml", "json", "typescript", "go", "csharp", "java", "mermaid"), _shown
+    ),
+}

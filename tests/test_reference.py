@@ -1,0 +1,37 @@
+"""The generated pages of the reference are those of this code."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGES: dict[str, str] = tool("reference").pages()
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="argparse words its help in its own way in each version"
+)
+def test_the_command_line_is_the_parsers() -> None:
+    path = ROOT / "docs" / "reference" / "command-line.md"
+    assert path.read_text(encoding="utf-8") == PAGES["command-line.md"], "make regenerate"
+
+
+def test_the_fields_are_the_models() -> None:
+    path = ROOT / "docs" / "reference" / "fields.md"
+    assert path.read_text(encoding="utf-8") == PAGES["fields.md"], "make regenerate"

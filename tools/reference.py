@@ -1,0 +1,126 @@
+"""Pages of the reference that follow from the code: fields, and the command line.
+
+`python tools/regenerate.py` writes them; `tests/test_reference.py` compares the committed ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.schema import manifest_schema
+from fusioninfer_pulumi.cli.main import command_line
+
+_FIELDS = """\
+# Fields
+
+What a manifest of an InferenceService may say. In Python the fields have the same names in
+`snake_case`; the models are `InferenceServiceArgs`, `RoleArgs` and so on. Generated from them; the
+[JSON Schema](../inference-service.schema.json) says the same to editors.
+
+"""
+_COMMANDS = """\
+# Command line
+
+Generated from `fusioninfer-pulumi --help`. Exit status: 0 fine (`diff`: no difference), 1 `diff`
+found a difference, 2 invalid input or usage.
+
+"""
+_ROOTS = ("ServiceSpec", "ManifestMetadata")
+
+
+def pages() -> dict[str, str]:
+    """The text of each page by its name below `docs/reference`."""
+    return {"fields.md": fields_page(), "command-line.md": commands_page()}
+
+
+def fields_page() -> str:
+    """The page with every field: its type, default and meaning."""
+    definitions = manifest_schema()["$defs"]
+    models, enums = [], []
+    for name in _reached(definitions):
+        (enums if "enum" in definitions[name] else models).append(name)
+    parts = [_model(name, definitions[name]) for name in models]
+    parts += [_enum(name, definitions[name]) for name in sorted(enums)]
+    return _FIELDS + "\n".join(parts)
+
+
+def _reached(definitions: Mapping[str, Any]) -> list[str]:
+    """Names of all definitions, those nearest to the service first."""
+    found = list(_ROOTS)
+    for name in found:
+        found += dict.fromkeys(each for each in _references(definitions[name]) if each not in found)
+    return found
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if "$ref" in schema:
+            yield schema["$ref"].rpartition("/")[2]
+        for each in schema.values():
+            yield from _references(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _references(each)
+
+
+def _model(name: str, schema: Mapping[str, Any]) -> str:
+    lines = [f"## {name}", "", _cell(schema.get("description", ""), breaks="\n\n"), ""]
+    lines += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
+    required = set(schema.get("required", ()))
+    for field, its in schema.get("properties", {}).items():
+        default = "required" if field in required else _default(its.get("default"))
+        lines.append(
+            f"| `{field}` | {_type(its)} | {default} | {_cell(its.get('description', ''))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _enum(name: str, schema: Mapping[str, Any]) -> str:
+    values = ", ".join(f"`{value}`" for value in schema["enum"])
+    return f"## {name}\n\n{_cell(schema.get('description', ''))}\n\nOne of {values}.\n"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        kinds = [_type(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    return str(schema.get("type", "any"))
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ([], {}):
+        return "-"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _cell(text: str, breaks: str = " ") -> str:
+    paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
+    return breaks.join(paragraphs).replace("|", "\\|")
+
+
+def commands_page() -> str:
+    """The page with every command and its options."""
+    parser = command_line()
+    (commands,) = (
+        each for each in parser._actions  # noqa: SLF001  # argparse has no public way
+        if isinstance(each, argparse._SubParsersAction)  # noqa: SLF001  # likewise
+    )  # fmt: skip
+    parts = [_help("fusioninfer-pulumi", parser)]
+    parts += [_help(name, command) for name, command in commands.choices.items()]
+    return _COMMANDS + "\n".join(parts)
+
+
+def _help(name: str, parser: argparse.ArgumentParser) -> str:
+    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=90)
+    return f"## {name}\n\n```text\n{parser.format_help()}```\n"
