@@ -186,7 +186,10 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def plan_service(
-    args: InferenceServiceArgs, name: str | None = None, *, leave_out: Collection[int] = ()
+    args: InferenceServiceArgs,
+    name: str | None = None,
+    *,
+    leave_out: Collection[int] | None = None,
 ) -> ServicePlan:
     """Returns the plan of one service.
 
@@ -195,8 +198,10 @@ def plan_service(
     Args:
         args: The spec.
         name: Kubernetes name of the service, used if the spec has none.
-        leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected.
+        leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected;
+            None for any other spec, whose objects are compared with their schemas.
     """
+    whole, leave_out = leave_out is None, leave_out or ()
     service = args.name or name or ""
     findings = list(_service_findings(service))
     findings += size_findings(("metadata", "annotations"), args.annotations)
@@ -247,7 +252,7 @@ def plan_service(
     findings += rollout_findings(plan)
     findings += layout_findings(plan)
     findings += unplaced_findings(args)
-    if not leave_out and not errors(findings):
+    if whole and not errors(findings):
         findings += objects_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 

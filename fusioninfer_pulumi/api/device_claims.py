@@ -54,7 +54,7 @@ class ResourceClaimArgs(SpecModel):
     admin_access: bool | None = None
     """Whether devices are shared with their users, for monitoring; needs rights."""
 
-    spec: Annotated[dict[str, Any], fits(DEVICE_CLAIM), Field(min_length=1)] | None = None
+    spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed on as it is."""
 
     template_name: ObjectName | None = None

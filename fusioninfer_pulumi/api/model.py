@@ -25,6 +25,7 @@ from fusioninfer_pulumi.api.types import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, TOLERATIONS
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
@@ -128,15 +129,13 @@ class FetcherArgs(SpecModel):
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     """What fetches: it gets a source and a folder as its last two arguments."""
 
-    env: Annotated[list[dict[str, Any]], fits(CONTAINER.below("env"))] = Field(default_factory=list)
+    env: list[dict[str, Any]] = Field(default_factory=list)
     """More variables, such as proxies or mirrors."""
 
     resources: dict[str, Any] | None = None
     """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
 
-    security_context: Annotated[dict[str, Any], fits(CONTAINER.below("securityContext"))] | None = (
-        None
-    )
+    security_context: dict[str, Any] | None = None
     """Its security context, in place of an unprivileged one of user 1000."""
 
 
@@ -391,7 +390,10 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
         yield from image_findings((*at, "image"), fetcher.image)
     if fetcher.resources is not None:
         yield from resource_findings((*at, "resources"), fetcher.resources)
-    yield from json_findings((*at, "env"), fetcher.env)
+    for key, value in (("env", fetcher.env), ("securityContext", fetcher.security_context)):
+        if value is not None:
+            yield from part_findings((*at, key), value, CONTAINER.below(key))
+            yield from json_findings((*at, key), value)
 
 
 def _cache(

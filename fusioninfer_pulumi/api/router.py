@@ -14,9 +14,10 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_template_findings,
     resource_findings,
 )
-from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, fits, known_json_findings
+from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, known_json_findings
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS
 
 #: Name of the picker's container, under which a template overrides it.
@@ -116,10 +117,10 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """Who reaches the service's pods; everybody else is shut out."""
 
-    gateway: Annotated[list[dict[str, Any]], fits(NETWORK_PEERS), Field(min_length=1)]
+    gateway: list[dict[str, Any]] = Field(min_length=1)
     """NetworkPolicyPeers that match the gateway's proxies."""
 
-    metrics: Annotated[list[dict[str, Any]], fits(NETWORK_PEERS)] | None = None
+    metrics: list[dict[str, Any]] | None = None
     """NetworkPolicyPeers that read metrics; by default none."""
 
 
@@ -217,6 +218,7 @@ def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
 def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
     """Checks the peers of a NetworkPolicy."""
     for field, peers in (("gateway", policy.gateway), ("metrics", policy.metrics or [])):
+        yield from part_findings((*at, field), peers, NETWORK_PEERS)
         for index, peer in enumerate(peers):
             here = (*at, field, index)
             yield from known_json_findings(here, peer)

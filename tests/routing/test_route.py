@@ -133,7 +133,8 @@ def test_a_route_that_takes_no_requests_is_told() -> None:
     assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is asked")
     (told,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
     assert told.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
-    assert not warnings(routed(httproute={"useDefaultGateways": "All"}))
+    (told,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
+    assert told.startswith("warning: roles[0].httproute.useDefaultGateways: needs the experimental")
 
 
 def test_host_names_may_be_outputs(output: Any) -> None:

@@ -236,10 +236,10 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     "peers that match nobody": (
         routed(networkPolicy={"gateway": [{}, {"pods": {}}]}),
         [
-            ("roles[0].networkPolicy.gateway[0]: must hold one of podSelector, namespaceSelector, "
-            "ipBlock"),
             ("roles[0].networkPolicy.gateway[1].pods: unknown key; allowed: ipBlock, "
             "namespaceSelector, podSelector"),
+            ("roles[0].networkPolicy.gateway[0]: must hold one of podSelector, namespaceSelector, "
+            "ipBlock"),
         ],
     ),
     "a policy without the gateway": (
