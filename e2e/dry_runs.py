@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import Any
 from e2e.harness import ApiError, Client, Object
 
 _LWS = "leaderworkerset.sigs.k8s.io"
+#: Indexes and keys of fields, and what stands for itself in messages.
+_FIELD, _VALUE = re.compile(r"\[[^\]]*\]"), re.compile(r'"(\\.|[^"\\])*"|\d+')
 _KEY = "0" * 40
 
 #: Fields of pods that name what a cluster has or has not, and those that follow from it: an
@@ -40,6 +43,15 @@ class Refusal:
     kind: str
     message: str
     causes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its class: kind, fields and reasons without names and numbers."""
+        found = self.causes or (("", self.message),)
+        parts = sorted(
+            {f"{_FIELD.sub('[]', at)}: {_VALUE.sub('..', why)[:120]}" for at, why in found}
+        )
+        return f"{self.kind} {'; '.join(parts)[:300]}"
 
 
 @dataclass
