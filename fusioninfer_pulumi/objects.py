@@ -11,6 +11,8 @@ from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
 from fusioninfer_pulumi.routing.router import router_objects
+from fusioninfer_pulumi.schemas.kind import Part, kind_schema
+from fusioninfer_pulumi.schemas.normal import normal
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
@@ -33,17 +35,15 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     refused = errors(plan.findings)
     if refused:
         raise InvalidServiceError(refused)
-    if plan.router is not None:
-        return (
-            *workloads(plan),
-            *router_objects(plan, plan.router),
-            *operations(plan, plan.router, plan.operations),
-        )
-    return (
-        *workloads(plan),
-        serving_service(plan),
-        *operations(plan, plan.router, plan.operations),
-    )
+    reached = (serving_service(plan),) if plan.router is None else router_objects(plan, plan.router)
+    others = (*reached, *operations(plan, plan.router, plan.operations))
+    return (*workloads(plan), *map(_normal, others))
+
+
+def _normal(manifest: dict[str, Any]) -> dict[str, Any]:
+    """An object without the fields that users have set to null."""
+    part = Part(manifest["apiVersion"], manifest["kind"])
+    return normal(manifest, part) if kind_schema(*part[:2]) is not None else manifest
 
 
 def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:

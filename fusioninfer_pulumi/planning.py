@@ -14,10 +14,11 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.name_collisions import Owners
+from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
@@ -175,7 +176,10 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def plan_service(
-    args: InferenceServiceArgs, name: str | None = None, *, leave_out: Collection[int] = ()
+    args: InferenceServiceArgs,
+    name: str | None = None,
+    *,
+    leave_out: Collection[int] | None = None,
 ) -> ServicePlan:
     """Returns the plan of one service.
 
@@ -184,8 +188,10 @@ def plan_service(
     Args:
         args: The spec.
         name: Kubernetes name of the service, used if the spec has none.
-        leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected.
+        leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected;
+            None for any other spec, whose objects are compared with their schemas.
     """
+    whole, leave_out = leave_out is None, leave_out or ()
     service = args.name or name or ""
     findings = list(_service_findings(service))
     findings += size_findings(("metadata", "annotations"), args.annotations)
@@ -233,6 +239,8 @@ def plan_service(
     findings += rollout_findings(plan)
     findings += layout_findings(plan)
     findings += unplaced_findings(args)
+    if whole and not errors(findings):
+        findings += objects_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 

@@ -1,8 +1,8 @@
 """Writes the schemas of the kinds that the library emits: `python tools/schemas.py [--check]`.
 
-They come from the Go modules that the end-to-end tests pin in `e2e/tools`: CustomResourceDefinitions,
-and Kubernetes' own OpenAPI. Descriptions, status and what validates nothing are left out; equal parts
-are written once. `--check` writes nothing, and fails where a file is out of date.
+They come from the Go modules that the end-to-end tests pin in `e2e/tools`: definitions of custom
+resources, and Kubernetes' own OpenAPI. Descriptions, status and what validates nothing are left
+out; equal parts are written once. `--check` writes nothing, and fails where a file is out of date.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ _SCALARS: Mapping[str, Schema] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": _METADATA,
 }
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
-#: Keywords that JSON Schema has too. `oneOf` and the like occur once where they are no other way to
-#: write a type: for the addresses of a Gateway, which `api/route.py` checks.
+#: Keywords that JSON Schema has too. `oneOf` and the like are other ways to write a type, but for
+#: the addresses of a Gateway, which `api/gateway_rules.py` checks.
 _KEPT = (
-    "$ref", "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties", "maximum",
-    "minItems", "minLength", "minProperties", "minimum", "pattern", "properties", "required",
-    "type",
+    "$ref", "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties",
+    "maximum", "minItems", "minLength", "minProperties", "minimum", "pattern", "properties",
+    "required", "type",
 )  # fmt: skip
 #: A part that is written once where it occurs again, from this length on.
 _LONG = 120
@@ -156,7 +156,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _downloaded(tool: str, module: str) -> tuple[str, Path]:
     """Version and folder of a module, downloaded where the module cache has it not."""
     told = subprocess.run(
-        ["go", "mod", "download", "-json", module],
+        ["go", "mod", "download", "-json", module],  # noqa: S607 - as the developer has installed it
         cwd=TOOLS / tool,
         env={**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"},
         stdout=subprocess.PIPE,
@@ -188,7 +188,8 @@ def _custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
 
 def _definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
     """The spec of a CustomResourceDefinition, and the schema of one of its versions."""
-    spec = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)["spec"]
+    text = file.read_text(encoding="utf-8")
+    spec = yaml.load(text, Loader=_LOADER)["spec"]  # noqa: S506 - the C one, if there is one
     (served,) = [each for each in spec["versions"] if each["name"] == version]
     return spec, _converted(served["schema"]["openAPIV3Schema"])
 

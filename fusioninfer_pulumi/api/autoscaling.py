@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
-from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress
+from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
+from fusioninfer_pulumi.schemas.kind import SCALING
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -101,7 +102,7 @@ class AutoscalingArgs(SpecModel):
     keda: KedaArgs | None = None
     """`KEDA`: further fields of the ScaledObject, as it calls them."""
 
-    behavior: dict[str, Any] | None = None
+    behavior: Annotated[dict[str, Any], fits(SCALING)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed on."""
 
     @model_validator(mode="after")

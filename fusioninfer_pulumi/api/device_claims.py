@@ -9,9 +9,10 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import ObjectName, PositiveCount, json_findings
+from fusioninfer_pulumi.api.types import ObjectName, PositiveCount, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
+from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
 
 _Label = Annotated[
     str,
@@ -53,7 +54,7 @@ class ResourceClaimArgs(SpecModel):
     admin_access: bool | None = None
     """Whether devices are shared with their users, for monitoring; needs rights."""
 
-    spec: Annotated[dict[str, Any], Field(min_length=1)] | None = None
+    spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed on as it is."""
 
     template_name: ObjectName | None = None

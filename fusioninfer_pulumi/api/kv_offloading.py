@@ -10,9 +10,10 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Bytes, ObjectName, bytes_finding, json_findings
+from fusioninfer_pulumi.api.types import Bytes, ObjectName, bytes_finding, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
+from fusioninfer_pulumi.schemas.kind import CLAIM
 
 _Folder = Annotated[
     str,
@@ -49,7 +50,7 @@ class ClaimReferenceArgs(SpecModel):
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` makes one for each pod, `ref` names an existing one."""
 
-    spec: dict[str, Any] | None = None
+    spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
     """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
 
     ref: ClaimReferenceArgs | None = None

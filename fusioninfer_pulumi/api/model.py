@@ -20,12 +20,13 @@ from fusioninfer_pulumi.api.types import (
     ObjectName,
     PositiveCount,
     Text,
+    fits,
     json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import CONTAINER
+from fusioninfer_pulumi.schemas.kind import CONTAINER, TOLERATIONS
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -170,7 +171,7 @@ class WarmUpJobArgs(SpecModel):
     node_selector: dict[str, str] | None = None
     """Nodes on which it may run."""
 
-    tolerations: list[dict[str, Any]] | None = None
+    tolerations: Annotated[list[dict[str, Any]], fits(TOLERATIONS)] | None = None
     """Taints that it tolerates."""
 
     service_account_name: ObjectName | None = None
@@ -385,13 +386,9 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
         yield from image_findings((*at, "image"), fetcher.image)
     if fetcher.resources is not None:
         yield from resource_findings((*at, "resources"), fetcher.resources)
-    parts = {
-        "env": (fetcher.env, CONTAINER.below("env")),
-        "securityContext": (fetcher.security_context, CONTAINER.below("securityContext")),
-    }
-    for key, (value, part) in parts.items():
+    for key, value in (("env", fetcher.env), ("securityContext", fetcher.security_context)):
         if value is not None:
-            yield from part_findings((*at, key), value, part)
+            yield from part_findings((*at, key), value, CONTAINER.below(key))
             yield from json_findings((*at, key), value)
 
 

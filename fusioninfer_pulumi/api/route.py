@@ -1,18 +1,14 @@
-"""A router's `httproute` and `gateway`: fields of the Gateway API, passed on as they are.
-
-Only what is read or completed here is checked; the API server checks the rest.
-"""
+"""A router's `httproute` and `gateway`: fields of the Gateway API, passed on as they are."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import mismatch
+from fusioninfer_pulumi.api.gateway_rules import gateway_rule_findings, route_rule_findings
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     LeafText,
@@ -20,11 +16,12 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     Port,
     known_json_findings,
-    namespace_finding,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, shown, similar
-from fusioninfer_pulumi.kube.durations import is_for_routes
+from fusioninfer_pulumi.findings import Finding, Location, error, errors
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
+from fusioninfer_pulumi.schemas.normal import normal
 
 
 class SplitArgs(SpecModel):
@@ -136,19 +133,8 @@ class GatewayArgs(SpecModel):
     """Annotations of the Gateway object; values may be Outputs."""
 
 
-_PARENT_KEYS = ("group", "kind", "namespace", "name", "sectionName", "port")
-_RULE_KEYS = (
-    "name",
-    "matches",
-    "filters",
-    "backendRefs",
-    "timeouts",
-    "retry",
-    "sessionPersistence",
-)
-_BACKEND_KEYS = ("group", "kind", "namespace", "name", "port", "weight", "filters")
-_TIMEOUTS = ("request", "backendRequest")
-_LISTENER_KEYS = ("name", "hostname", "port", "protocol", "tls", "allowedRoutes")
+#: Fields whose values are passed on unread.
+_MAY_BE_OUTPUTS = ("annotations", "hostname", "hostnames", "namespace")
 #: Fields of a Gateway's own spec: a Gateway that exists is not described by us.
 _OWN = (
     "gateway_class_name",
@@ -161,22 +147,16 @@ _OWN = (
     "annotations",
 )
 
-# gateway.networking.k8s.io_httproutes.yaml: Hostname.
-_HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
 
 def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     """Checks the spec of an HTTPRoute, each field of which is valid."""
-    for index, parent in enumerate(route.parent_refs or ()):
-        here = (*at, "parentRefs", index)
-        yield from known_json_findings(here, parent, ("namespace",))
-        yield from _keys(here, parent, _PARENT_KEYS)
-        yield from _reference(here, parent)
-    for index, host in enumerate(route.hostnames or ()):
-        if not is_output(host):
-            yield from _host((*at, "hostnames", index), host)
-    for index, rule in enumerate(route.rules or ()):
-        yield from _rule((*at, "rules", index), rule)
+    given = {
+        "parentRefs": route.parent_refs,
+        "hostnames": route.hostnames,
+        "rules": route.rules,
+        "useDefaultGateways": route.use_default_gateways,
+    }
+    yield from _checked(at, given, HTTP_ROUTE, route_rule_findings)
     yield from _split((*at, "split"), route.split or ())
     yield from _elsewhere(at, route)
 
@@ -239,144 +219,30 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
                     "give one or the other",
                 )
         for index, ref in enumerate(gateway.refs):
-            yield from _ref((*at, "refs", index), ref)
+            if ref.listeners:
+                known = {"gatewayClassName": "any", "listeners": ref.listeners}
+                yield from _checked((*at, "refs", index), known, GATEWAY, gateway_rule_findings)
         return
-    yield from _listeners((*at, "listeners"), gateway.listeners or ())
-    for name in ("addresses", "infrastructure", "allowed_listeners", "tls"):
-        alias = GatewayArgs.model_fields[name].alias or name
-        yield from known_json_findings((*at, alias), getattr(gateway, name), ("annotations",))
+    given = {
+        GatewayArgs.model_fields[name].alias or name: getattr(gateway, name)
+        for name in _OWN
+        if name != "annotations"
+    }
+    # These have defaults.
+    given["gatewayClassName"] = gateway.gateway_class_name or "any"
+    given["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
+    yield from _checked(at, given, GATEWAY, gateway_rule_findings)
 
 
-def _ref(at: Location, ref: GatewayRefArgs) -> Iterator[Finding]:
-    yield from _listeners((*at, "listeners"), ref.listeners or ())
-
-
-def _listeners(at: Location, listeners: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    seen: dict[str, int] = {}
-    for index, listener in enumerate(listeners):
-        here = (*at, index)
-        yield from known_json_findings(here, listener, ("hostname",))
-        yield from _keys(here, listener, _LISTENER_KEYS)
-        yield from _named(here, listener)
-        name = listener.get("name")
-        if isinstance(name, str):
-            first = seen.setdefault(name, index)
-            if first != index:
-                yield error(
-                    "duplicate-listener-name", (*here, "name"), f'"{name}" names two listeners'
-                )
-        yield from _port((*here, "port"), listener.get("port"))
-        if not isinstance(listener.get("protocol"), str):
-            yield mismatch((*here, "protocol"), listener.get("protocol"), "a string")
-        host = listener.get("hostname")
-        if host is not None and not is_output(host):
-            yield from _host((*here, "hostname"), host)
-        yield from _tls((*here, "tls"), listener.get("tls"))
-        yield from _allowed_routes((*here, "allowedRoutes"), listener.get("allowedRoutes"))
-
-
-def _tls(at: Location, tls: Any) -> Iterator[Finding]:
-    yield from _mapping(at, tls)
-    if isinstance(tls, Mapping):
-        for here, item in _mappings((*at, "certificateRefs"), tls.get("certificateRefs")):
-            yield from (item,) if isinstance(item, Finding) else _reference(here, item)
-
-
-def _allowed_routes(at: Location, allowed: Any) -> Iterator[Finding]:
-    yield from _mapping(at, allowed)
-    if isinstance(allowed, Mapping):
-        yield from _mapping((*at, "namespaces"), allowed.get("namespaces"))
-        for _, item in _mappings((*at, "kinds"), allowed.get("kinds")):
-            if isinstance(item, Finding):
-                yield item
-
-
-def _rule(at: Location, rule: Mapping[str, Any]) -> Iterator[Finding]:
-    yield from known_json_findings(at, rule, ("namespace",))
-    yield from _keys(at, rule, _RULE_KEYS)
-    timeouts = rule.get("timeouts")
-    yield from _mapping((*at, "timeouts"), timeouts)
-    if isinstance(timeouts, Mapping):
-        yield from _keys((*at, "timeouts"), timeouts, _TIMEOUTS)
-        for key, value in timeouts.items():
-            if not isinstance(value, str) or not is_for_routes(value):
-                yield error(
-                    "invalid-duration",
-                    (*at, "timeouts", str(key)),
-                    f"must be a duration such as 0s, 90s or 1h30m, got {shown(value)}",
-                )
-    for key in ("backendRefs", "filters", "matches"):
-        for here, item in _mappings((*at, key), rule.get(key)):
-            if isinstance(item, Finding):
-                yield item
-            elif key == "backendRefs":
-                yield from _keys(here, item, _BACKEND_KEYS)
-                yield from _reference(here, item)
-            elif isinstance(item.get("requestMirror"), Mapping):
-                mirrored = (*here, "requestMirror", "backendRef")
-                backend = item["requestMirror"].get("backendRef")
-                if isinstance(backend, Mapping):
-                    yield from _reference(mirrored, backend)
-                else:
-                    yield mismatch(mirrored, backend, "a mapping")
-
-
-def _mappings(at: Location, listed: Any) -> Iterator[tuple[Location, Mapping[str, Any] | Finding]]:
-    """The items of a list that has to hold mappings; what is none comes as a problem."""
-    if listed is not None and not isinstance(listed, list):
-        yield at, mismatch(at, listed, "a list")
-        return
-    for index, item in enumerate(listed or ()):
-        here = (*at, index)
-        wrong = not isinstance(item, Mapping)
-        yield here, mismatch(here, item, "a mapping") if wrong else item
-
-
-def _host(at: Location, host: Any) -> Iterator[Finding]:
-    if not isinstance(host, str) or len(host) > 253 or _HOST.fullmatch(host) is None:
-        yield error(
-            "invalid-hostname",
-            at,
-            "must be a host name such as api.example.com or *.example.com, without scheme and "
-            f"port, got {shown(host)}",
-        )
-
-
-def _named(at: Location, item: Mapping[str, Any]) -> Iterator[Finding]:
-    name = item.get("name")
-    # An Output was reported with its place already.
-    if not is_output(name) and (not isinstance(name, str) or not name):
-        yield mismatch((*at, "name"), name, "a name")
-
-
-def _reference(at: Location, item: Mapping[str, Any]) -> Iterator[Finding]:
-    """Checks what names an object: a Gateway, a backend, a certificate."""
-    yield from _named(at, item)
-    for key in ("group", "kind", "sectionName"):
-        if key in item and not isinstance(item[key], str) and not is_output(item[key]):
-            yield error("wrong-type", (*at, key), f"must be a string, got {shown(item[key])}")
-    if "namespace" in item:
-        found = namespace_finding((*at, "namespace"), item["namespace"])
-        if found is not None:
-            yield found
-    if "port" in item:
-        yield from _port((*at, "port"), item["port"])
-
-
-def _port(at: Location, port: Any) -> Iterator[Finding]:
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        yield mismatch(at, port, "an integer from 1 to 65535")
-
-
-def _mapping(at: Location, value: Any) -> Iterator[Finding]:
-    if value is not None and not isinstance(value, Mapping):
-        yield mismatch(at, value, "a mapping")
-
-
-def _keys(at: Location, item: Mapping[str, Any], known: Sequence[str]) -> Iterator[Finding]:
-    for key in item:
-        if not isinstance(key, str) or key in known:
-            continue
-        hint = similar(key, known)
-        told = f"did you mean {hint}?" if hint else f"allowed: {', '.join(sorted(known))}"
-        yield error("unknown-key", (*at, key), f"unknown key{',' if hint else ';'} {told}")
+def _checked(
+    at: Location,
+    given: Mapping[str, Any],
+    part: Part,
+    rules: Callable[[Location, Mapping[str, Any]], Iterator[Finding]],
+) -> Iterator[Finding]:
+    """Checks the spec of a route or of a Gateway as far as it is given."""
+    given = {key: value for key, value in given.items() if value is not None}
+    found = [*part_findings(at, given, part), *known_json_findings(at, given, _MAY_BE_OUTPUTS)]
+    yield from found
+    if not errors(found):
+        yield from rules(at, normal(given, part))

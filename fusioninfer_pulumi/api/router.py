@@ -17,6 +17,8 @@ from fusioninfer_pulumi.api.pod_template import (
 from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, known_json_findings
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -182,7 +184,7 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
         if generated and "containers" in finding.location:
             continue
         # The generated template may hold what an override of an item leaves out.
-        if finding.rule == "field-required" and finding.location[-1] != "name":
+        if finding.rule == "field-required" and finding.location[-1] not in ("name", "image"):
             continue
         yield finding
 
@@ -213,24 +215,17 @@ def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_PEER_KEYS = ("podSelector", "namespaceSelector", "ipBlock")
-
-
 def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
     """Checks the peers of a NetworkPolicy."""
     for field, peers in (("gateway", policy.gateway), ("metrics", policy.metrics or [])):
+        yield from part_findings((*at, field), peers, NETWORK_PEERS)
         for index, peer in enumerate(peers):
             here = (*at, field, index)
             yield from known_json_findings(here, peer)
             if not peer:
                 # An empty peer is refused by the API server; an empty list would match everybody.
                 yield error(
-                    "network-policy-peer-empty", here, f"must hold one of {', '.join(_PEER_KEYS)}"
+                    "network-policy-peer-empty",
+                    here,
+                    "must hold one of podSelector, namespaceSelector, ipBlock",
                 )
-            for key in peer:
-                if key not in _PEER_KEYS:
-                    yield error(
-                        "unknown-key",
-                        (*here, key),
-                        f"unknown key; allowed: {', '.join(_PEER_KEYS)}",
-                    )

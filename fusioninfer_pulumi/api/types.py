@@ -11,6 +11,7 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetCoreSchemaHandler,
@@ -23,10 +24,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error, string_format
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, errors, shown
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import to_plain
+from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.kind import Part
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
 MAX_COUNT = 10_000
@@ -301,6 +304,19 @@ def _values(choice: type[enum.Enum]) -> list[Any]:
 
 #: `OnOff[SomeEnum]`: one of its values; `true` is On and `false` is Off where it has them.
 OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
+
+# Parts of Kubernetes' objects
+
+
+def fits(part: Part) -> AfterValidator:
+    """Refuses what does not fit the schema of a part of a Kubernetes object."""
+
+    def check(value: Any) -> Any:
+        raise_findings("part", errors(part_findings((), value, part)))
+        return value
+
+    return AfterValidator(check)
+
 
 # Any JSON
 

@@ -145,10 +145,6 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             "prometheus-needs-keda", (*at, "prometheus"), "belongs to engine KEDA; remove it"
         )
     yield from _keda(given, at)
-    for key in sorted(set(given.behavior or {}) - {"scaleUp", "scaleDown"}):
-        yield error(
-            "autoscaling-behavior-unknown", (*at, "behavior", key), "must be scaleUp or scaleDown"
-        )
     apis = set()
     for index, metric in enumerate(given.metrics):
         where = (*at, "metrics", index)

@@ -90,8 +90,6 @@ def _refusal(
     ):
         return "allowedRoutes.kinds has no HTTPRoute"
     source = (allowed.get("namespaces") or {}).get("from", "Same")
-    if source == "None":
-        return "allowedRoutes.namespaces.from is None"
     if source == "Same" and _crosses_namespaces(parent, namespace):
         return (
             f"it allows routes of its own namespace {parent.namespace} only, and the route is in "

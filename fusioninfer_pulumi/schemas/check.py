@@ -134,21 +134,20 @@ def _of_problem(schema: KindSchema, problem: Any) -> Iterator[Finding]:
         yield error("unknown-value", at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
         rule = "invalid-quantity" if given.startswith(_QUANTITY_PATTERN) else "invalid-format"
-        kind = _wanted(schema, schema.at(at), given)
-        yield error(rule, at, f"must be {kind}, got {shown(value)}")
+        kind = _wanted(schema, schema.at(at))
+        hint = f" that matches {given}" if kind == "a string" else ""
+        yield error(rule, at, f"must be {kind}{hint}, got {shown(value)}")
     else:
         yield _outside(at, name, given, value)
 
 
-def _wanted(schema: KindSchema, part: Schema, pattern: str = "") -> str:
+def _wanted(schema: KindSchema, part: Schema) -> str:
     """What a value has to be, in words."""
-    kinds, pattern = part.get("type"), pattern or part.get("pattern", "")
+    kinds, pattern = part.get("type"), part.get("pattern", "")
     if pattern.startswith(_QUANTITY_PATTERN):
         return _QUANTITY
     if pattern in _FORMATS:
         return _FORMATS[pattern]
-    if pattern and kinds == "string":
-        return f"a string that matches {pattern}"
     if kinds == "array" and schema.below(part, 0).get("type") == "string":
         return "a list of strings"
     if isinstance(kinds, list):

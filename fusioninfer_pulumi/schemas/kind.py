@@ -34,10 +34,14 @@ _GATEWAY_API = "gateway.networking.k8s.io/v1"
 
 POD_TEMPLATE = Part(*_LWS, ("spec", "leaderWorkerTemplate", "workerTemplate"))
 CONTAINER = POD_TEMPLATE.below("spec", "containers", 0)
+TOLERATIONS = POD_TEMPLATE.below("spec", "tolerations")
+CLAIM = POD_TEMPLATE.below("spec", "volumes", 0, "ephemeral", "volumeClaimTemplate", "spec")
 RESOURCES = CONTAINER.below("resources")
 HTTP_ROUTE = Part(_GATEWAY_API, "HTTPRoute", ("spec",))
 GATEWAY = Part(_GATEWAY_API, "Gateway", ("spec",))
-NETWORK_PEER = Part("networking.k8s.io/v1", "NetworkPolicy", ("spec", "ingress", 0, "from", 0))
+NETWORK_PEERS = Part("networking.k8s.io/v1", "NetworkPolicy", ("spec", "ingress", 0, "from"))
+SCALING = Part("autoscaling/v2", "HorizontalPodAutoscaler", ("spec", "behavior"))
+DEVICE_CLAIM = Part("resource.k8s.io/v1", "ResourceClaimTemplate", ("spec", "spec"))
 
 
 class KindSchema:

@@ -23,7 +23,6 @@ SPEC = {
         "requests": [
             {"name": "a", "exactly": {"deviceClassName": "nic.example.com"}},
             {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "big.example.com"}]},
-            "odd",
         ]
     }
 }

@@ -85,7 +85,8 @@ LONG = "a-service-with-a-name-that-is-very-very-long"
     ],
 )  # fmt: skip
 def test_what_kserves_controller_makes_is_our_pool(given: Manifest, ours: Manifest) -> None:
-    mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": given}}
+    mirrored = {key: value for key, value in given.items() if key != "weight"}
+    mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}
     own = {"rules": [{"backendRefs": [given], "filters": [mirror]}]}
     name = LONG if LONG in ours["name"] else "llm"
     document = llm(name, router={**ROUTER, "route": {"http": {"spec": own}}})
@@ -93,7 +94,8 @@ def test_what_kserves_controller_makes_is_our_pool(given: Manifest, ours: Manife
     (made, _) = converted(*documents)
     (rule,) = made["spec"]["roles"][-1]["httproute"]["rules"]
     assert rule["backendRefs"] == [ours]
-    assert rule["filters"][0]["requestMirror"]["backendRef"] == ours
+    pool = {key: value for key, value in ours.items() if key != "weight"}
+    assert rule["filters"][0]["requestMirror"]["backendRef"] == pool
     told = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
     assert any(each.startswith(told) for each in said(*documents))
     assert not any("is made of this input" in each for each in warned(*documents))

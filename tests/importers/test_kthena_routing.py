@@ -169,6 +169,7 @@ def test_timeouts_and_retries_are_what_routes_can_express() -> None:
     assert [each.split(": ")[2] for each in warned(*documents) if each.startswith("f#2")] == [
         "trafficPolicy.timeout",
         "trafficPolicy.retry",
+        "trafficPolicy.retry",  # a field of the Gateway API's experimental channel
     ]
     finer = {"timeout": "1.5s", "retry": {"attempts": 2, "retryInterval": "100.25s"}}
     (made,) = rules(serving(), server(trafficPolicy=finer), route())

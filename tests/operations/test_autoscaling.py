@@ -158,7 +158,10 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
             scaled(keda(minReplicas=1, keda={"idleReplicaCount": 1})),
             "autoscaling.keda.idleReplicaCount: must be below minReplicas (1), got 1",
         ),
-        (scaled({"behavior": {"up": {}}}), "autoscaling.behavior.up: must be scaleUp or scaleDown"),
+        (
+            scaled({"behavior": {"up": {}}}),
+            "autoscaling.behavior.up: unknown key; allowed: scaleDown, scaleUp",
+        ),
         (scaled({"metrics": []}), "roles[0].autoscaling.metrics:"),
         (
             scaled(disruptionBudget={"minAvailable": 1}),

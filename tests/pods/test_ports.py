@@ -91,13 +91,15 @@ def test_nothing_is_said_where_somebody_may_listen(manifest: Any) -> None:
     assert problems(manifest) == warnings(manifest) == []
 
 
-def test_a_port_that_is_declared_twice_is_refused() -> None:
+def test_a_port_is_declared_once_for_a_protocol() -> None:
     declared = [
         {"containerPort": 8000}, {"containerPort": 8000, "protocol": "UDP"},
         {"containerPort": 8000, "protocol": "TCP", "name": "again"},
     ]  # fmt: skip
     given = service(role(template=template(container(ports=declared))))
     assert problems(given) == [
-        f'{CONTAINER}.ports[2]: containerPort 8000 and protocol "TCP" are in ports[0], too; remove '
-        "one of them"
+        (
+            f'{CONTAINER}.ports[2]: containerPort 8000 and protocol "TCP" are in ports[0], too; '
+            "remove one of them"
+        )
     ]

@@ -147,9 +147,6 @@ def test_tls_to_the_picker_is_as_the_gateway_expects_it(implementation: str) -> 
 ATTACHED: dict[str, tuple[Manifest, str | None]] = {
     "own": (managed(), None),
     "own, whatever it allows": (managed(open_to("Selector")), None),
-    "own, that allows none": (
-        managed(open_to("None")), "http: allowedRoutes.namespaces.from is None",
-    ),
     "own, for other routes": (
         managed({**HTTP, "allowedRoutes": {"kinds": [{"kind": "GRPCRoute"}]}}),
         "http: allowedRoutes.kinds has no HTTPRoute",

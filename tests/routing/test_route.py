@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -132,7 +133,8 @@ def test_a_route_that_takes_no_requests_is_told() -> None:
     assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is asked")
     (told,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
     assert told.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
-    assert not warnings(routed(httproute={"useDefaultGateways": "All"}))
+    (told,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
+    assert told.startswith("warning: roles[0].httproute.useDefaultGateways: needs the experimental")
 
 
 def test_host_names_may_be_outputs(output: Any) -> None:
@@ -171,6 +173,12 @@ rules = st.fixed_dictionaries(
         "retry": st.just({"attempts": 2}),
     },
 )
+
+
+def is_allowed(rule: Manifest) -> bool:
+    return not (rule.get("backendRefs") and rule.get("filters") == REDIRECT)
+
+
 parents = st.sampled_from(
     ({"name": "g"}, {"name": "g", "namespace": "n", "sectionName": "s", "port": 80},
      {"group": "", "kind": "Service", "name": "mesh"})
@@ -181,9 +189,13 @@ parents = st.sampled_from(
     st.fixed_dictionaries(
         {},
         optional={
-            "parentRefs": st.lists(parents, min_size=1, max_size=3),
+            "parentRefs": st.lists(parents, min_size=1, max_size=3, unique_by=json.dumps),
             "hostnames": st.lists(hosts, max_size=3),
-            "rules": st.lists(rules, max_size=4),
+            "rules": st.lists(
+                rules.filter(is_allowed),
+                max_size=4,
+                unique_by=lambda rule: rule.get("name") or id(rule),
+            ),
         },
     )
 )

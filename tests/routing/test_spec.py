@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     "a template of another shape": (
         routed(endpointPicker={"template": {"containers": [], "spec": 3}}),
         [
-            f"{PICKER}.template.containers: unknown key; a pod template has metadata and spec",
+            f"{PICKER}.template.containers: unknown key; allowed: metadata, spec",
             f"{PICKER}.template.spec: must be a mapping, got 3",
         ],
     ),
@@ -128,7 +128,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
             "roles[0].httproute.hostname: unknown key, did you mean hostnames?",
             "roles[0].gateway.className: unknown key, did you mean gatewayClassName?",
             "roles[0].httproute.parentRefs[0].nam: unknown key, did you mean name?",
-            "roles[0].httproute.parentRefs[0].name: is required: a name",
+            "roles[0].httproute.parentRefs[0].name: is required: a string",
         ],
     ),
     "host names that are none": (
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         routed(httproute={"parentRefs": [{}], "hostnames": ["a.com", 3]}),
         [
             "roles[0].httproute.hostnames[1]: must be a string, got 3",
-            "roles[0].httproute.parentRefs[0].name: is required: a name",
+            "roles[0].httproute.parentRefs[0].name: is required: a string",
         ],
     ),
     "wrong rules": (
@@ -157,17 +157,18 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         ),
         [
             "roles[0].httproute.rules[0].backendRef: unknown key, did you mean backendRefs?",
-            "roles[0].httproute.rules[0].filters[0]: must be a mapping, got 1",
             "roles[0].httproute.rules[0].matches: must be a list, got {}",
+            "roles[0].httproute.rules[0].filters[0]: must be a mapping, got 1",
+            "roles[0].httproute.rules[1].backendRefs[0].name: is required: a string",
+            "roles[0].httproute.rules[1].backendRefs[1]: must be a mapping, got 3",
+            ("roles[0].httproute.rules[1].timeouts.request: must be a duration such as 0s, 90s or "
+            "1h30m, got 90; quote it in YAML"),
             ("roles[0].httproute.rules[1].timeouts.total: unknown key; allowed: backendRequest, "
             "request"),
-            ("roles[0].httproute.rules[1].timeouts.request: must be a duration such as 0s, 90s or "
-            "1h30m, got 90"),
-            "roles[0].httproute.rules[1].backendRefs[0].name: is required: a name",
-            "roles[0].httproute.rules[1].backendRefs[1]: must be a mapping, got 3",
             'roles[0].httproute.rules[2].timeouts: must be a mapping, got "90s"',
             ("roles[0].httproute.rules[2].filters[0].requestMirror.backendRef: is required: a "
             "mapping"),
+            "roles[0].httproute.rules[2].filters[0].type: is required: a string",
         ],
     ),
     "a value that JSON has not": (
@@ -182,11 +183,10 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
             }
         ),
         [
-            "roles[0].httproute.parentRefs[0].name: must be a name, got \"\"",
-            "roles[0].httproute.parentRefs[0].sectionName: must be a string, got 3",
-            "roles[0].httproute.parentRefs[0].namespace: must be a string, got null",
-            "roles[0].httproute.parentRefs[0].port: must be an integer from 1 to 65535, got 0",
-            "roles[0].httproute.rules[0].backendRefs[0].kind: must be a string, got null",
+            "roles[0].httproute.parentRefs[0].name: must not be empty",
+            "roles[0].httproute.parentRefs[0].port: must be at least 1, got 0",
+            ("roles[0].httproute.parentRefs[0].sectionName: must be a name (a-z 0-9 - .), got 3; "
+            "quote it in YAML"),
             (
                 "roles[0].httproute.rules[0].backendRefs[0].namespace: must be a DNS label "
                 '(a-z 0-9 -, at most 63), got "A"'
@@ -218,27 +218,28 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
             {**HTTP, "tls": {"certificateRefs": [{}]}, "allowedRoutes": {"kinds": {}}},
         ),
         [
-            "roles[0].gateway.listeners[0].port: must be an integer from 1 to 65535, got \"80\"",
+            "roles[0].gateway.listeners[0].port: must be an integer, got \"80\"",
+            ('roles[0].gateway.listeners[1].name: "a" is in listeners[0], too; remove one of '
+            "them"),
+            "roles[0].gateway.listeners[1].port: must be at most 65535, got 70000",
             "roles[0].gateway.listeners[1].hostName: unknown key, did you mean hostname?",
-            'roles[0].gateway.listeners[1].name: "a" names two listeners',
-            "roles[0].gateway.listeners[1].port: must be an integer from 1 to 65535, got 70000",
             "roles[0].gateway.listeners[1].protocol: is required: a string",
-            "roles[0].gateway.listeners[2].name: is required: a name",
             ("roles[0].gateway.listeners[2].hostname: must be a host name such as api.example.com "
-            "or *.example.com, without scheme and port, got 3"),
+            "or *.example.com, without scheme and port, got 3; quote it in YAML"),
             "roles[0].gateway.listeners[2].tls: must be a mapping, got []",
             "roles[0].gateway.listeners[2].allowedRoutes: must be a mapping, got 1",
-            "roles[0].gateway.listeners[3].tls.certificateRefs[0].name: is required: a name",
+            "roles[0].gateway.listeners[2].name: is required: a name (a-z 0-9 - .)",
+            "roles[0].gateway.listeners[3].tls.certificateRefs[0].name: is required: a string",
             "roles[0].gateway.listeners[3].allowedRoutes.kinds: must be a list, got {}",
         ],
     ),
     "peers that match nobody": (
         routed(networkPolicy={"gateway": [{}, {"pods": {}}]}),
         [
+            ("roles[0].networkPolicy.gateway[1].pods: unknown key; allowed: ipBlock, "
+            "namespaceSelector, podSelector"),
             ("roles[0].networkPolicy.gateway[0]: must hold one of podSelector, namespaceSelector, "
             "ipBlock"),
-            ("roles[0].networkPolicy.gateway[1].pods: unknown key; allowed: podSelector, "
-            "namespaceSelector, ipBlock"),
         ],
     ),
     "a policy without the gateway": (
