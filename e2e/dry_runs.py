@@ -1,9 +1,10 @@
-"""Dry runs of rendered objects, and of what LeaderWorkerSet makes of them, on the API server."""
+"""Dry runs of rendered objects, and of what controllers make of them, on the API server."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import Any
 from e2e.harness import ApiError, Client, Object
 
 _LWS = "leaderworkerset.sigs.k8s.io"
+#: Indexes and keys of fields, and what stands for itself in messages.
+_FIELD, _VALUE = re.compile(r"\[[^\]]*\]"), re.compile(r'"(\\.|[^"\\])*"|\d+')
 _KEY = "0" * 40
 
 #: Fields of pods that name what a cluster has or has not, and those that follow from it: an
@@ -32,7 +35,7 @@ class Refusal:
     """What the API server refused.
 
     Attributes:
-        kind: Kind of the object, with `derived` for one that LeaderWorkerSet would make.
+        kind: Kind of the object, with `derived` for one that a controller would make.
         message: Why.
         causes: Field and message of each cause.
     """
@@ -40,6 +43,15 @@ class Refusal:
     kind: str
     message: str
     causes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its class: kind, fields and reasons without names and numbers."""
+        found = self.causes or (("", self.message),)
+        parts = sorted(
+            {f"{_FIELD.sub('[]', at)}: {_VALUE.sub('..', why)[:120]}" for at, why in found}
+        )
+        return f"{self.kind} {'; '.join(parts)[:300]}"
 
 
 @dataclass
@@ -80,9 +92,9 @@ class DryRuns:
         except LookupError:
             return []  # a kind of a gateway's that is not installed
         stored, refused = self._created(sent, sent["kind"])
-        if stored is None or sent["kind"] != "LeaderWorkerSet":
+        if stored is None or sent["kind"] not in _DERIVED:
             return refused
-        for derived in derived_objects(stored):
+        for derived in _DERIVED[sent["kind"]](stored):
             refused += self._created(derived, f"derived {derived['kind']}")[1]
         return refused
 
@@ -117,6 +129,14 @@ def _distinct(objects: Iterable[Object]) -> Iterator[Object]:
             key = f"{role} {spec.replace(each['metadata']['name'].rpartition('-')[2], '')}"
         last[key] = each
     yield from last.values()
+
+
+def _of_template(stored: Object) -> Iterator[Object]:
+    """The pod that a Deployment or a Job makes."""
+    template, name = stored["spec"]["template"], stored["metadata"]["name"]
+    metadata = {**template["metadata"], "name": f"{name}-0"}
+    metadata["namespace"] = stored["metadata"]["namespace"]
+    yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(template)}
 
 
 def derived_objects(stored: Object) -> Iterator[Object]:
@@ -189,11 +209,23 @@ def _pod(stored: Object, template: Object, name: str, service: str, ordinal: str
         "apps.kubernetes.io/pod-index": ordinal,
         "controller-revision-hash": f"{name.rpartition('-')[0]}-5d9f7c8b6",
     }
-    left_out = (*OF_CLUSTERS, *(("overhead",) if "runtimeClassName" in template["spec"] else ()))
-    spec = {key: value for key, value in template["spec"].items() if key not in left_out}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**metadata, "name": name, "namespace": stored["metadata"]["namespace"]},
-        "spec": {**spec, "hostname": name, "subdomain": service},
+        "spec": {**_spec(template), "hostname": name, "subdomain": service},
     }
+
+
+def _spec(template: Object) -> Object:
+    """A pod spec without what other objects of the cluster decide about."""
+    spec: Object = template["spec"]
+    left_out = (*OF_CLUSTERS, *(("overhead",) if "runtimeClassName" in spec else ()))
+    return {key: value for key, value in spec.items() if key not in left_out}
+
+
+_DERIVED = {
+    "LeaderWorkerSet": derived_objects,
+    "Deployment": _of_template,
+    "Job": _of_template,
+}

@@ -210,7 +210,7 @@ def _rest(raw: Mapping[str, Any], problem: ValidationError) -> InferenceServiceA
     rest: Any = _copied(raw)
     while True:
         changed = [
-            _leave_out(rest, field_of(each["loc"]), missing=each["type"] == "missing")
+            _leave_out(rest, field_of(each["loc"]), each["type"])
             for each in problem.errors(include_url=False, include_input=False)
         ]
         if not any(changed):
@@ -228,8 +228,14 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def _leave_out(rest: Any, location: Location, *, missing: bool) -> bool:
-    """Removes a field, or what cannot be without it; False when there is nothing to remove."""
+def _leave_out(rest: Any, location: Location, kind: str = "") -> bool:
+    """Removes a field, or what cannot be without it; False when there is nothing to remove.
+
+    Args:
+        rest: What the field is removed from.
+        location: The field.
+        kind: Pydantic's kind of error.
+    """
     if not location:
         return False
     *parents, last = location
@@ -239,13 +245,14 @@ def _leave_out(rest: Any, location: Location, *, missing: bool) -> bool:
             holder = holder[part]
         except (KeyError, IndexError, TypeError):
             return False
-    placeholder = _placeholder(location)
+    # An unknown key `Name` stands for nothing that the service needs.
+    placeholder = None if kind == "extra_forbidden" else _placeholder(location)
     if placeholder is not None:
         holder[last] = placeholder
         return True
-    if missing or not isinstance(holder, dict):
+    if kind == "missing" or not isinstance(holder, dict):
         # A mapping without a required field, or a list without an item, says something else.
-        return _leave_out(rest, tuple(parents), missing=False)
+        return _leave_out(rest, tuple(parents))
     if last not in holder:
         return False
     del holder[last]

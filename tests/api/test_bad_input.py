@@ -177,6 +177,15 @@ def test_a_problem_is_one_line_whatever_the_names_hold() -> None:
     assert problems(service(role(**{"a\nb": 1})))[0].startswith("roles[0].a\\nb: unknown key")
 
 
+def test_an_unknown_key_that_is_like_a_required_one_is_reported_beside_it() -> None:
+    odd = service(role())
+    odd["spec"]["roles"][0]["Name"] = odd["spec"]["roles"][0].pop("name")
+    assert problems(odd) == [
+        "roles[0].name: is required",
+        "roles[0].Name: unknown key, did you mean name?",
+    ]
+
+
 def test_a_guess_about_a_broken_field_is_never_reported() -> None:
     # Both names are unreadable; that the stand-ins of the two roles are alike says nothing.
     minima = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}

@@ -1,0 +1,152 @@
+"""What `check` accepts, the API server accepts: manifests of all systems with slips of the pen."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.dry_runs import DryRuns, Refusal
+from e2e.harness import Cluster, Object
+from e2e.mutations import mutants
+from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.loading.documents import read_all
+from fusioninfer_pulumi.pods import validation
+
+MUTANTS, MUTANTS_LONG = 2_000, 20_000
+#: Rules of warnings about what depends on the cluster, and why they are no errors.
+WARNED: dict[str, str] = {
+    "field-of-experimental-channel": "clusters with that channel of the Gateway API take it",
+    "field-of-other-release": "other releases of Kubernetes have the field",
+}
+#: Refused for what a cluster has or has not: a part of the message, and why `check` accepts it.
+ELSEWHERE: dict[str, str] = {
+    "admin access to devices requires": "the label that allows it is one of the namespace",
+}
+#: Of each class of refusals so many mutants are shown.
+_SHOWN = 3
+_VALIDATION = Path(validation.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def room(cluster: Cluster) -> Iterator[str]:
+    """A namespace for objects that are never stored."""
+    name = cluster.new_namespace()
+    yield name
+    cluster.delete_namespace(name)
+
+
+@cache
+def own_rules() -> frozenset[str]:
+    """Ids of the rules about finished pods."""
+    text = "".join(path.read_text(encoding="utf-8") for path in _VALIDATION.glob("*.py"))
+    return frozenset(re.findall(r'(?:error|exactly_one)\(\s*"([a-z-]+)"', text))
+
+
+def read(documents: Sequence[Any]) -> Source:
+    """An input as `check` reads it."""
+    source = Source("f")
+    named = [(f"f#{number}", each) for number, each in enumerate(documents, start=1)]
+    plan_all(source, read_all(named, allow_lossy=True))
+    return source
+
+
+def objects_of(source: Source) -> list[Object]:
+    """Every object of an input, as it is written: a tuple is a list."""
+    objects: list[Object] = json.loads(json.dumps(source.rendered()))
+    return objects
+
+
+def refused_by_pods_alone(source: Source) -> bool:
+    """Whether nothing is wrong with an input but what the rules about finished pods say.
+
+    Not of a service without pods: nothing of a parked role is rendered.
+    """
+    planned = {finding for plan in source.plans for finding in plan.findings}
+    wrong = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
+    running = all(role.replicas for plan in source.plans for role in plan.roles)
+    return running and wrong <= planned and {finding.rule for finding in wrong} <= own_rules()
+
+
+@dataclass
+class Outcome:
+    """What became of mutants.
+
+    Attributes:
+        accepted: Those that `check` accepts.
+        rejected: Those that rules about finished pods alone refuse.
+        refusals: What the API server refuses of the accepted ones, by class.
+        taken: Rejected ones that the API server takes.
+    """
+
+    accepted: int = 0
+    rejected: int = 0
+    refusals: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    taken: list[str] = field(default_factory=list)
+
+    def report(self) -> str:
+        """The classes with some of their mutants, the most frequent first."""
+        lines = [
+            f"{len(found)} x {title}\n" + "\n".join(f"    {each}" for each in found[:_SHOWN])
+            for title, found in sorted(self.refusals.items(), key=lambda item: -len(item[1]))
+        ]
+        return "\n".join([*lines, *(f"refused without reason: {each}" for each in self.taken)])
+
+
+def outcome(runs: DryRuns, seed: int, count: int) -> Outcome:
+    """Checks mutants, and creates what they become by dry run."""
+    found, sent = Outcome(), []
+    for mutant in mutants(seed, count):
+        source = read(mutant.documents)
+        rules = {finding.rule for _, finding in source.findings}
+        name = f"{mutant.name}: {mutant.slips}"[:400]
+        if not source.has(Severity.ERROR):
+            found.accepted += 1
+            sent.append((name, rules, True, runs.refusals(objects_of(source))))
+        elif refused_by_pods_alone(source):
+            found.rejected += 1
+            source.plans = [replace(plan, findings=()) for plan in source.plans]
+            sent.append((name, rules, False, runs.refusals(objects_of(source))))
+    for name, rules, accepted, futures in sent:
+        refusals = [refusal for future in futures for refusal in future.result()]
+        if not accepted and not refusals:
+            found.taken.append(f"{name} {sorted(rules & own_rules())}")
+        for refusal in refusals if accepted else ():
+            if not _excepted(refusal, rules):
+                found.refusals[refusal.title].append(name)
+    return found
+
+
+def _excepted(refusal: Refusal, rules: set[str]) -> bool:
+    warned = bool(rules & WARNED.keys()) and "unknown field" in refusal.message
+    return warned or any(part in refusal.message for part in ELSEWHERE)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(
+    f"of {MUTANTS:,} manifests of all systems with slips of the pen, the API server refuses none "
+    "that `check` accepts, nor a StatefulSet or Pod that LeaderWorkerSet would make of it; and it "
+    "takes none that the rules about finished pods refuse"
+)
+def test_what_is_accepted_is_accepted_there_too(cluster: Cluster, room: str) -> None:
+    found = outcome(DryRuns(cluster, room), 1, MUTANTS)
+    assert found.accepted > MUTANTS // 10
+    assert found.rejected > MUTANTS // 20
+    assert not found.report(), found.report()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.proves(f"the same of {MUTANTS_LONG:,} manifests")
+def test_what_is_accepted_of_many_is_accepted_there_too(cluster: Cluster, room: str) -> None:
+    found = outcome(DryRuns(cluster, room), 2, MUTANTS_LONG)
+    assert found.accepted > MUTANTS_LONG // 10
+    assert not found.report(), found.report()
