@@ -253,8 +253,8 @@ _PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
 _REPO = re.compile(rf"({_PART}/{_PART})(?:[@:]([\w./-]+))?", re.ASCII)
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _CLAIM = re.compile(rf"({_LABEL}(?:\.{_LABEL})*)(?:/(.*))?")
-# Names of buckets have 3 to 63 characters.
-_BUCKET = re.compile(rf"(?=[^/]{{3,63}}/)({_LABEL}(?:\.{_LABEL})*)/([^/\s]\S*)")
+# Names of buckets have at most 63 characters.
+_BUCKET = re.compile(rf"(?=[^/]{{1,63}}/)({_LABEL}(?:\.{_LABEL})*)/([^/\s]\S*)")
 # distribution/reference: a host with its port, parts in lower case, a tag, a digest.
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(

@@ -37,7 +37,7 @@ def service_name_findings(
         routed: Whether it has a router, and so no Service of its own name.
     """
     entry = names.endpoint_picker(service) if routed else names.serving_service(service)
-    made = [entry, *(each.name for role in roles for each in role.sets)]
+    made = [entry, *(each.name for role in roles for each in role.lws)]
     for name in made:
         owner = None if is_output(namespace) else _OWNED.get((namespace, name))
         if owner is not None:
