@@ -35,6 +35,7 @@ from fusioninfer_pulumi.pods.validation.written import unplanned_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
+from fusioninfer_pulumi.routing.route_conflicts import Routes
 from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
@@ -45,6 +46,7 @@ from fusioninfer_pulumi.topology.gang_checks import (
 )
 from fusioninfer_pulumi.topology.name_checks import name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
+from fusioninfer_pulumi.topology.service_names import service_name_findings
 
 if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
     from fusioninfer_pulumi.fit.memory import Fit
@@ -222,6 +224,7 @@ def plan_service(
     findings += found
     routing, found = planned_routing(service, args, roles, leave_out)
     findings += found
+    findings += service_name_findings(service, args.namespace, roles, routed=bool(routing.routers))
     operations, found = operations_plan(
         service, args, roles, routing.router, gangs[0] if gangs else None
     )
@@ -299,11 +302,19 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
 
     A route that attaches to the Gateway of one of the services is checked against its listeners.
     """
-    owners, gateways = Owners(), Gateways()
+    owners, gateways, routes = Owners(), Gateways(), Routes()
     for plan in plans:
         gateways.add(plan)
     return [
-        replace(plan, findings=(*owners.add(plan), *gateways.findings(plan), *plan.findings))
+        replace(
+            plan,
+            findings=(
+                *owners.add(plan),
+                *gateways.findings(plan),
+                *routes.add(plan),
+                *plan.findings,
+            ),
+        )
         for plan in plans
     ]
 

@@ -8,7 +8,9 @@ from routed import routed
 from samples import Manifest
 
 HTTP = {"name": "http", "port": 80, "protocol": "HTTP"}
-HTTPS = {"name": "https", "port": 443, "protocol": "HTTPS"}
+HTTPS = {
+    "name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "tls"}]}
+}  # fmt: skip
 HOSTS = {"hostnames": ["svc.example.com"]}
 
 

@@ -151,6 +151,13 @@ def said(manifest: Any, *severities: Severity) -> list[str]:
     ]
 
 
+def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
+    """Returns rule and location of the findings of a manifest, of these severities or all."""
+    _, findings = checked(examine(manifest, ""))
+    chosen = [each for each in findings if not severities or each.severity in severities]
+    return [(each.rule, each.path) for each in chosen]
+
+
 def problems(manifest: Any) -> list[str]:
     """Returns the errors of a manifest."""
     return said(manifest, Severity.ERROR)

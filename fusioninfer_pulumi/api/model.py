@@ -255,10 +255,21 @@ class ModelArgs(SpecModel):
 #: The formats of a `uri`, for messages.
 URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
 
-_REPO = re.compile(r"([\w.-]+/[\w.-]+?)(?:[@:]([\w./-]+))?", re.ASCII)
-_CLAIM = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(?:/(.*))?")
-_BUCKET = re.compile(r"([a-z0-9][a-z0-9.-]*)/(\S+)")
-_IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
+# huggingface_hub, `validate_repo_id`: neither `--` nor `..`, no `-` or `.` at an end, no `.git`.
+_PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
+_REPO = re.compile(rf"({_PART}/{_PART})(?:[@:]([\w./-]+))?", re.ASCII)
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_CLAIM = re.compile(rf"({_LABEL}(?:\.{_LABEL})*)(?:/(.*))?")
+# Names of buckets have at most 63 characters.
+_BUCKET = re.compile(rf"(?=[^/]{{1,63}}/)({_LABEL}(?:\.{_LABEL})*)/([^/\s]\S*)")
+# distribution/reference: a host with its port, parts in lower case, a tag, a digest.
+_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*"
+    r"(?::\w[\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+_URL = re.compile(r"https?://[^/\s]+\S*")
 
 
 @dataclass(frozen=True)
@@ -297,7 +308,7 @@ def read_source(uri: str) -> ModelSource | None:
         return ModelSource("hf", match[1], revision=match[2]) if match else None
     if scheme == "pvc":
         match = _CLAIM.fullmatch(rest)
-        path = (match[3] or "").strip("/") if match else ""
+        path = (match[2] or "").strip("/") if match else ""
         # A subPath may neither leave its volume nor hold what the kubelet would expand.
         if match is None or ".." in path.split("/"):
             return None
@@ -349,6 +360,12 @@ def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Fi
             "field-without-effect",
             (*at, "tokenSecret"),
             "has no effect: nothing comes from hf://; remove it",
+        )
+    if model.s3.endpoint is not None and _URL.fullmatch(model.s3.endpoint) is None:
+        yield error(
+            "invalid-endpoint-url",
+            (*at, "s3", "endpoint"),
+            f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
         )
     if model.s3 != S3Args() and "s3" not in schemes:
         yield error(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import has_colour, print_findings, print_json, print_objects
@@ -60,7 +62,7 @@ def plan(options: argparse.Namespace) -> int:
         for number, (row, record) in enumerate(both):
             if number:
                 sys.stdout.write("\n")
-            print_plan(*row, sys.stdout, record)
+            print_plan(*row, sys.stdout, record, alone=len(rows) == 1)
         if placement is not None:
             print_pools(placement, sys.stdout)
         return status
@@ -201,15 +203,32 @@ def _refused(
 
 def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
     """Objects of one service: those that a program registered, else those of its plan."""
-    if source.objects is not None:
-        return [
-            held
-            for held in source.objects
-            if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE)
-            == item.service
-        ]
-    if errors(item.findings):
-        return []  # a service without a place
     from fusioninfer_pulumi.objects import render as render_plan  # of another render
 
-    return list(render_plan(item))
+    planned = [] if errors(item.findings) else list(render_plan(item))
+    if source.objects is None:
+        return planned
+    own = [
+        held
+        for held in source.objects
+        if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE) == item.service
+    ]
+    namesakes = [plan for plan in source.plans if plan.service == item.service]
+    if len(namesakes) == 1:
+        return own
+    # One of another namespace has other objects. One of another cluster has the same again.
+    before = [plan.namespace for plan in takewhile(lambda plan: plan is not item, namesakes)]
+    wanted, turn = {_identity(each) for each in planned}, before.count(item.namespace)
+    found: list[Mapping[str, Any]] = []
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for held in own:
+        key = _identity(held)
+        if key in wanted and seen[key] == turn:
+            found.append(held)
+        seen[key] += 1
+    return found
+
+
+def _identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    held = item["metadata"]
+    return str(item["kind"]), str(held.get("namespace")), str(held.get("name"))

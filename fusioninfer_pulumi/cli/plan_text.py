@@ -51,6 +51,8 @@ def print_plan(
     objects: Sequence[Mapping[str, Any]],
     file: TextIO,
     placed: ServicePlacement | None = None,
+    *,
+    alone: bool = True,
 ) -> None:
     """Prints one service's plan.
 
@@ -60,9 +62,10 @@ def print_plan(
         objects: Its objects.
         file: Where to; colours and the terminal's width are used where it is one.
         placed: Where it is placed, None where nothing was.
+        alone: Whether it is the only service that is shown.
     """
     with _console(file) as console:
-        _print(console, plan, capacity, objects, placed)
+        _print(console, plan, capacity, objects, placed, alone=alone)
 
 
 def print_pools(placement: Placement, file: TextIO) -> None:
@@ -117,6 +120,8 @@ def _print(
     capacity: Sequence[Capacity],
     objects: Sequence[Mapping[str, Any]],
     placed: ServicePlacement | None,
+    *,
+    alone: bool,
 ) -> None:
     console.print(Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}"))
     console.print()
@@ -129,6 +134,10 @@ def _print(
     if capacity:
         console.print()
         console.print(_capacity(plan, capacity))
+        if not alone:
+            console.print(
+                "for this service alone: use --inventory to place all of them", style="dim"
+            )
     if placed is not None:
         console.print()
         for each in _placement(placed):

@@ -12,6 +12,7 @@ import pulumi
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.name_collisions import Owners
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
+from fusioninfer_pulumi.routing.route_conflicts import Routes
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 
@@ -21,6 +22,7 @@ class _Cluster:
 
     owners: Owners = field(default_factory=Owners)
     gateways: Gateways = field(default_factory=Gateways)
+    routes: Routes = field(default_factory=Routes)
     shares: Shares = field(default_factory=Shares)
 
     def add(self, plan: ServicePlan) -> list[Finding]:
@@ -28,6 +30,7 @@ class _Cluster:
         return [
             *self.owners.add(plan),
             *self.gateways.findings(plan),
+            *self.routes.add(plan),
             *self.shares.add(plan),
         ]
 

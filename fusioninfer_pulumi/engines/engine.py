@@ -272,6 +272,8 @@ class Engine(Protocol):
         default_port: HTTP port that it listens on without `--port`.
         default_host: Address that it serves on without `--host`, None for all of the pod's.
         socket_flag: Flag with which it serves on a socket file and on no port, None for none.
+        port_variables: Variables that it takes for port numbers, and that Kubernetes sets to an
+            address for a Service of such a name.
         workers_answer: Whether its processes on other nodes than the leader's answer probes.
         health_path: Path that answers 200 once it serves.
         image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
@@ -296,6 +298,7 @@ class Engine(Protocol):
     default_port: int
     default_host: str | None
     socket_flag: str | None
+    port_variables: tuple[str, ...]
     workers_answer: bool
     health_path: str
     image_serves: bool

@@ -77,6 +77,7 @@ class Sglang(Engine):
     default_port = 30000  # `ServerArgs.port`
     default_host = "127.0.0.1"  # `ServerArgs.host`
     socket_flag = None
+    port_variables = ()
     # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
     workers_answer = True
     health_path = "/health"

@@ -191,6 +191,8 @@ class Vllm(Engine):
     default_port = 8000  # `vllm/entrypoints`
     default_host = None
     socket_flag = "--uds"  # "If set, host and port arguments are ignored."
+    # `vllm/envs.py`; "don't name the service as vllm" of its documents.
+    port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     workers_answer = False  # they run `--headless`
     health_path = "/health"
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.pods.validation.resources import is_extended
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, error, warning
@@ -15,6 +14,7 @@ from fusioninfer_pulumi.kube.resources import is_accelerator, meant_accelerator
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.validation.resources import is_extended
 
 #: Devices that no engine computes on.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")

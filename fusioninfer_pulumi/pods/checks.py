@@ -24,6 +24,7 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
 from fusioninfer_pulumi.pods.accelerators import accelerator_findings
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.disk import disk_findings
 from fusioninfer_pulumi.pods.memory import memory_findings
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import PAIRED, Context
@@ -41,6 +42,7 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from port_findings(pods, ctx)
     yield from accelerator_findings(pods, ctx)
     yield from memory_findings(pods, ctx)
+    yield from disk_findings(pods, ctx)
     yield from _engine(pods, ctx)
     yield from _advice(ctx)
     for pod in pods.written:

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import serving
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
-from fusioninfer_pulumi.kube import durations, labels, names
+from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.outputs import with_placeholders
@@ -191,6 +191,18 @@ def _findings(
         )
     if cache.storage is not None:
         yield from _access(cache.storage.access_modes, roles, pods)
+        if model.size is not None:
+            yield from _room(cache.storage.size, model.size)
+
+
+def _room(claim: Any, model: Any) -> Iterator[Finding]:
+    """Refuses a claim that does not hold the model, whose files it holds once."""
+    if quantity.parse(claim) < quantity.parse(model):
+        yield error(
+            "cache-below-model-size",
+            ("model", "cache", "storage", "size"),
+            f"{claim} is less than the model, which has {model} (model.size); raise it",
+        )
 
 
 def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:

@@ -207,7 +207,7 @@ def _is_asked(pods: RolePods) -> bool:
     if not planned and own_sidecar(leader.written, leader.name, pods.port) is None:
         return True
     return any(
-        port in (served_port(pods.command), pods.engine_port)
+        port == served_port(pods.command)
         for name in _PROBES
         for _, port in _actions(leader.container.get(name))
     )

@@ -308,13 +308,14 @@ def _routes_conflict(one: RouterPlan, other: RouterPlan) -> bool:
     if one.route is None or other.route is None:
         return False
     return (
-        _share_gateway(one, other)
+        share_gateway(one, other)
         and _share_host(one.route, other.route)
         and any(match in _matches(other.route) for match in _matches(one.route))
     )
 
 
-def _share_gateway(one: RouterPlan, other: RouterPlan) -> bool:
+def share_gateway(one: RouterPlan, other: RouterPlan) -> bool:
+    """Whether two routes attach to one listener of a Gateway, as far as is known."""
     if all(each.route and each.route.use_default_gateways for each in (one, other)):
         return True
     return any(

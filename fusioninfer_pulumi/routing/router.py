@@ -62,6 +62,7 @@ from fusioninfer_pulumi.routing.route import (
     route_plan,
     several_pools_findings,
 )
+from fusioninfer_pulumi.routing.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -156,6 +157,8 @@ def router_plan(
     findings += failure_mode_findings(at, args)
     findings += gateway_findings(at, args, gateway, {parent.name for parent in parents})
     findings += route_findings(at, args, route, implementation)
+    findings += rule_findings(at, route)
+    findings += listener_findings(at, gateway, implementation)
     findings += external_route_findings(service, at, args)
     if route is not None:
         findings += several_pools_findings(at, route, implementation)

@@ -179,6 +179,19 @@ def test_every_service_is_one_of_a_list(capsys: pytest.CaptureFixture[str], tmp_
     ]
 
 
+def test_a_table_says_that_it_is_for_one_of_several_services(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = Path(STORY_1).read_text(encoding="utf-8")
+    both = tmp_path / "both.yaml"
+    both.write_text(f"{text}\n---\n{text.replace('name: qwen-inference', 'name: second')}")
+    note = "for this service alone: use --inventory to place all of them"
+    for room in (("--gpus", "32"), ("--nodes", "4x8")):
+        assert output(capsys, str(both), *room).count(note) == 2
+        assert note not in output(capsys, STORY_1, *room)
+    assert note not in output(capsys, str(both))
+
+
 def test_the_text_in_a_pipe(capsys: pytest.CaptureFixture[str], partial: str) -> None:
     assert (
         without_rules(output(capsys, partial, "--gpus", "80,64,16"))

@@ -41,7 +41,10 @@ def test_a_pair_that_fits_is_not_told_in_either_order(engine: Any) -> None:
     def program() -> None:
         for order in (("chat", "next"), ("next", "chat")):
             for name in order:
-                fields = routed(httproute=routes[name], gateway={"implementation": "agentgateway"})
+                route = dict(routes[name])
+                if "hostnames" in route:  # the first pair has the other one's requests
+                    route["hostnames"] = [f"{order[0]}.example.com"]
+                fields = routed(httproute=route, gateway={"implementation": "agentgateway"})
                 spec = {**fields["spec"], "name": name, "namespace": order[0]}
                 plan = InferenceService(f"{order[0]}-{name}", spec).plan
                 assert not [each for each in plan.findings if each.severity is Severity.WARNING]

@@ -226,3 +226,45 @@ def test_a_gang_pod_names_its_group_and_its_task() -> None:
         {"scheduling.k8s.io/group-name": "svc", "volcano.sh/task-spec": task}
         for task in ("prefill-0", "prefill-0", "decode-0", "decode-1")
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "spec"),
+    [
+        ({"kvCacheOffloading": {"cpu": "1Gi"}}, {}),
+        ({}, {"tracing": {"endpoint": "http://collector:4317"}}),
+        ({"parallelism": {"tensor": 2}}, {}),
+        ({}, {"model": {"uri": "hf://org/name"}}),
+    ],
+)
+def test_arguments_that_a_worker_gets_are_no_command_that_ray_loses(
+    fields: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    """Its user wrote none: it only joins, and the engine runs on the leader."""
+    image = "vllm/vllm-openai:v0.22.0"
+    args = [] if "model" in spec else ["--model", "m"]
+    wide = role(
+        template=None,
+        multinode=nodes(2, launcher="ray"),
+        leaderTemplate=pod(container(image=image, args=args)),
+        workerTemplate=pod(container(image=image, args=None)),
+        **fields,
+    )
+    (worker,) = body(service(wide, **spec))["workerTemplate"]["spec"]["containers"]
+    assert worker["args"] == ["ray start --address=$LWS_LEADER_ADDRESS:6379 --block"]
+
+
+def test_a_worker_template_keeps_what_its_user_wrote() -> None:
+    """The one that is derived from the leader's loses what serves."""
+    lasting = {"lifecycle": {"preStop": {"exec": {"command": ["/drain"]}}}}
+    probe = {"livenessProbe": {"exec": {"command": ["/alive"]}}, "ports": [{"containerPort": 9}]}
+    own = container(args=None, **lasting, **probe)
+    for launcher in ("ray", "multiprocessing"):
+        serving = container(command=["vllm", "serve"], args=["m", "-tp", "2"])
+        wide = {"multinode": nodes(2, launcher=launcher), "template": None}
+        if launcher == "multiprocessing":
+            own = {**own, "command": ["vllm", "serve"], "args": ["m", "-tp", "2"]}
+        separate = role(leaderTemplate=pod(serving), workerTemplate=pod(own), **wide)
+        (built,) = body(service(separate))["workerTemplate"]["spec"]["containers"]
+        for key in (*lasting, *probe):
+            assert built[key] == own[key]

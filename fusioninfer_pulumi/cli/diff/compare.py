@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.cli.diff._autoscaled import as_updated
 from fusioninfer_pulumi.cli.diff._engine_arguments import engine_changes, engine_notes
 from fusioninfer_pulumi.cli.diff._notes import notes
 from fusioninfer_pulumi.cli.diff._records import (
@@ -80,16 +81,17 @@ def compare(
     Returns:
         The difference, false where there is none.
     """
-    olds, news = by_identity(old), by_identity(new)
+    new_plans = list(plans[1])
+    old_turns, new_turns = turns(plans[0]), turns(new_plans)
+    olds = by_identity(old)
+    news, kept = as_updated(olds, by_identity(new), new_turns)
     edits = list(_edits(olds, news))
     old_lws, new_lws = (
         {key: each for key, each in objects.items() if key.is_lws} for objects in (olds, news)
     )
-    new_plans = list(plans[1])
-    old_turns, new_turns = turns(plans[0]), turns(new_plans)
     freed = released((old_lws, new_lws), (old_turns, new_turns), edits)
     if not edits and not freed:
-        return Difference()
+        return Difference(notes=tuple(kept))
     effects = tuple(role_effects(old_lws, new_lws, edits, new_turns))
     refused = refusals(new_plans, (old_lws, new_lws), edits)
     services = _services(olds), _services(news)
@@ -100,6 +102,7 @@ def compare(
         effects=effects,
         notes=(
             *notes(edits, effects, services, new_turns, refused, freed),
+            *kept,
             *engine_notes(engines, len(affected)),
         ),
         totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),

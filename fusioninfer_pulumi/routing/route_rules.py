@@ -1,0 +1,135 @@
+"""Rules of a route that take no request, and listeners that exclude each other."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.routing.gateway import GatewayPlan
+from fusioninfer_pulumi.routing.gateways import Implementation
+from fusioninfer_pulumi.routing.route import RoutePlan
+
+_REGULAR = "RegularExpression"
+#: What the syntax of gateways (RE2, PCRE, Rust's) has and Python's has not, or not everywhere.
+_FOREIGN = re.compile(r"\\[pPQEzZKhHRCXGu]|\\x\{|\(\?(?![:=!]|P<|<[=!])|[*+?}]\+|\[\[")
+_EVERYTHING = {"path": {"type": "PathPrefix", "value": "/"}}
+#: Protocols that may share a port.
+_BY_NAME = frozenset({"HTTPS", "TLS"})
+
+
+def rule_findings(at: Location, route: RoutePlan | None) -> Iterator[Finding]:
+    """Checks the rules of a service's own route; `at` is the location of the router role."""
+    earlier: list[Mapping[str, Any]] = []
+    for index, rule in enumerate(route.rules if route is not None else ()):
+        field = (*at, "httproute", "rules", index)
+        weights = [backend.get("weight", 1) for backend in rule.backends]
+        if weights and all(weight == 0 for weight in weights):
+            yield warning(
+                "backend-weights-zero",
+                (*field, "backendRefs"),
+                "all weights are 0: gateways answer each request of the rule with status 500; give "
+                "one of them a weight",
+            )
+        yield from _expressions(field, rule.written.get("matches") or ())
+        matches = normalised_matches(rule.matches)
+        if all(match in earlier for match in matches):
+            yield warning(
+                "rule-never-matches",
+                field,
+                "takes what an earlier rule takes already, which gets all of the requests; remove "
+                "it, or give it other matches",
+            )
+        earlier += matches
+
+
+def normalised_matches(matches: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Conditions with the path that the Gateway API gives those without one."""
+    return [{**_EVERYTHING, **match} for match in matches]
+
+
+def _expressions(at: Location, matches: Sequence[Any]) -> Iterator[Finding]:
+    for index, match in enumerate(matches):
+        if not isinstance(match, Mapping):
+            continue
+        here = (*at, "matches", index)
+        held: list[tuple[Location, Any]] = [((*here, "path"), match.get("path"))]
+        for key in ("headers", "queryParams"):
+            listed = match.get(key)
+            items = listed if isinstance(listed, (list, tuple)) else ()
+            held += [((*here, key, number), each) for number, each in enumerate(items)]
+        for where, condition in held:
+            if isinstance(condition, Mapping) and condition.get("type") == _REGULAR:
+                value = condition.get("value")
+                reason = _malformed(value) if isinstance(value, str) else None
+                if reason is not None:
+                    yield error(
+                        "invalid-regular-expression",
+                        (*where, "value"),
+                        f"{shown(value)} is no regular expression: {reason}",
+                    )
+
+
+def _malformed(pattern: str) -> str | None:
+    """Why no gateway can read a regular expression, None where one may."""
+    if _FOREIGN.search(pattern):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as problem:
+        return str(problem)
+    return None
+
+
+def listener_findings(
+    at: Location, gateway: GatewayPlan | None, implementation: Implementation
+) -> Iterator[Finding]:
+    """Checks the listeners of a service's own Gateway; `at` is the location of the router role."""
+    if gateway is None:
+        return
+    field = (*at, "gateway", "listeners")
+    for (_, one), (index, other) in combinations(enumerate(gateway.listeners), 2):
+        reason = _conflict(one, other)
+        if reason is not None:
+            yield error(
+                "listeners-conflict",
+                (*field, index),
+                f"conflicts with listener {one['name']}, also on port {one['port']}: {reason}",
+            )
+    classes = (gateway.spec["gatewayClassName"], implementation.gateway_class)
+    # GKE takes certificates from an annotation, and cert-manager is told by one what to issue.
+    otherwise = any(str(each).startswith("gke-") for each in classes) or any(
+        "cert" in key for key in gateway.annotations
+    )
+    for index, listener in enumerate(gateway.listeners):
+        tls = listener.get("tls") or {}
+        ends_tls = listener["protocol"] == "HTTPS" or (
+            listener["protocol"] == "TLS" and tls.get("mode") != "Passthrough"
+        )
+        if ends_tls and not otherwise and not tls.get("certificateRefs") and not tls.get("options"):
+            yield error(
+                "listener-without-certificate",
+                (*field, index, "tls"),
+                f"protocol {listener['protocol']} needs a certificate; give certificateRefs: "
+                "[{name: SECRET}]",
+            )
+
+
+def _conflict(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    if one["port"] != other["port"]:
+        return None
+    protocols = {one["protocol"], other["protocol"]}
+    if len(protocols) > 1 and "UDP" in protocols:
+        return None
+    if len(protocols) > 1 and not protocols <= _BY_NAME:
+        return f"one port takes one protocol, got {' and '.join(sorted(protocols))}"
+    hosts = [each.get("hostname") or "" for each in (one, other)]
+    if any(map(is_output, hosts)) or hosts[0] != hosts[1]:
+        return None
+    return f"both take {hosts[0] or 'any host'}; give them different hostnames or ports"

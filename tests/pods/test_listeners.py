@@ -1,0 +1,308 @@
+"""Who listens on which port of a pod: clashes, servers out of reach, probes without an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import LLM_D, routed
+from samples import Manifest, container, nodes, role, rules, service, template
+
+from fusioninfer_pulumi.findings import Severity
+
+SERVING = "roles[0].template.spec.containers[0]"
+SGLANG = {"image": "lmsysorg/sglang:v0.5.3", "command": ["python3", "-m", "sglang.launch_server"]}
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+EVENTS = '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%s"}'
+
+
+def engine(*args: str, **more: Any) -> Manifest:
+    return container(gpus=8, **{"args": ["--model", "m", *args], **more})
+
+
+def one(*containers: Any, metadata: Any = None, **fields: Any) -> Manifest:
+    spec = fields.pop("spec", {})
+    given = template(*(containers or (engine(),)), metadata=metadata, **spec)
+    return service(role(template=given, **fields))
+
+
+def of(rule: str, manifest: Manifest, *severities: Severity) -> list[str]:
+    return [at for found, at in rules(manifest, *severities) if found == rule]
+
+
+def side(name: str = "side", *ports: int, **more: Any) -> Manifest:
+    listed = [{"containerPort": port} for port in ports]
+    return {"name": name, "image": "side:1", "ports": listed, **more}
+
+
+def prefill(**more: Any) -> Manifest:
+    return service(role("p", "prefiller", template=template(engine()), **more))
+
+
+# Clashes.
+
+CLASHES: dict[str, tuple[Manifest, str]] = {
+    "side channel and serving port": (
+        prefill(kvTransfer={"sideChannelPort": 8000}), "roles[0].kvTransfer.sideChannelPort"),
+    "side channel and events": (
+        prefill(kvTransfer={"sideChannelPort": 5557}, kvEvents={}), "roles[0].kvEvents.endpoint"),
+    "events and serving port": (
+        one(kvEvents={"endpoint": "tcp://*:8000"}), "roles[0].kvEvents.endpoint"),
+    "events in arguments and serving port": (
+        one(engine("--kv-events-config", EVENTS % 8000)), f"{SERVING}.args"),
+    "side channel of a variable": (
+        one(engine("--kv-transfer-config", NIXL, env=[
+            {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "8000"}])),
+        f"{SERVING}.env[0].value"),
+    "side channels of all ranks": (
+        service(role("p", "prefiller", kvTransfer={"sideChannelPort": 5550}, kvEvents={},
+                     template=template(engine("-dp", "8")))),
+        "roles[0].kvEvents.endpoint"),
+    "events of all ranks": (
+        one(engine("-dp", "8", "--port", "5560"), kvEvents={}), "roles[0].kvEvents.endpoint"),
+    "data parallel RPC and serving port": (
+        one(engine(command=["vllm", "serve", "m"], args=["--port=9555"]),
+            multinode=nodes(2), parallelism={"tensor": 8, "data": 2, "dataLocal": 1,
+                                             "dataRPCPort": 9555}),
+        "roles[0].parallelism.dataRPCPort"),
+    "ray's head and serving port": (
+        one(engine("-tp", "16", "--port", "6379"), multinode=nodes(2, launcher="ray")),
+        "roles[0].multinode"),
+    "rendezvous and serving port": (
+        one(engine("-tp", "16", "--port", "29500", command=["vllm", "serve"], args=[
+            "m", "-tp", "16", "--port", "29500"]), multinode=nodes(2, launcher="multiprocessing")),
+        f"{SERVING}.args"),
+    "SGLang's bootstrap and serving port": (
+        one(engine(**{**SGLANG, "args": ["--model-path", "m", "--port", "8998", "--host", "0.0.0.0",
+                                         "--disaggregation-mode", "prefill"]})),
+        f"{SERVING}.args"),
+    "two engines in one pod": (
+        one(engine(), container("draft", gpus=1)), "roles[0].template.spec.containers[1]"),
+    "an engine as a sidecar": (
+        one(spec={"initContainers": [container("draft", gpus=1, restartPolicy="Always")]}),
+        "roles[0].template.spec.initContainers[0]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CLASHES)
+def test_two_servers_of_a_pod_on_one_port_are_refused(case: str) -> None:
+    manifest, at = CLASHES[case]
+    assert of("ports-clash", manifest, Severity.ERROR) == [at]
+
+
+APART: dict[str, Manifest] = {
+    "defaults": prefill(kvTransfer={}, kvEvents={}),
+    "ranks beside each other": service(
+        role("p", "prefiller", kvTransfer={"sideChannelPort": 5549}, kvEvents={},
+             template=template(engine("-dp", "8")))),
+    "events that go to another pod": one(kvEvents={"endpoint": "tcp://scheduler:8000",
+                                                   "topic": "kv@$(POD_IP)@m"}),
+    "a container that declares another port": one(engine(), side("side", 9000)),
+    "an init container that ends": one(engine(), spec={"initContainers": [container("first")]}),
+    "a port of UDP": one(engine(), {"name": "side", "image": "side:1", "ports": [
+        {"containerPort": 8000, "protocol": "UDP"}]}),
+    "two engines on two ports": one(engine(), container("draft", gpus=1, args=["--port=8001"])),
+    "an engine that cannot be read": one(engine("--port=$(PORT)"), side("side", 8000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", APART)
+def test_servers_on_ports_of_their_own_are_not(case: str) -> None:
+    assert of("ports-clash", APART[case]) == []
+
+
+def test_a_declared_port_need_not_be_listened_on() -> None:
+    manifest = one(engine(), side("side", 8000))
+    assert of("ports-clash", manifest, Severity.WARNING) == [
+        "roles[0].template.spec.containers[1].ports[0]"
+    ]
+    assert of("ports-clash", manifest, Severity.ERROR) == []
+
+
+def test_the_sidecar_is_one_of_them() -> None:
+    def pair(**decode: Any) -> Manifest:
+        roles = [
+            role(name, kind, template=template(engine()), kvTransfer=given)
+            for name, kind, given in (
+                ("prefill", "prefiller", {}),
+                ("decode", "decoder", decode),
+            )
+        ]
+        return routed(*roles, endpointPicker={"image": LLM_D}, strategy="pd-disaggregation")
+
+    assert of("ports-clash", pair()) == []
+    assert of("ports-clash", pair(sideChannelPort=8000)) == ["roles[2].kvTransfer"]
+    # The engine behind it moves to a port that is free.
+    assert of("ports-clash", pair(sideChannelPort=8001)) == []
+
+
+# Servers that nothing reaches.
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "::1", "[::1]"])
+def test_an_engine_on_loopback_is_refused(host: str) -> None:
+    for manifest in (
+        one(engine("--host", host)),
+        one(engine(f"--host={host}", "--port", "9000")),
+        one(engine(**{**SGLANG, "args": ["--model-path", "m", "--host", host]})),
+        one(engine(command=["sh", "-c"], args=[f"exec vllm serve m --host '{host}'"])),
+    ):
+        (at,) = of("engine-on-loopback", manifest, Severity.ERROR)
+        assert at.startswith(SERVING)
+
+
+def test_sglang_listens_on_loopback_without_an_argument() -> None:
+    words = {**SGLANG, "args": ["--model-path", "m"]}
+    assert of("engine-on-loopback", one(engine(**words)), Severity.WARNING) == [f"{SERVING}.args"]
+    words["args"] = ["--model-path", "m", "--config", "/etc/sglang.yaml"]
+    assert of("engine-on-loopback", one(engine(**words))) == []
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["--host", "0.0.0.0"], ["--host=::"], ["--host=$(POD_IP)"], ["--host=10.0.0.1"]]
+)
+def test_any_other_address_is_reached(args: list[str]) -> None:
+    assert of("engine-on-loopback", one(engine(*args))) == []
+
+
+def test_a_proxy_in_the_pod_reaches_loopback() -> None:
+    """But the kubelet's probes do not."""
+    proxy = side("proxy", 9000)
+    behind = engine("--host=127.0.0.1", "--port=8001")
+    assert of("engine-on-loopback", one(behind, proxy, port=9000)) == []
+    probed = {**behind, "readinessProbe": {"httpGet": {"path": "/health", "port": 8001}}}
+    assert of("engine-on-loopback", one(probed, proxy, port=9000)) == [f"{SERVING}.args"]
+    executed = {**behind, "readinessProbe": {"exec": {"command": ["curl", "localhost:8001"]}}}
+    assert of("engine-on-loopback", one(executed, proxy, port=9000)) == []
+
+
+def test_a_socket_file_is_refused() -> None:
+    assert of("engine-on-socket-file", one(engine("--uds", "/tmp/vllm.sock"))) == [
+        f"{SERVING}.args"
+    ]
+    assert of("engine-on-socket-file", one(engine("--uds-like"))) == []
+
+
+# Probes.
+
+
+def probed(
+    port: Any, *args: str, kind: str = "tcpSocket", name: str = "readinessProbe"
+) -> Manifest:
+    return engine(*args, **{name: {kind: {"port": port}}})
+
+
+@pytest.mark.parametrize("name", ["readinessProbe", "livenessProbe", "startupProbe"])
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "grpc"])
+def test_a_probe_of_a_port_that_nothing_listens_on_is_refused(name: str, kind: str) -> None:
+    at = [f"{SERVING}.{name}.{kind}.port"]
+    rule = "probe-port-not-served"
+    assert of(rule, one(probed(9000, kind=kind, name=name)), Severity.ERROR) == at
+    assert of(rule, one(probed(8000, "--port=9000", kind=kind, name=name)), Severity.ERROR) == at
+    assert of(rule, one(probed(9000, "--port=9000", kind=kind, name=name))) == []
+    assert of(rule, one(probed(8000, kind=kind, name=name))) == []
+
+
+def test_so_is_a_hook() -> None:
+    hook = {"lifecycle": {"preStop": {"httpGet": {"path": "/", "port": 9000}}}}
+    at = f"{SERVING}.lifecycle.preStop.httpGet.port"
+    assert of("probe-port-not-served", one(engine(**hook)), Severity.ERROR) == [at]
+
+
+ANSWERED: dict[str, Manifest] = {
+    "a container beside it": one(probed(9000), side("side", 9000)),
+    "a restartable init container": one(
+        probed(9000), spec={"initContainers": [side("side", 9000, restartPolicy="Always")]}),
+    "the events' port": one(probed(5557), kvEvents={}),
+    "the role's port": one(probed(9000, "--port=$(PORT)"), port=9000),
+    "arguments that cannot be read": one(probed(9000, "--config", "/etc/vllm.yaml")),
+    "another program": one(probed(9000) | {"image": "own:1", "command": ["/x"]}),
+    "a script that declares it": one({**probed(9000), "command": ["sh", "-c"], "args": [
+        "exporter & exec vllm serve m"], "ports": [{"containerPort": 9000}]}),
+    "another host": one(engine(readinessProbe={"httpGet": {"host": "10.0.0.1", "port": 9000}})),
+    "a command": one(engine(readinessProbe={"exec": {"command": ["true"]}})),
+    "ray's head": one(probed(6379, "-tp", "16"), multinode=nodes(2, launcher="ray")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANSWERED)
+def test_a_probe_that_something_may_answer_is_not(case: str) -> None:
+    assert of("probe-port-not-served", ANSWERED[case]) == []
+
+
+def test_where_something_may_listen_undeclared_it_is_a_warning() -> None:
+    rule = "probe-port-not-served"
+    beside = one(probed(9000), side())
+    declared = one({**probed(9000), "ports": [{"containerPort": 8000}, {"containerPort": 9000}]})
+    script = one({**probed(9000), "command": ["sh", "-c"], "args": ["exec vllm serve m"]})
+    for manifest in (beside, declared, script):
+        assert len(of(rule, manifest, Severity.WARNING)) == 1
+        assert of(rule, manifest, Severity.ERROR) == []
+
+
+def test_a_port_that_is_named_has_to_be_one_of_the_containers() -> None:
+    rule = "probe-port-not-named"
+    ports = [{"name": "http", "containerPort": 8000}]
+    assert of(rule, one(probed("http"))) == [f"{SERVING}.readinessProbe.tcpSocket.port"]
+    assert of(rule, one({**probed("https"), "ports": ports})) != []
+    assert of(rule, one({**probed("http"), "ports": ports})) == []
+    # Another container's ports do not count, and other containers are looked at, too.
+    other = {"name": "side", "image": "side:1", "livenessProbe": {"tcpSocket": {"port": "http"}}}
+    assert of(rule, one({**engine(), "ports": ports}, other)) == [
+        "roles[0].template.spec.containers[1].livenessProbe.tcpSocket.port"
+    ]
+    wrong = one({**probed("http"), "ports": [{"name": "http", "containerPort": 9000}]})
+    assert of("probe-port-not-served", wrong) == [] or rules(wrong)
+
+
+def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:
+    rule = "probe-port-not-served"
+
+    def wide(launcher: str, *args: str, **worker: Any) -> Manifest:
+        serving = {"command": ["vllm", "serve"], "args": ["m", "-tp", "16"], **worker}
+        probe = {"readinessProbe": {"httpGet": {"path": "/health", "port": 8000}}}
+        own = None if launcher == "ray" else [*serving["args"], *args]
+        run = {} if launcher == "ray" else {"command": serving["command"]}
+        return service(
+            role(
+                template=None,
+                leaderTemplate=template(engine(command=["vllm", "serve"], args=["m", "-tp", "16"])),
+                workerTemplate=template({**engine(**probe), **run, "args": own}),
+                multinode=nodes(2, launcher=launcher),
+            )
+        )
+
+    at = "roles[0].workerTemplate.spec.containers[0].readinessProbe.httpGet.port"
+    assert of(rule, wide("ray"), Severity.ERROR) == [at]
+    assert of(rule, wide("multiprocessing"), Severity.ERROR) == [at]
+    assert of(rule, wide("none", "--headless"), Severity.ERROR) == [at]
+    assert of(rule, wide("none")) == []
+
+
+# The node's network.
+
+
+def test_pods_on_the_nodes_network_declare_their_port() -> None:
+    rule, host = "host-port-not-declared", {"spec": {"hostNetwork": True}}
+    assert of(rule, one(replicas=2, **host)) == ["roles[0].template.spec.hostNetwork"]
+    declared = engine(ports=[{"containerPort": 8000}])
+    assert of(rule, one(declared, replicas=2, **host)) == []
+    assert of(rule, one(replicas=1, **host)) == []
+    assert of(rule, one(replicas=2)) == []
+    pods = template(engine(), hostNetwork=True)
+    both = service(role("a", template=pods), role("b", template=pods))
+    assert len(of(rule, both)) == 2
+    apart = template(engine("--port=9000"), hostNetwork=True)
+    assert of(rule, service(role("a", template=pods), role("b", template=apart))) == []
+    scaled = {"maxReplicas": 3, "metrics": [{"name": "queue", "target": 5}]}
+    assert len(of(rule, one(autoscaling=scaled, **host))) == 1
+
+
+def test_workers_on_the_nodes_network_need_the_clusters_dns() -> None:
+    rule = "host-network-without-cluster-dns"
+    wide = {"multinode": nodes(2, launcher="ray")}
+    for policy, told in ((None, 1), ("ClusterFirst", 1), ("ClusterFirstWithHostNet", 0)):
+        spec = {"hostNetwork": True} | ({} if policy is None else {"dnsPolicy": policy})
+        assert len(of(rule, one(engine("-tp", "16"), spec=spec, **wide))) == told
+    assert of(rule, one(spec={"hostNetwork": True})) == []
+    assert of(rule, one(engine("-tp", "16"), **wide)) == []

@@ -1,0 +1,64 @@
+"""Names of services that would take over Services of the cluster, or break their own pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import router
+from samples import Manifest, container, role, rules, service, template
+
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.topology.service_names import _OWNED
+
+AT = "metadata.name"
+
+
+def named(name: str, namespace: str | None = "default", *roles: Any, **pods: Any) -> Manifest:
+    metadata = {"name": name, **({} if namespace is None else {"namespace": namespace})}
+    return service(*(roles or (role(template=template(container(), **pods)),)), metadata=metadata)
+
+
+def of(rule: str, manifest: Manifest) -> list[str]:
+    return [at for found, at in rules(manifest, Severity.ERROR) if found == rule]
+
+
+@pytest.mark.parametrize(("namespace", "name"), _OWNED)
+def test_a_service_that_belongs_to_the_cluster_is_refused(namespace: str, name: str) -> None:
+    assert of("service-name-taken", named(name, namespace)) == [AT]
+    assert of("service-name-taken", named(name, "models")) == []
+    assert of("service-name-taken", named(f"{name}-x", namespace)) == []
+
+
+def test_so_is_one_without_a_namespace() -> None:
+    assert of("service-name-taken", named("kubernetes", None)) == [AT]
+
+
+def test_with_a_router_there_is_no_service_of_that_name() -> None:
+    assert of("service-name-taken", named("kubernetes", "default", router(), role())) == []
+
+
+def test_a_namespace_that_is_not_known_is_none_of_them(output: Any) -> None:
+    assert of("service-name-taken", named("kubernetes", output("default"))) == []
+
+
+LINKS = "service-name-breaks-engine"
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm-dp-master"])
+def test_a_service_whose_variables_the_engine_reads_is_refused(name: str) -> None:
+    assert of(LINKS, named(name)) == [AT]
+    assert of(LINKS, named(name, "models")) == [AT]
+    assert of(LINKS, named(name, "default", enableServiceLinks=False)) == []
+    assert of(LINKS, named(name, "default", enableServiceLinks=True)) == [AT]
+    assert of(LINKS, named(f"{name}-x")) == []
+    assert of(LINKS, named(name, "default", router(), role())) == []
+
+
+def test_other_engines_and_variables_of_the_pods_own_are_left_alone() -> None:
+    sglang = container(
+        image="lmsysorg/sglang:v0.5.3", command=["python3", "-m"], args=["sglang.launch_server"]
+    )
+    assert of(LINKS, named("vllm", "default", role(template=template(sglang)))) == []
+    own = container(env=[{"name": "VLLM_PORT", "value": "5000"}])
+    assert of(LINKS, named("vllm", "default", role(template=template(own)))) == []
