@@ -63,13 +63,15 @@ def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges 
         RemovedArgument(name, successor(engine, name)) for name in names if name not in now
     )
     given = {was.name(name) for name in names} | {now.name(name) for name in _given(new, now)}
-    defaults = tuple(
+    defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
         if name in now and name == was.name(name) and name not in given
         if _differ(was[name].default, now[name].default)
-    )
-    return ArgumentChanges(engine.title, before, after, removed, defaults)
+    ]
+    # A default that is left to the engine on one side says less.
+    defaults.sort(key=lambda each: (None in (each.before, each.after), each.name))
+    return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
 def _given(command: EngineCommand, options: Options) -> dict[str, None]:

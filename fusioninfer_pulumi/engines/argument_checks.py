@@ -178,9 +178,15 @@ class _Check:
     """The findings of one command line."""
 
     def __init__(
-        self, command: EngineCommand, engine: Engine, words: Sequence[Word], release: str | None
+        self,
+        command: EngineCommand,
+        engine: Engine,
+        words: Sequence[Word],
+        release: str | None,
+        leave_out: str | None = None,
     ) -> None:
         self.command, self.engine, self.release = command, engine, release
+        self.leave_out = leave_out
         self.table: ArgumentTable = argument_table(engine.name)
         # Of an unknown release each argument is read as the newest one that has it does.
         table = self.table
@@ -197,7 +203,7 @@ class _Check:
                 continue
             if given.option is None:
                 yield self._unknown(given)
-            else:
+            elif given.option.name != self.leave_out:
                 yield from self._values(given, given.option)
         for word, found in parsed.ambiguous:
             if self.release is None or _is_open(word.value):
@@ -287,11 +293,14 @@ def successor(engine: Engine, name: str) -> str | None:
     return engine.successors.get(name) or said or None
 
 
-def check_arguments(command: EngineCommand, variables: Mapping[str, str]) -> list[Finding]:
+def check_arguments(
+    command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
+) -> list[Finding]:
     """What the image's release does not take; located relative to the container.
 
     Errors where the image is the engine's own and its release is known, warnings where another
-    release may run or the program takes more than the release's table has.
+    release may run or the program takes more than the release's table has. The values of one
+    argument can be left out.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -300,7 +309,8 @@ def check_arguments(command: EngineCommand, variables: Mapping[str, str]) -> lis
     if version is not None and version < _numbers(table.releases[0]):
         return []  # older than all that is known
     words = read_words(command, variables)
-    return list(_Check(command, engine, words, known_release(command)).findings())
+    check = _Check(command, engine, words, known_release(command), leave_out)
+    return list(check.findings())
 
 
 def check_value(command: EngineCommand, flag: str) -> list[Finding]:

@@ -281,6 +281,7 @@ class Engine(Protocol):
             argument with that of a transfer.
         setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
             (`cache dtype`) and its `quantization`.
+        refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
     """
 
@@ -298,6 +299,7 @@ class Engine(Protocol):
     sidecar_protocol: str | None
     offloads_by_connector: bool
     setup_flags: Mapping[str, tuple[str, ...]]
+    refuses_unknown_models: bool
     successors: Mapping[str, str]
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
@@ -319,7 +321,7 @@ class Engine(Protocol):
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """What the connector refuses where prefill and decode differ in it.
 
-        Of `model`, `release`, and the names of `setup_flags`.
+        Of `model`, `release`, `served name`, and the names of `setup_flags`.
         """
         ...
 

@@ -95,6 +95,7 @@ class Sglang(Engine):
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization",),
     }
+    refuses_unknown_models = False
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).
     successors: Mapping[str, str] = {
         "--impl": "--model-impl",

@@ -215,6 +215,7 @@ class Vllm(Engine):
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization", "-q"),
     }
+    refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
     # and 0.12.0, `config/model.py` of 0.11.0).
     successors: Mapping[str, str] = {
@@ -401,14 +402,18 @@ class Vllm(Engine):
         return [warning("kv-connector-removed", (_TRANSFER,), message)]
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        if not _by_nixl(prefill, decode):
+            return ()
+        # The sidecar hands a prefiller's 404 on to the client.
+        always = ("served name",)
         versions = [each.image.version for each in (prefill, decode)]
-        if not _by_nixl(prefill, decode) or any(version is None for version in versions):
-            return ()
+        if any(version is None for version in versions):
+            return always
         if any(version < NIXL_HASH for version in versions if version is not None):
-            return ("dtype", "cache dtype")
+            return (*always, "dtype", "cache dtype")
         if any(_leaves_hash(each) for each in (prefill, decode)):
-            return ()
-        return ("model", "release", "dtype", "cache dtype")
+            return always
+        return (*always, "model", "release", "dtype", "cache dtype")
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
