@@ -113,8 +113,6 @@ def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
         engine.model = _MODELS[0]
     if setting.engine == "other":
         return engine
-    if setting.model is None and draw.chance(0.2):
-        engine.flags.append(("--served-model-name", "chat"))
     draw = own
     by_flags = size.launcher in ("multiprocessing", "data-parallel")
     engine.serve = setting.engine == "vllm" and by_flags
@@ -143,6 +141,9 @@ def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
     engine.flags += draw.some(flags[setting.engine], 0.15)
     if draw.chance(0.05) and (setting.engine == "vllm" or engine.release >= (0, 5, 10)):
         engine.flags += [("--ssl-certfile", "/tls/crt"), ("--ssl-keyfile", "/tls/key")]
+    named = draw if setting.alike is None else setting.alike.of("name")
+    if setting.model is None and named.chance(0.2):
+        engine.flags.append(("--served-model-name", "chat"))
     return engine
 
 
