@@ -10,7 +10,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
-from fusioninfer_pulumi.engines.engine import Engine, EngineCommand, Word
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
 from fusioninfer_pulumi.engines.flags import split_joined_flags
 from fusioninfer_pulumi.findings import Finding, error, info, shown, similar, warning
 
@@ -203,6 +203,9 @@ class _Check:
                 continue
             if given.option is None:
                 yield self._unknown(given)
+            elif self._needs_serve(given.option):
+                message = f"{given.written} is an argument of vllm serve alone; start the engine so"
+                yield self.say("argument-needs-serve", given.word.place, message)
             elif given.option.name != self.leave_out:
                 yield from self._values(given, given.option)
         for word, found in parsed.ambiguous:
@@ -214,6 +217,13 @@ class _Check:
                 message = f"{word.value} abbreviates {' and '.join(found[:3])}; write one of them"
                 yield self.say("argument-ambiguous", word.place, message)
         yield from self._extras(parsed)
+        if self.say is error:
+            yield from self.engine.check_words(self.command, self.words)
+
+    def _needs_serve(self, option: Option) -> bool:
+        # Files of arguments are read by the parser itself, whatever the program.
+        other = bool(self.command.program) and not self.command.serve
+        return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 
     def _unknown(self, given: Given) -> Finding:
         name, table = given.written, self.table
@@ -352,9 +362,8 @@ def problem(option: Option, value: str) -> tuple[str, str] | None:
 def _json(text: str) -> None:
     """Raises ValueError for what is no JSON."""
     # Newer releases of vLLM take 80m for a number, older ones `key=1,other=2` for an object.
-    if re.search(r"\d[kKmMgGtT]\b", text) or text[:1] not in "{[":
-        return
-    json.loads(text)
+    if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
+        json.loads(text)
 
 
 def _size(text: str) -> int:

@@ -31,6 +31,7 @@ class Option:
         default: Its default, `UNKNOWN_DEFAULT` where that is not known.
         limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
         deprecated: What to use instead, empty where nothing is named; None where it is current.
+        serve: Whether `vllm serve` alone has it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Option:
     default: Any = UNKNOWN_DEFAULT
     limits: Mapping[str, float] = field(default_factory=dict)
     deprecated: str | None = None
+    serve: bool = False
 
 
 class _Meaning:
@@ -72,6 +74,7 @@ class _Meaning:
             default=held.get("default", UNKNOWN_DEFAULT),
             limits=held.get("limits", {}),
             deprecated=held.get("deprecated"),
+            serve=held.get("serve", False),
         )
 
     def words(self) -> Iterator[str]:

@@ -306,6 +306,10 @@ class Engine(Protocol):
         """The words as argparse gets them, after what the program does to them first."""
         ...
 
+    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        """What the release refuses although its table has it; located at the words."""
+        ...
+
     def positionals(self, command: EngineCommand) -> int:
         """How many words the program takes that belong to no argument."""
         ...

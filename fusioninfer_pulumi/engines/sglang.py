@@ -124,6 +124,9 @@ class Sglang(Engine):
                 skip = False
         return found
 
+    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        return []
+
     def positionals(self, command: EngineCommand) -> int:
         return int(self.takes_other_arguments(command))
 

@@ -115,6 +115,11 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
+#: Releases from the first on, and before the second, stop at `vllm serve --model X`
+#: (`FlexibleArgumentParser` of 0.8.5 to 0.11.0; 0.11.1 and later warn).
+MODEL_REFUSED: Version = (0, 8, 5)
+MODEL_ALLOWED: Version = (0, 11, 1)
+
 #: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
 #: the KV cache between prefill and decode, and refuses to go on where it differs
 #: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Older ones compare sizes alone.
@@ -262,6 +267,18 @@ class Vllm(Engine):
             else:
                 found.append(Word(f"{canonical(name)}{equals}{value}", word.place))
         return found
+
+    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        version = command.image.version
+        named = version is not None and MODEL_REFUSED <= version < MODEL_ALLOWED
+        if not (named and command.serve and command.program):
+            return []
+        message = (
+            f"vllm serve of {version_text(version or ())} refuses --model; write the model before "
+            "all arguments: vllm serve MODEL"
+        )
+        given = [each for each in words if each.value == "--model"]
+        return [error("model-as-argument", each.place, message) for each in given]
 
     def positionals(self, command: EngineCommand) -> int:
         return 1

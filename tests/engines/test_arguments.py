@@ -309,6 +309,29 @@ def test_programs_of_sglang(command: list[str], args: str, expected: list[str]) 
     assert told(SGLANG + "0.5.20", args, command=command) == expected
 
 
+API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
+
+
+@pytest.mark.parametrize(
+    ("release", "command", "args", "expected"),
+    [
+        ("0.11.0", ["vllm", "serve"], "--model m", ["error model-as-argument args.0"]),
+        ("0.11.0", ["vllm", "serve"], "--model=m", []),
+        ("0.11.1", ["vllm", "serve"], "--model m", []),
+        ("0.11.0", API_SERVER, "--model m", []),
+        ("0.11.0", None, "--model m", []),
+        ("0.9.2", API_SERVER, "--headless", ["error argument-needs-serve args.0"]),
+        ("0.9.2", API_SERVER, "--config /c.yaml", []),
+        ("0.9.2", ["vllm", "serve"], "m --headless", []),
+        ("0.11.0", API_SERVER, "--headless", []),
+    ],
+)
+def test_programs_of_vllm(
+    release: str, command: list[str] | None, args: str, expected: list[str]
+) -> None:
+    assert told(VLLM + release, args, command=command) == expected
+
+
 def test_other_programs_are_not_judged() -> None:
     assert told(VLLM + "0.11.0", "--foo", command=["my-proxy"]) == []
     assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []  # program-in-args
