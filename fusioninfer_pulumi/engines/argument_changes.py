@@ -63,14 +63,14 @@ def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges 
         RemovedArgument(name, successor(engine, name)) for name in names if name not in now
     )
     given = {was.name(name) for name in names} | {now.name(name) for name in _given(new, now)}
+    given |= set(engine.model_flags)  # also without its flag a model is given
     defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
         if name in now and name == was.name(name) and name not in given
-        if _differ(was[name].default, now[name].default)
+        if now[name].deprecated is None and _differ(was[name].default, now[name].default)
     ]
-    # A default that is left to the engine on one side says less.
-    defaults.sort(key=lambda each: (None in (each.before, each.after), each.name))
+    defaults.sort(key=lambda each: each.name)
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
