@@ -323,6 +323,31 @@ def check_arguments(
     return list(check.findings())
 
 
+def check_added(command: EngineCommand, own: EngineCommand) -> list[Finding]:
+    """Arguments that were added to a user's own, and that the image's release does not have.
+
+    They come from fields; located at the command line as a whole.
+    """
+    engine, release = command.engine, known_release(command)
+    if engine is None or release is None or command.argv.script_at is not None:
+        return []
+    table = argument_table(engine.name)
+    options = table.options(release)
+    every = [engine.argparse_words(each, read_words(each, {})) for each in (command, own)]
+    added, written = (parse(words, options).given for words in every)
+    names = {each.written for each in written}
+    found = []
+    for each in added:
+        first = table.first(each.written)
+        if each.option is None and each.written not in names and first is not None:
+            message = (
+                f"the fields of the role need {each.written}, which {engine.title} has from "
+                f"v{first} on; the image has v{release}"
+            )
+            found.append(error("field-needs-later-release", (), message))
+    return found
+
+
 def check_value(command: EngineCommand, flag: str) -> list[Finding]:
     """What is wrong with the value of one argument; located at the flag."""
     value = command.value(flag)

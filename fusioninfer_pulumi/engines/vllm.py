@@ -119,6 +119,11 @@ OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 #: (`FlexibleArgumentParser` of 0.8.5 to 0.11.0; 0.11.1 and later warn).
 MODEL_REFUSED: Version = (0, 8, 5)
 MODEL_ALLOWED: Version = (0, 11, 1)
+#: First release in which `vllm.entrypoints.openai.api_server` takes a positional model, which it
+#: ignores in all of them (`make_arg_parser` adds `model_tag`, which only `vllm serve` reads).
+POSITIONAL_MODEL: Version = (0, 10, 0)
+#: First release whose images start `vllm serve` (`docker/Dockerfile`).
+SERVE_ENTRYPOINT: Version = (0, 11, 1)
 
 #: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
 #: the KV cache between prefill and decode, and refuses to go on where it differs
@@ -270,18 +275,30 @@ class Vllm(Engine):
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         version = command.image.version
-        named = version is not None and MODEL_REFUSED <= version < MODEL_ALLOWED
-        if not (named and command.serve and command.program):
+        if version is None:
+            return []
+        release = version_text(version)
+        if _is_api_server(command):
+            if version < POSITIONAL_MODEL or not words or words[0].value.startswith("-"):
+                return []
+            message = (
+                f"vLLM {release} ignores this model and serves its default, because it is started "
+                "as api_server; write --model, or start it with vllm serve"
+            )
+            return [warning("model-ignored", words[0].place, message)]
+        if not (MODEL_REFUSED <= version < MODEL_ALLOWED):
             return []
         message = (
-            f"vllm serve of {version_text(version or ())} refuses --model; write the model before "
-            "all arguments: vllm serve MODEL"
+            f"vllm serve of {release} refuses --model; write the model before all arguments: "
+            "vllm serve MODEL"
         )
         given = [each for each in words if each.value == "--model"]
         return [error("model-as-argument", each.place, message) for each in given]
 
     def positionals(self, command: EngineCommand) -> int:
-        return 1
+        version = command.image.version
+        old = version is not None and version < POSITIONAL_MODEL
+        return 0 if old and _is_api_server(command) else 1
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         return False
@@ -748,6 +765,14 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
         if dot and canonical(flag) == _TRANSFER and "." not in key:
             settings[key] = command.value(name)
     return settings or None if text is None else settings
+
+
+def _is_api_server(command: EngineCommand) -> bool:
+    """Whether the older program runs, written or as the entrypoint of an older image."""
+    if command.program:
+        return not command.serve
+    version = command.image.version
+    return version is not None and version < SERVE_ENTRYPOINT
 
 
 def _by_nixl(*commands: EngineCommand) -> bool:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_value, plain_variables
+from fusioninfer_pulumi.engines.argument_checks import (
+    check_added,
+    check_arguments,
+    check_value,
+    plain_variables,
+)
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
@@ -21,7 +26,11 @@ _LORA_FIELDS = {
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """What the engines of a service do not take; each once, where roles share a field."""
-    found = [each for ctx, pods in roles for each in (*_written(pods, ctx), *_lora(pods, ctx))]
+    found = [
+        each
+        for ctx, pods in roles
+        for each in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -34,6 +43,12 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         flag = command.engine.transfer_flag if told and command.engine else None
         for each in check_arguments(command, variables, leave_out=flag):
             yield each.at(*_place(pod, each.location))
+
+
+def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Holds what fields of the role ask for against the release."""
+    for each in check_added(pods.command, read_command(pods.leader.own)):
+        yield each.at(*ctx.at())
 
 
 def _place(pod: Pod, location: Location) -> Location:

@@ -324,6 +324,14 @@ API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
         ("0.9.2", API_SERVER, "--config /c.yaml", []),
         ("0.9.2", ["vllm", "serve"], "m --headless", []),
         ("0.11.0", API_SERVER, "--headless", []),
+        # The older program has no positional model, or ignores it.
+        ("0.9.2", API_SERVER, "m", ["error argument-without-name args.0"]),
+        ("0.9.2", None, "m", ["error argument-without-name args.0"]),
+        ("0.10.0", API_SERVER, "m", ["warning model-ignored args.0"]),
+        ("0.11.0", None, "m --port 1", ["warning model-ignored args.0"]),
+        ("0.11.1", None, "m", []),
+        ("0.33.0", API_SERVER, "m", ["warning model-ignored args.0"]),
+        ("0.33.0", API_SERVER, "--port 1 --model m", []),
     ],
 )
 def test_programs_of_vllm(

@@ -122,6 +122,15 @@ def test_fields_of_the_model_are_named_once(limits: Any, expected: list[str]) ->
     assert told(*roles, model={"uri": "hf://org/m", "lora": lora}) == expected
 
 
+def test_fields_that_an_older_release_has_no_argument_for() -> None:
+    events = {"kvEvents": {"endpoint": "tcp://*:5557", "topic": "kv"}}
+    old = role(template=template(engine(image="vllm/vllm-openai:v0.8.0")), **events)
+    found = [each for each in plan_of(service(old)).findings if "later-release" in each.rule]
+    assert [(each.rule, each.path) for each in found] == [("field-needs-later-release", "roles[0]")]
+    new = role(template=template(engine(image="vllm/vllm-openai:v0.11.0")), **events)
+    assert not [each for each in plan_of(service(new)).findings if "later" in each.rule]
+
+
 def test_what_the_library_writes_is_in_the_tables() -> None:
     """The arguments of a role with every field are those of the newest release."""
     lora = {"adapters": [{"name": "a", "uri": "hf://org/a"}], "maxRank": 64, "maxCpuAdapters": 8}
