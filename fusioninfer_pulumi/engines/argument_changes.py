@@ -63,13 +63,15 @@ def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges 
         RemovedArgument(name, successor(engine, name)) for name in names if name not in now
     )
     given = {was.name(name) for name in names} | {now.name(name) for name in _given(new, now)}
-    defaults = tuple(
+    given |= set(engine.model_flags)  # also without its flag a model is given
+    defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
         if name in now and name == was.name(name) and name not in given
-        if _differ(was[name].default, now[name].default)
-    )
-    return ArgumentChanges(engine.title, before, after, removed, defaults)
+        if now[name].deprecated is None and _differ(was[name].default, now[name].default)
+    ]
+    defaults.sort(key=lambda each: each.name)
+    return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
 def _given(command: EngineCommand, options: Options) -> dict[str, None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
-from fusioninfer_pulumi.engines.engine import Engine, EngineCommand, Word
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
 from fusioninfer_pulumi.engines.flags import split_joined_flags
 from fusioninfer_pulumi.findings import Finding, error, info, shown, similar, warning
 
@@ -178,9 +178,15 @@ class _Check:
     """The findings of one command line."""
 
     def __init__(
-        self, command: EngineCommand, engine: Engine, words: Sequence[Word], release: str | None
+        self,
+        command: EngineCommand,
+        engine: Engine,
+        words: Sequence[Word],
+        release: str | None,
+        leave_out: str | None = None,
     ) -> None:
         self.command, self.engine, self.release = command, engine, release
+        self.leave_out = leave_out
         self.table: ArgumentTable = argument_table(engine.name)
         # Of an unknown release each argument is read as the newest one that has it does.
         table = self.table
@@ -197,7 +203,10 @@ class _Check:
                 continue
             if given.option is None:
                 yield self._unknown(given)
-            else:
+            elif self._needs_serve(given.option):
+                message = f"{given.written} is an argument of vllm serve alone; start the engine so"
+                yield self.say("argument-needs-serve", given.word.place, message)
+            elif given.option.name != self.leave_out:
                 yield from self._values(given, given.option)
         for word, found in parsed.ambiguous:
             if self.release is None or _is_open(word.value):
@@ -208,6 +217,13 @@ class _Check:
                 message = f"{word.value} abbreviates {' and '.join(found[:3])}; write one of them"
                 yield self.say("argument-ambiguous", word.place, message)
         yield from self._extras(parsed)
+        if self.say is error:
+            yield from self.engine.check_words(self.command, self.words)
+
+    def _needs_serve(self, option: Option) -> bool:
+        # Files of arguments are read by the parser itself, whatever the program.
+        other = bool(self.command.program) and not self.command.serve
+        return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 
     def _unknown(self, given: Given) -> Finding:
         name, table = given.written, self.table
@@ -287,11 +303,14 @@ def successor(engine: Engine, name: str) -> str | None:
     return engine.successors.get(name) or said or None
 
 
-def check_arguments(command: EngineCommand, variables: Mapping[str, str]) -> list[Finding]:
+def check_arguments(
+    command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
+) -> list[Finding]:
     """What the image's release does not take; located relative to the container.
 
     Errors where the image is the engine's own and its release is known, warnings where another
-    release may run or the program takes more than the release's table has.
+    release may run or the program takes more than the release's table has. The values of one
+    argument can be left out.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -300,7 +319,33 @@ def check_arguments(command: EngineCommand, variables: Mapping[str, str]) -> lis
     if version is not None and version < _numbers(table.releases[0]):
         return []  # older than all that is known
     words = read_words(command, variables)
-    return list(_Check(command, engine, words, known_release(command)).findings())
+    check = _Check(command, engine, words, known_release(command), leave_out)
+    return list(check.findings())
+
+
+def check_added(command: EngineCommand, own: EngineCommand) -> list[Finding]:
+    """Arguments that were added to a user's own, and that the image's release does not have.
+
+    They come from fields; located at the command line as a whole.
+    """
+    engine, release = command.engine, known_release(command)
+    if engine is None or release is None or command.argv.script_at is not None:
+        return []
+    table = argument_table(engine.name)
+    options = table.options(release)
+    every = [engine.argparse_words(each, read_words(each, {})) for each in (command, own)]
+    added, written = (parse(words, options).given for words in every)
+    names = {each.written for each in written}
+    found = []
+    for each in added:
+        first = table.first(each.written)
+        if each.option is None and each.written not in names and first is not None:
+            message = (
+                f"the fields of the role need {each.written}, which {engine.title} has from "
+                f"v{first} on; the image has v{release}"
+            )
+            found.append(error("field-needs-later-release", (), message))
+    return found
 
 
 def check_value(command: EngineCommand, flag: str) -> list[Finding]:
@@ -342,9 +387,8 @@ def problem(option: Option, value: str) -> tuple[str, str] | None:
 def _json(text: str) -> None:
     """Raises ValueError for what is no JSON."""
     # Newer releases of vLLM take 80m for a number, older ones `key=1,other=2` for an object.
-    if re.search(r"\d[kKmMgGtT]\b", text) or text[:1] not in "{[":
-        return
-    json.loads(text)
+    if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
+        json.loads(text)
 
 
 def _size(text: str) -> int:

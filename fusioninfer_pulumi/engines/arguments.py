@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 #: Stands for a default that the sources work out while they run.
@@ -31,6 +31,7 @@ class Option:
         default: Its default, `UNKNOWN_DEFAULT` where that is not known.
         limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
         deprecated: What to use instead, empty where nothing is named; None where it is current.
+        serve: Whether `vllm serve` alone has it.
     """
 
     name: str
@@ -42,9 +43,9 @@ class Option:
     default: Any = UNKNOWN_DEFAULT
     limits: Mapping[str, float] = field(default_factory=dict)
     deprecated: str | None = None
+    serve: bool = False
 
 
-@dataclass(frozen=True)
 class _Meaning:
     """What an argument was from one release on, until another.
 
@@ -55,10 +56,9 @@ class _Meaning:
         until: Index of the release that changed or removed it; None where it is in the newest.
     """
 
-    name: str
-    held: Mapping[str, Any]
-    since: int
-    until: int | None = None
+    def __init__(self, name: str, held: Mapping[str, Any], since: int) -> None:
+        self.name, self.held, self.since = name, held, since
+        self.until: int | None = None
 
     @cached_property
     def option(self) -> Option:
@@ -74,6 +74,7 @@ class _Meaning:
             default=held.get("default", UNKNOWN_DEFAULT),
             limits=held.get("limits", {}),
             deprecated=held.get("deprecated"),
+            serve=held.get("serve", False),
         )
 
     def words(self) -> Iterator[str]:
@@ -114,14 +115,14 @@ class ArgumentTable:
         # By word, oldest first.
         self._meanings: dict[str, list[_Meaning]] = {}
         current: dict[str, _Meaning] = {}
-        ended: list[_Meaning] = []
         for index, change in enumerate(changes):
-            gone = [name for name in (*change["removed"], *change["set"]) if name in current]
-            ended += [replace(current.pop(name), until=index) for name in gone]
-            current |= {name: _Meaning(name, held, index) for name, held in change["set"].items()}
-        for meaning in sorted([*ended, *current.values()], key=lambda each: each.since):
-            for word in meaning.words():
-                self._meanings.setdefault(word, []).append(meaning)
+            for name in (*change["removed"], *change["set"]):
+                if name in current:
+                    current.pop(name).until = index
+            for name, held in change["set"].items():
+                meaning = current[name] = _Meaning(name, held, index)
+                for word in meaning.words():
+                    self._meanings.setdefault(word, []).append(meaning)
 
     @property
     def newest(self) -> str:
@@ -164,5 +165,5 @@ class ArgumentTable:
 @cache
 def argument_table(engine: str) -> ArgumentTable:
     """The arguments of an engine, by its name."""
-    file = resources.files("fusioninfer_pulumi.engines").joinpath(f"{engine}_arguments.jsonl")
+    file = Path(__file__).with_name(f"{engine}_arguments.jsonl")
     return ArgumentTable(file.read_text(encoding="utf-8"))

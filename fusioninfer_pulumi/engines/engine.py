@@ -290,6 +290,7 @@ class Engine(Protocol):
             argument with that of a transfer.
         setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
             (`cache dtype`) and its `quantization`.
+        refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
     """
 
@@ -311,10 +312,15 @@ class Engine(Protocol):
     sidecar_protocol: str | None
     offloads_by_connector: bool
     setup_flags: Mapping[str, tuple[str, ...]]
+    refuses_unknown_models: bool
     successors: Mapping[str, str]
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
+        ...
+
+    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        """What the release refuses although its table has it; located at the words."""
         ...
 
     def positionals(self, command: EngineCommand) -> int:
@@ -332,7 +338,7 @@ class Engine(Protocol):
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """What the connector refuses where prefill and decode differ in it.
 
-        Of `model`, `release`, and the names of `setup_flags`.
+        Of `model`, `release`, `served name`, and the names of `setup_flags`.
         """
         ...
 

@@ -105,6 +105,7 @@ class Sglang(Engine):
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization",),
     }
+    refuses_unknown_models = False
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).
     successors: Mapping[str, str] = {
         "--impl": "--model-impl",
@@ -132,6 +133,9 @@ class Sglang(Engine):
             else:
                 skip = False
         return found
+
+    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        return []
 
     def positionals(self, command: EngineCommand) -> int:
         return int(self.takes_other_arguments(command))

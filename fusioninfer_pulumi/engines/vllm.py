@@ -118,6 +118,16 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
+#: Releases from the first on, and before the second, stop at `vllm serve --model X`
+#: (`FlexibleArgumentParser` of 0.8.5 to 0.11.0; 0.11.1 and later warn).
+MODEL_REFUSED: Version = (0, 8, 5)
+MODEL_ALLOWED: Version = (0, 11, 1)
+#: First release in which `vllm.entrypoints.openai.api_server` takes a positional model, which it
+#: ignores in all of them (`make_arg_parser` adds `model_tag`, which only `vllm serve` reads).
+POSITIONAL_MODEL: Version = (0, 10, 0)
+#: First release whose images start `vllm serve` (`docker/Dockerfile`).
+SERVE_ENTRYPOINT: Version = (0, 11, 1)
+
 #: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
 #: the KV cache between prefill and decode, and refuses to go on where it differs
 #: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Older ones compare sizes alone.
@@ -226,6 +236,7 @@ class Vllm(Engine):
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization", "-q"),
     }
+    refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
     # and 0.12.0, `config/model.py` of 0.11.0).
     successors: Mapping[str, str] = {
@@ -273,8 +284,32 @@ class Vllm(Engine):
                 found.append(Word(f"{canonical(name)}{equals}{value}", word.place))
         return found
 
+    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        version = command.image.version
+        if version is None:
+            return []
+        release = version_text(version)
+        if _is_api_server(command):
+            if version < POSITIONAL_MODEL or not words or words[0].value.startswith("-"):
+                return []
+            message = (
+                f"vLLM {release} ignores this model and serves its default, because it is started "
+                "as api_server; write --model, or start it with vllm serve"
+            )
+            return [warning("model-ignored", words[0].place, message)]
+        if not (MODEL_REFUSED <= version < MODEL_ALLOWED):
+            return []
+        message = (
+            f"vllm serve of {release} refuses --model; write the model before all arguments: "
+            "vllm serve MODEL"
+        )
+        given = [each for each in words if each.value == "--model"]
+        return [error("model-as-argument", each.place, message) for each in given]
+
     def positionals(self, command: EngineCommand) -> int:
-        return 1
+        version = command.image.version
+        old = version is not None and version < POSITIONAL_MODEL
+        return 0 if old and _is_api_server(command) else 1
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         return False
@@ -431,14 +466,18 @@ class Vllm(Engine):
         return [warning("kv-connector-removed", (_TRANSFER,), message)]
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        if not _by_nixl(prefill, decode):
+            return ()
+        # The sidecar hands a prefiller's 404 on to the client.
+        always = ("served name",)
         versions = [each.image.version for each in (prefill, decode)]
-        if not _by_nixl(prefill, decode) or any(version is None for version in versions):
-            return ()
+        if any(version is None for version in versions):
+            return always
         if any(version < NIXL_HASH for version in versions if version is not None):
-            return ("dtype", "cache dtype")
+            return (*always, "dtype", "cache dtype")
         if any(_leaves_hash(each) for each in (prefill, decode)):
-            return ()
-        return ("model", "release", "dtype", "cache dtype")
+            return always
+        return (*always, "model", "release", "dtype", "cache dtype")
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
@@ -756,6 +795,14 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
         if dot and canonical(flag) == _TRANSFER and "." not in key:
             settings[key] = command.value(name)
     return settings or None if text is None else settings
+
+
+def _is_api_server(command: EngineCommand) -> bool:
+    """Whether the older program runs, written or as the entrypoint of an older image."""
+    if command.program:
+        return not command.serve
+    version = command.image.version
+    return version is not None and version < SERVE_ENTRYPOINT
 
 
 def _by_nixl(*commands: EngineCommand) -> bool:

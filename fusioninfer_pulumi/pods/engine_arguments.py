@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.engines.argument_checks import check_arguments, check_value, plain_variables
+from fusioninfer_pulumi.engines.argument_checks import (
+    check_added,
+    check_arguments,
+    check_value,
+    plain_variables,
+)
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
 
 #: Fields of `model.lora` by what the engine calls them.
 _LORA_FIELDS = {
@@ -21,16 +26,29 @@ _LORA_FIELDS = {
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """What the engines of a service do not take; each once, where roles share a field."""
-    found = [each for ctx, pods in roles for each in (*_written(pods), *_lora(pods, ctx))]
+    found = [
+        each
+        for ctx, pods in roles
+        for each in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
+    ]
     return list(dict.fromkeys(found))
 
 
-def _written(pods: RolePods) -> Iterator[Finding]:
+def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Holds the words that the user wrote against the image's release."""
     for pod in pods.written:
-        own = pod.own
-        for each in check_arguments(read_command(own), plain_variables(own)):
+        command, variables = read_command(pod.own), plain_variables(pod.own)
+        # Of a prefiller or decoder `pods.kv_transfer` says what is wrong with its transfer.
+        told = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
+        flag = command.engine.transfer_flag if told and command.engine else None
+        for each in check_arguments(command, variables, leave_out=flag):
             yield each.at(*_place(pod, each.location))
+
+
+def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Holds what fields of the role ask for against the release."""
+    for each in check_added(pods.command, read_command(pods.leader.own)):
+        yield each.at(*ctx.at())
 
 
 def _place(pod: Pod, location: Location) -> Location:
@@ -45,7 +63,9 @@ def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
     stated = ctx.model is not None and ctx.model.lora is not None
     rank = engine.lora_flags["max_rank"]
-    found = engine.check_lora(command)
+    # Arguments beside `model.lora` are refused for that.
+    modules = engine.lora_flags["modules"]
+    found = [] if stated and own.has(modules) else engine.check_lora(command)
     if stated and not own.has(rank):  # what is an argument of the user's was checked as such
         found = [*found, *check_value(command, rank)]
     for each in found:

@@ -83,7 +83,8 @@ def _pair(
             "cache; give both the same"
         )
         yield say(rule, second.at(), message)
-    yield from _names(prefiller, decoder, paired=paired)
+    if engine.refuses_unknown_models:
+        yield from _names(prefiller, decoder, refused="served name" in agreed)
     why = engine.check_pair_sizes(prefill, decode)
     if why is not None:
         say = error if paired else warning
@@ -93,7 +94,7 @@ def _pair(
 
 
 def _names(
-    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, paired: bool
+    prefiller: tuple[Context, RolePods], decoder: tuple[Context, RolePods], *, refused: bool
 ) -> Iterator[Finding]:
     served = [pods.command.served_names for _, pods in (prefiller, decoder)]
     if served[0] is None or served[1] is None:
@@ -101,8 +102,8 @@ def _names(
     missing = [name for name in served[1] if name not in served[0]]
     if not missing:
         return
-    # Requests keep the model that they name, which the prefiller answers with 404.
-    say: _Say = error if paired and len(missing) == len(served[1]) else warning
+    # Requests keep the name of their model on their way to the prefiller.
+    say: _Say = error if refused and len(missing) == len(served[1]) else warning
     yield say(
         "paired-served-names-differ",
         decoder[0].at(),

@@ -159,7 +159,7 @@ _SCRIPTS = {
 }
 _OTHER_SCRIPTS = {
     "assignment": "NCCL_DEBUG=INFO OMP_NUM_THREADS=1 {}",
-    "substitution": '{} --host "$(hostname -i)" --seed ${SEED:-0}',
+    "substitution": '{} --host "$(hostname -i)" --revision ${REVISION:-main}',
     "redirection": "{} > /logs/engine.log 2>&1",
     "pipe": "{} 2>&1 | tee /logs/engine.log",
     "wait loop": "until test -f /ready; do sleep 1; done; {}",

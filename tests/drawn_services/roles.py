@@ -36,6 +36,7 @@ class Setting:
         traced: Whether the engines are told to trace.
         port: Port of all engines, None for the engine's own.
         connector: What hands the KV cache over, in the engine's words.
+        alike: What prefill and decode have in common, None where no router pairs them.
     """
 
     engine: str
@@ -47,6 +48,7 @@ class Setting:
     traced: bool
     port: int | None
     connector: str
+    alike: Draw | None
 
     @property
     def serving_port(self) -> int:
@@ -101,6 +103,8 @@ def serving_role(draw: Draw, setting: Setting, name: str, component_type: str) -
 def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
     images = {"vllm": VLLM_IMAGES, "sglang": SGLANG_IMAGES, "other": OTHER_IMAGES}
     choices = images[setting.engine]
+    # Both halves of a pair serve one model, by one release, under one name.
+    own, draw = draw, draw if setting.alike is None else setting.alike.of("engine")
     if setting.traced and setting.engine == "vllm" and draw.chance(0.85):
         # Older releases cannot trace.
         choices = {name: choices[name] for name in ("v0.22.0", "v0.25.1")}
@@ -112,11 +116,12 @@ def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
         engine.model = _MODELS[0]
     if setting.engine == "other":
         return engine
+    draw = own
     by_flags = size.launcher in ("multiprocessing", "data-parallel")
     engine.serve = setting.engine == "vllm" and by_flags
     if setting.port is not None:
         engine.flags.append(("--port", str(setting.port)))
-    own: dict[str, Flags] = {
+    flags: dict[str, Flags] = {
         "vllm": [
             ("--max-model-len", "8192"),
             ("--gpu-memory-utilization", "0.92"),
@@ -136,10 +141,11 @@ def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
             ("--page-size", "64"),
         ],
     }
-    engine.flags += draw.some(own[setting.engine], 0.15)
-    if draw.chance(0.05):
+    engine.flags += draw.some(flags[setting.engine], 0.15)
+    if draw.chance(0.05) and (setting.engine == "vllm" or engine.release >= (0, 5, 10)):
         engine.flags += [("--ssl-certfile", "/tls/crt"), ("--ssl-keyfile", "/tls/key")]
-    if setting.model is None and draw.chance(0.2):
+    named = draw if setting.alike is None else setting.alike.of("name")
+    if setting.model is None and named.chance(0.2):
         engine.flags.append(("--served-model-name", "chat"))
     return engine
 

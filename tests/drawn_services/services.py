@@ -74,16 +74,18 @@ def _service(draw: Draw) -> Manifest:
     spec |= _model(draw.of("model"))
     spec |= _monitoring(draw.of("monitoring"), routed=routed)
     spec |= _tracing(draw.of("tracing"), engine)
+    paired = routed and pair and strategy in (None, "pd-disaggregation", "config")
     setting = Setting(
         engine=engine,
         model=spec.get("model"),
-        paired=routed and pair and strategy in (None, "pd-disaggregation", "config"),
+        paired=paired,
         groups=spec.get("groups"),
         per_role=spec.get("layout") == "PerRole",
         monitored="monitoring" in spec,
         traced=spec.get("tracing", {}).get("engines", "tracing" in spec),
         port=draw.of("port").one(None, 8000, 8080) if engine != "other" else None,
         connector=_connector(draw.of("connector"), engine),
+        alike=draw.of("alike") if paired else None,
     )
     roles = _roles(draw, setting, types)
     spec |= _scheduling(draw.of("scheduling"), setting, roles)

@@ -201,7 +201,7 @@ def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
 
 def test_a_value_that_is_called_like_a_connector_is_no_setting() -> None:
     own = entry()
-    own["spec"]["containers"][0]["args"] += ["--served-model-name", "x-kv-transfer-config"]
+    own["spec"]["containers"][0]["args"] += ["--chat-template", "x-kv-transfer-config"]
     pair = serving(role("prefill", replicas=1, entryTemplate=own), role("decode", replicas=1))
     made = spec(pair, server(model=None, kvConnector={"type": "nixl"}))
     assert made["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}

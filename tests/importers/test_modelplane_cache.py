@@ -69,8 +69,8 @@ ARGUMENTS: list[tuple[Manifest, Manifest]] = [
         {},
     ),
     (
-        cached("--x", command=["vllm", "serve", "/mnt/models"]),
-        {"args": ["--x", "--served-model-name", "/mnt/models"]},
+        cached("--enforce-eager", command=["vllm", "serve", "/mnt/models"]),
+        {"args": ["--enforce-eager", "--served-model-name", "/mnt/models"]},
     ),
 ]
 
@@ -202,7 +202,7 @@ def test_several_deployments_may_share_a_cache() -> None:
         ),
         (
             [
-                cached("--x", clusterSelector={"matchLabels": {"b": "1"}}),
+                cached("--enforce-eager", clusterSelector={"matchLabels": {"b": "1"}}),
                 cache(clusters={"a": "2", "b": "1"}),
             ],
             {"fusioninfer.io/cluster-selector": "a=2,b=1"},

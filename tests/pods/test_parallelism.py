@@ -120,12 +120,12 @@ def test_a_worker_without_words_runs_what_the_leader_runs() -> None:
 def test_whoever_writes_two_commands_launches_by_hand() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader, worker = (template(container(gpus=8, args=["--model", "m", own]))
-                      for own in ("--x", "--headless"))  # fmt: skip
+                      for own in ("--enforce-eager", "--headless"))  # fmt: skip
     manifest = service(
         role(parallelism=given, template=None, leaderTemplate=leader, workerTemplate=worker)
     )
     first, second = arguments(manifest)
-    assert first[:3] == ("--model", "m", "--x")
+    assert first[:3] == ("--model", "m", "--enforce-eager")
     assert second[:3] == ("--model", "m", "--headless")
     for made in (first, second):
         assert flag_value(made, "--data-parallel-size-local") == "2"

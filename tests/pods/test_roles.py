@@ -88,7 +88,7 @@ def test_a_command_of_the_workers_is_not_lost_in_silence() -> None:
         template=None,
         multinode=nodes(2, launcher="ray"),
         leaderTemplate=template(),
-        workerTemplate=template(container(args=["--own"])),
+        workerTemplate=template(container(args=["--headless"])),
     )
     assert problems(service(wide)) == [
         (

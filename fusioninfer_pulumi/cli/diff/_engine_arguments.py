@@ -59,11 +59,13 @@ def engine_notes(changes: Sequence[EngineChange], services: int) -> Iterator[str
                 for each in found.removed
             ]
             yield f"{prefix}: no longer takes {', '.join(listed)}"
-        if found.defaults:
+        # What null stands for is the engine's choice, and may be the same.
+        stated = [each for each in found.defaults if None not in (each.before, each.after)]
+        if stated:
             listed = [
                 f"{each.name} {json.dumps(each.before)} -> {json.dumps(each.after)}"
-                for each in found.defaults[:_MOST_DEFAULTS]
+                for each in stated[:_MOST_DEFAULTS]
             ]
-            more = len(found.defaults) - len(listed)
+            more = len(stated) - len(listed)
             rest = f" and {more} more (--output json lists them)" if more else ""
             yield f"{prefix}: other defaults: {', '.join(listed)}{rest}"

@@ -1,0 +1,95 @@
+"""What a comparison says of an image with another release of its engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import container, role, service, template
+
+from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown, to_text
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+
+VLLM = "vllm/vllm-openai:v"
+OLD = ["--model", "m", "--task=generate", "--swap-space=4"]
+NEW = ["--model", "m"]
+
+
+def objects(release: str, args: list[str], *, replicas: int = 1, **more: Any) -> list[Any]:
+    made = container(gpus=1, image=VLLM + release, args=args)
+    (args_,) = load(service(role(template=template(made), replicas=replicas), **more))
+    return list(render(plan_service(args_)))
+
+
+def notes(old: list[Any], new: list[Any]) -> list[str]:
+    return [note for note in compare(old, new).notes if "vLLM" in note]
+
+
+def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
+    old, new = objects("0.11.0", OLD, replicas=3), objects("0.33.0", NEW, replicas=3)
+    removed, defaults = notes(old, new)
+    assert removed == (
+        "role inference, vLLM 0.11.0 -> 0.33.0: no longer takes --task (use --runner and "
+        "--convert), --swap-space"
+    )
+    # What null stands for is the engine's choice: the JSON form has those as well.
+    assert defaults == (
+        'role inference, vLLM 0.11.0 -> 0.33.0: other defaults: --allowed-origins ["*"] -> [], '
+        "--gpu-memory-utilization 0.9 -> 0.92"
+    )
+
+
+def test_all_forms_have_them() -> None:
+    found = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
+    assert "no longer takes --task" in to_text(found, color=False)
+    assert "no longer takes --task" in to_markdown(found)
+    (change,) = to_json(found)["engines"]
+    assert {key: change[key] for key in ("service", "namespace", "role", "engine")} == {
+        "service": "svc",
+        "namespace": "default",
+        "role": "inference",
+        "engine": "vLLM",
+    }
+    assert change["release"] == {"before": "0.11.0", "after": "0.33.0"}
+    assert {"name": "--swap-space", "instead": None} in change["removed"]
+    memory = {"name": "--gpu-memory-utilization", "before": 0.9, "after": 0.92}
+    assert memory in change["defaults"]
+
+
+@pytest.mark.parametrize("release", ["0.11.0", "0.11.0-patched", "0.99.0"])
+def test_nothing_is_said_of_the_same_release_or_one_that_is_not_known(release: str) -> None:
+    found = compare(objects("0.11.0", OLD), objects(release, ["--model", "n"]))
+    assert found.objects
+    assert found.engines == ()
+
+
+def test_a_launchers_script_is_read() -> None:
+    wide = {"nodeCount": 2, "launcher": "ray"}
+
+    def made(release: str, args: list[str]) -> list[Any]:
+        pod = template(container(gpus=1, image=VLLM + release, args=args))
+        whole = service(role(template=pod, multinode=wide))
+        (args_,) = load(whole)
+        return list(render(plan_service(args_)))
+
+    (change,) = compare(made("0.11.0", OLD), made("0.17.1", NEW)).engines
+    assert [each.name for each in change.changes.removed] == ["--task"]
+
+
+@pytest.mark.parametrize("containers", [None, 7, [7], [{"name": 7}], {"a": 1}])
+def test_ill_formed_manifests_are_no_obstacle(containers: Any) -> None:
+    old, new = (
+        {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "metadata": {"name": "a"},
+            "spec": {
+                "replicas": replicas,
+                "leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": containers}}},
+            },
+        }
+        for replicas in (1, 2)
+    )
+    assert compare([old], [new]).engines == ()

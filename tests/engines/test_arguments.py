@@ -1,0 +1,411 @@
+"""Engine arguments against the tables of releases: what each takes, and what is said otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.engines.argument_changes import argument_changes
+from fusioninfer_pulumi.engines.argument_checks import (
+    check_arguments,
+    known_release,
+    plain_variables,
+    problem,
+)
+from fusioninfer_pulumi.engines.arguments import UNKNOWN_DEFAULT, Option, argument_table
+from fusioninfer_pulumi.engines.command import ENGINES, read_command
+from fusioninfer_pulumi.findings import Finding
+
+VLLM = "vllm/vllm-openai:v"
+SGLANG = "lmsysorg/sglang:v"
+SERVE = ["vllm", "serve", "m"]
+LAUNCH = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
+
+
+def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
+    container = {"image": image, "command": LAUNCH if "sglang" in image else SERVE, **more}
+    container["args"] = words.split() if isinstance(words, str) else words
+    return check_arguments(read_command(container), plain_variables(container))
+
+
+def told(image: str, words: str | list[str], **more: Any) -> list[str]:
+    """Severity, rule and place of each finding."""
+    found = check(image, words, **more)
+    return [
+        f"{each.severity.value} {each.rule} {'.'.join(map(str, each.location))}" for each in found
+    ]
+
+
+# Read by hand in `arg_utils.py`, the configuration classes and `server_args.py` of these releases.
+@pytest.mark.parametrize(
+    ("engine", "release", "name", "expected"),
+    [
+        ("vllm", "0.8.3", "--long-prefill-token-threshold", {"kind": "float", "default": 0}),
+        ("vllm", "0.8.3", "--enable-sleep-mode", {"kind": "switch", "negated": False}),
+        ("vllm", "0.8.5", "--block-size", {"kind": "int", "choices": (1, 8, 16, 32, 64, 128)}),
+        ("vllm", "0.8.5", "--gpu-memory-utilization", {"default": 0.9, "limits": {"le": 1}}),
+        ("vllm", "0.11.0", "--max-lora-rank", {"choices": (8, 16, 32, 64, 128, 256, 320, 512)}),
+        ("vllm", "0.11.1", "--max-lora-rank", {"choices": (1, 8, 16, 32, 64, 128, 256, 320, 512)}),
+        ("vllm", "0.11.0", "--served-model-name", {"kind": "str", "nargs": "+", "default": None}),
+        ("vllm", "0.12.0", "--cuda-graph-sizes", {"deprecated": "--cudagraph-capture-sizes"}),
+        ("vllm", "0.17.0", "-n", {"name": "--nnodes", "kind": "int", "default": 1}),
+        ("vllm", "0.21.0", "--ignore-patterns", {"default": ["original/**/*"]}),
+        ("vllm", "0.22.0", "--offload-prefetch-step", {"kind": "int", "limits": {"ge": 0}}),
+        ("vllm", "0.33.0", "--max-model-len", {"kind": "size", "limits": {"ge": -1}}),
+        ("vllm", "0.33.0", "--kv-transfer-config", {"kind": "json", "default": None}),
+        (
+            "vllm",
+            "0.33.0",
+            "--gpu-memory-utilization",
+            {"default": 0.92, "limits": {"gt": 0, "le": 1}},
+        ),
+        (
+            "sglang",
+            "0.4.6.post2",
+            "--disaggregation-mode",
+            {"choices": ("decode", "null", "prefill")},
+        ),
+        ("sglang", "0.5.5.post3", "--speculative-ngram-branch-length", {"default": 18}),
+        ("sglang", "0.5.23", "--tensor-parallel-size", {"name": "--tp-size", "default": 1}),
+        ("sglang", "0.5.23", "--enable-lora", {"kind": "switch", "default": None}),
+        ("sglang", "0.5.23", "--lora-paths", {"kind": "str", "nargs": "*"}),
+        ("sglang", "0.5.23", "--enable-dp-attention", {"deprecated": "--attn-dp-size <dp-size>"}),
+    ],
+)
+def test_the_tables_say_what_the_sources_say(
+    engine: str, release: str, name: str, expected: dict[str, Any]
+) -> None:
+    option = argument_table(engine).options(release)[name]
+    assert {key: getattr(option, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "releases", "arguments"),
+    [
+        ("vllm", {"0.8.0": 143, "0.11.0": 183, "0.33.0": 320}, "--model --port --dtype"),
+        ("sglang", {"0.4.6": 124, "0.5.3": 246, "0.5.23": 531}, "--model-path --port --dtype"),
+    ],
+)
+def test_the_tables_hold_whole_releases(
+    engine: str, releases: dict[str, int], arguments: str
+) -> None:
+    table = argument_table(engine)
+    for release, count in releases.items():
+        options = table.options(release)
+        assert len({options.name(word) for word in options}) == count
+    for release in table.releases:
+        assert set(arguments.split()) <= set(table.options(release))
+
+
+def test_every_successor_is_an_argument_of_a_later_release() -> None:
+    for name, engine in ENGINES.items():
+        table = argument_table(name)
+        for old, new in engine.successors.items():
+            last = table.versions(old)
+            assert last, old
+            for each in new.split():
+                if each.startswith("--"):
+                    assert table.versions(each.partition(".")[0]), new
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        (VLLM + "0.11.0", "0.11.0"),
+        (VLLM + "0.8.5.post1", "0.8.5.post1"),
+        (VLLM + "0.11.0-x86_64", "0.11.0"),
+        (VLLM + "0.11.0@sha256:ab", "0.11.0"),
+        ("registry.local/hub/" + VLLM + "0.11.0", "0.11.0"),
+        (SGLANG + "0.5.10.post1-cu129", "0.5.10.post1"),
+        (VLLM + "0.11.0-patched", None),
+        (VLLM + "0.11.0rc1", None),
+        (VLLM + "0.99.0", None),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai@sha256:ab", None),
+        ("me/vllm:v0.11.0", None),
+        ("nvcr.io/nvidia/vllm:25.09-py3", None),
+    ],
+)
+def test_only_the_projects_own_tags_say_a_release(image: str, release: str | None) -> None:
+    words = LAUNCH if "sglang" in image else SERVE
+    assert known_release(read_command({"image": image, "command": words})) == release
+
+
+def test_a_script_that_installs_another_release_leaves_it_open() -> None:
+    script = "pip install vllm==0.33.0 && exec vllm serve m --kv-offloading-size 4"
+    container = {"image": VLLM + "0.11.0", "command": ["sh", "-c", script]}
+    assert known_release(read_command(container)) is None
+    assert check_arguments(read_command(container), {}) == []
+
+
+RIGHT = [
+    (VLLM + "0.11.0", "--tensor_parallel_size 4 --max_num_seqs=8"),
+    (VLLM + "0.11.0", "-tp 4 -dp=2 --tensor-parallel 4"),
+    (VLLM + "0.11.0", "--max-num-seq 4"),
+    (VLLM + "0.11.0", "-O3"),
+    (VLLM + "0.11.0", "-O 3 --seed 1"),
+    (VLLM + "0.33.0", "-O3 --no-enable-prefix-caching"),
+    (VLLM + "0.33.0", "--compilation-config.mode 3 -cc.level=3"),
+    (VLLM + "0.11.0", "--kv-transfer-config.kv_role kv_both --kv_transfer_config.kv_port 1"),
+    (VLLM + "0.11.0", ["--kv-transfer-config", '{"kv_role": "kv_both"}']),
+    (VLLM + "0.11.0", "--served-model-name a b c --port 8000"),
+    (VLLM + "0.11.0", "--max-model-len 8k --max-num-batched-tokens 16K"),
+    (VLLM + "0.33.0", "--max-model-len -1"),
+    (VLLM + "0.33.0", "--max-model-len auto"),
+    (VLLM + "0.11.0", "--max-logprobs -1"),
+    (VLLM + "0.11.0", "--hf-token"),
+    (VLLM + "0.11.0", "--config /etc/vllm.yaml"),
+    (VLLM + "0.11.0", "--quantization None"),
+    (VLLM + "0.11.0", "-q fp8"),
+    (VLLM + "0.11.0", "-qfp8"),
+    (VLLM + "0.11.0", "--port $(PORT)"),
+    (VLLM + "0.8.5", "--limit-mm-per-prompt image=2"),
+    (VLLM + "0.11.0", "--headless --api-server-count 2"),
+    (SGLANG + "0.5.3", "--tp 8 --mem-fraction-static 0.8 --trust-remote-code"),
+    (SGLANG + "0.5.3", "--cuda-graph-bs 1 2 4 --tp-size=2"),
+    (SGLANG + "0.5.10", "--context-length 8k"),
+    (VLLM + "0.7.0", "--unknown-in-those-days 1"),
+    ("me/vllm:v1", "--swap-space 4 --max-num-seqs 8"),
+    ("vllm/vllm-openai:latest", "--swap-space 4 --kv-offloading-size 4"),
+]
+
+
+@pytest.mark.parametrize(("image", "words"), RIGHT)
+def test_what_a_release_takes_is_right(image: str, words: str | list[str]) -> None:
+    assert told(image, words) == []
+
+
+WRONG = [
+    # Names.
+    (VLLM + "0.11.0", "--max-nm-seqs 8", ["error argument-unknown args.0"]),
+    (VLLM + "0.11.0", "--max-nm-seqs=8", ["error argument-unknown args.0"]),
+    (VLLM + "0.11.0", "-tp8", ["error argument-unknown args.0"]),
+    (VLLM + "0.11.0", "-tensor-parallel-size 8", ["error argument-unknown args.0"]),
+    (VLLM + "0.11.0", "--max-num 8", ["error argument-ambiguous args.0"]),
+    (VLLM + "0.11.0", "--kv-transfr-config.kv_role x", ["error argument-unknown args.0"]),
+    (SGLANG + "0.5.3", "--mem_fraction_static 0.8", ["error argument-unknown args.0"]),
+    # Releases.
+    (VLLM + "0.33.0", "--swap-space 4", ["error argument-removed args.0"]),
+    (VLLM + "0.33.0", "--no-enable-lora-bias", ["error argument-removed args.0"]),
+    (VLLM + "0.11.0", "--kv-offloading-size 4", ["error argument-of-later-release args.0"]),
+    (VLLM + "0.11.0", "--task embed", ["info argument-deprecated args.0"]),
+    (SGLANG + "0.5.20", "--stream-output", ["error argument-removed args.0"]),
+    (SGLANG + "0.5.20", "--cuda-graph-bs 1 2", ["error argument-removed args.0"]),
+    (SGLANG + "0.5.23", "--enable-dp-attention", ["info argument-deprecated args.0"]),
+    # Values.
+    (VLLM + "0.11.0", "--max-num-seqs", ["error argument-value-missing args.0"]),
+    (VLLM + "0.11.0", "--max-num-seqs --port 1", ["error argument-value-missing args.0"]),
+    (VLLM + "0.11.0", "--max-num-seqs many", ["error argument-value-invalid args.0"]),
+    (VLLM + "0.11.0", "--max-num-seqs 1.5", ["error argument-value-invalid args.0"]),
+    (VLLM + "0.11.0", "--gpu-memory-utilization 90%", ["error argument-value-invalid args.0"]),
+    (VLLM + "0.11.0", "--gpu-memory-utilization 90", ["error argument-value-out-of-range args.0"]),
+    (VLLM + "0.33.0", "--gpu-memory-utilization=0", ["error argument-value-out-of-range args.0"]),
+    (VLLM + "0.33.0", "-tp 0", ["error argument-value-out-of-range args.0"]),
+    (VLLM + "0.11.0", "--dtype fp16", ["error argument-value-invalid args.0"]),
+    (VLLM + "0.11.0", "--max-lora-rank 48", ["error argument-value-invalid args.0"]),
+    (VLLM + "0.11.0", ["--kv-transfer-config", "{kv"], ["error argument-value-invalid args.0"]),
+    (VLLM + "0.11.0", "--enforce-eager=true", ["error argument-value-unexpected args.0"]),
+    (VLLM + "0.11.0", "--enforce-eager true", ["error argument-value-unexpected args.1"]),
+    (VLLM + "0.11.0", "--port 1 one", ["error argument-without-name args.2"]),
+    (SGLANG + "0.5.3", "--port 1 one", ["error argument-without-name args.2"]),
+    (SGLANG + "0.5.3", "--context-length 8k", ["error argument-value-invalid args.0"]),
+    (SGLANG + "0.5.3", "--attention-backend flash", ["error argument-value-invalid args.0"]),
+    # Releases that are not known.
+    ("vllm/vllm-openai:latest", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
+    ("vllm/vllm-openai:latest", "--dtype fp16", ["warning argument-value-invalid args.0"]),
+    ("vllm/vllm-openai:latest", "--max-num-seqs", ["warning argument-value-missing args.0"]),
+    ("me/vllm:v1", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
+    (VLLM + "0.99.0", "--max-nm-seqs 8", ["warning argument-unknown args.0"]),
+]
+
+
+@pytest.mark.parametrize(("image", "words", "expected"), WRONG)
+def test_what_a_release_does_not_take_is_said(
+    image: str, words: str | list[str], expected: list[str]
+) -> None:
+    # The positional model stands in `command`: one more word belongs to no argument.
+    assert told(image, words) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "words", "text"),
+    [
+        (VLLM + "0.11.0", "--max-nm-seqs 8", "did you mean --max-num-seqs?"),
+        (SGLANG + "0.5.3", "--mem_fraction_static 1", "did you mean --mem-fraction-static?"),
+        (VLLM + "0.33.0", "--disable-log-requests", "use --no-enable-log-requests instead"),
+        (VLLM + "0.33.0", "--task embed", "use --runner and --convert instead"),
+        (VLLM + "0.12.0", "--guided-decoding-backend x", "--structured-outputs-config.backend"),
+        (VLLM + "0.33.0", "--swap-space 4", "was removed in vLLM v0.18.0, the image has v0.33.0"),
+        (VLLM + "0.11.0", "--kv-offloading-size 4", "exists from vLLM v0.11.1 on"),
+        (SGLANG + "0.5.20", "--nsa-decode-backend x", "use --dsa-decode-backend instead"),
+    ],
+)
+def test_a_message_says_what_to_do(image: str, words: str, text: str) -> None:
+    (finding,) = check(image, words)
+    assert text in finding.message
+    assert len(finding.message) < 161
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "expected"),
+    [
+        ("--port $(PORT)", {"PORT": "http"}, ["error argument-value-invalid args.0"]),
+        ("--port=$(PORT)", {"PORT": "http"}, ["error argument-value-invalid args.0"]),
+        ("--port $(PORT)", {"PORT": "8080"}, []),
+        ("--$(NAME) 1", {"NAME": "prt"}, ["error argument-unknown args.0"]),
+        ("--port $$(PORT)", {"PORT": "http"}, []),
+        ("--port $(OTHER)", {"PORT": "http"}, []),
+        ("--enforce-eager $(MORE)", {}, []),
+    ],
+)
+def test_variables_that_are_written_out_are_read(
+    words: str, variables: dict[str, str], expected: list[str]
+) -> None:
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    assert told(VLLM + "0.11.0", words, env=env) == expected
+
+
+def test_variables_from_elsewhere_are_not_read() -> None:
+    key = {"secretKeyRef": {"name": "a", "key": "b"}}
+    env = [
+        {"name": "A", "value": "1"},
+        {"name": "A", "valueFrom": key},
+        {"name": "B", "value": "$(A)"},
+        {"name": "C", "value": "two words"},
+        {"name": "D", "value": "d"},
+    ]
+    assert plain_variables({"env": env}) == {"D": "d"}
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("exec vllm serve m --max-nm-seqs 8", ["error argument-unknown "]),
+        ('exec vllm serve m --port "${PORT}"', ["error argument-value-invalid "]),
+        ('exec vllm serve m --port "$PORT"', ["error argument-value-invalid "]),
+        ("exec vllm serve m $ARGS more", []),
+        ("exec vllm serve m --max-nm-seqs 8 $ARGS", ["error argument-unknown "]),
+    ],
+)
+def test_scripts_are_read_too(script: str, expected: list[str]) -> None:
+    env = [{"name": "PORT", "value": "http"}]
+    found = told(VLLM + "0.11.0", [], command=["sh", "-c", script], env=env)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "expected"),
+    [
+        (["sglang", "serve"], "m --tp 2", []),
+        (["sglang", "serve"], "m --model-type llm --tp 2", []),
+        # It starts diffusion models too, which take other arguments.
+        (["sglang", "serve"], "m --num-gpus-of-it 2", ["warning argument-unknown args.1"]),
+        (["sglang", "serve"], "m n", ["warning argument-without-name args.1"]),
+        (["python3", "-m", "sglang.launch_server"], "m", ["error argument-without-name args.0"]),
+    ],
+)
+def test_programs_of_sglang(command: list[str], args: str, expected: list[str]) -> None:
+    assert told(SGLANG + "0.5.20", args, command=command) == expected
+
+
+API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
+
+
+@pytest.mark.parametrize(
+    ("release", "command", "args", "expected"),
+    [
+        ("0.11.0", ["vllm", "serve"], "--model m", ["error model-as-argument args.0"]),
+        ("0.11.0", ["vllm", "serve"], "--model=m", []),
+        ("0.11.1", ["vllm", "serve"], "--model m", []),
+        ("0.11.0", API_SERVER, "--model m", []),
+        ("0.11.0", None, "--model m", []),
+        ("0.9.2", API_SERVER, "--headless", ["error argument-needs-serve args.0"]),
+        ("0.9.2", API_SERVER, "--config /c.yaml", []),
+        ("0.9.2", ["vllm", "serve"], "m --headless", []),
+        ("0.11.0", API_SERVER, "--headless", []),
+        # The older program has no positional model, or ignores it.
+        ("0.9.2", API_SERVER, "m", ["error argument-without-name args.0"]),
+        ("0.9.2", None, "m", ["error argument-without-name args.0"]),
+        ("0.10.0", API_SERVER, "m", ["warning model-ignored args.0"]),
+        ("0.11.0", None, "m --port 1", ["warning model-ignored args.0"]),
+        ("0.11.1", None, "m", []),
+        ("0.33.0", API_SERVER, "m", ["warning model-ignored args.0"]),
+        ("0.33.0", API_SERVER, "--port 1 --model m", []),
+    ],
+)
+def test_programs_of_vllm(
+    release: str, command: list[str] | None, args: str, expected: list[str]
+) -> None:
+    assert told(VLLM + release, args, command=command) == expected
+
+
+def test_other_programs_are_not_judged() -> None:
+    assert told(VLLM + "0.11.0", "--foo", command=["my-proxy"]) == []
+    assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []  # program-in-args
+
+
+def test_an_element_that_holds_flag_and_value_is_two_words() -> None:
+    assert told(VLLM + "0.11.0", ["--port 8000", "--max-num-seqs x"]) == [
+        "error argument-value-invalid args.1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        (Option("--a", ("--a",), "int"), "8", None),
+        (Option("--a", ("--a",), "int"), "", "argument-value-invalid"),
+        (Option("--a", ("--a",), "int", default=None), "", None),
+        (Option("--a", ("--a",), "int", limits={"ge": 1}), "0", "argument-value-out-of-range"),
+        (Option("--a", ("--a",), "float", limits={"lt": 1}), "1e0", "argument-value-out-of-range"),
+        (Option("--a", ("--a",), "float"), "one", "argument-value-invalid"),
+        (Option("--a", ("--a",), "size"), "1.5k", None),
+        (Option("--a", ("--a",), "size"), "8kb", "argument-value-invalid"),
+        (Option("--a", ("--a",), "json"), "[1", "argument-value-invalid"),
+        (Option("--a", ("--a",), "json"), '{"a": 80m}', None),
+        (Option("--a", ("--a",), "str", choices=("x", "y")), "z", "argument-value-invalid"),
+        (Option("--a", ("--a",), "any", choices=("x", "y")), "X", None),
+    ],
+)
+def test_values(option: Option, value: str, rule: str | None) -> None:
+    found = problem(option, value)
+    assert (found[0] if found else None) == rule
+
+
+def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
+    first, second = (
+        read_command({"image": image, "command": SERVE, "args": words.split()})
+        for image, words in ((before, old), (after, old if new is None else new))
+    )
+    return argument_changes(first, second)
+
+
+def test_a_newer_release_removes_and_renames() -> None:
+    found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--task embed --swap-space 4 --port 1")
+    assert [(each.name, each.instead) for each in found.removed] == [
+        ("--task", "--runner and --convert"),
+        ("--swap-space", None),
+    ]
+    assert (found.engine, found.before, found.after) == ("vLLM", "0.11.0", "0.33.0")
+
+
+def test_only_defaults_that_are_left_to_the_engine_are_listed() -> None:
+    found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--max-num-seqs 8")
+    by_name = {each.name: (each.before, each.after) for each in found.defaults}
+    assert by_name["--gpu-memory-utilization"] == (0.9, 0.92)
+    assert UNKNOWN_DEFAULT not in [value for pair in by_name.values() for value in pair]
+    stated = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--gpu-memory-util 0.9")
+    assert "--gpu-memory-utilization" not in {each.name for each in stated.defaults}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (VLLM + "0.11.0", VLLM + "0.11.0-x86_64"),
+        (VLLM + "0.11.0", "vllm/vllm-openai:latest"),
+        ("me/vllm:1", VLLM + "0.11.0"),
+    ],
+)
+def test_releases_that_are_the_same_or_not_known_change_nothing(before: str, after: str) -> None:
+    assert changes(before, after, "--swap-space 4") is None

@@ -1,0 +1,96 @@
+"""Drawn command lines are judged as Python's argparse judges them, with the same arguments."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from random import Random
+from typing import NoReturn
+
+import pytest
+
+from fusioninfer_pulumi.engines.argument_checks import check_arguments
+from fusioninfer_pulumi.engines.arguments import Option, Options, argument_table
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.findings import Severity
+
+RELEASE = "0.5.10"
+LAUNCH = ["python3", "-m", "sglang.launch_server"]
+
+
+class RefusedError(Exception):
+    """Raised where argparse would exit."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RefusedError(message)
+
+
+def size(text: str) -> int:
+    return int(text[:-1]) * 1000 if text[-1:] in ("k", "K") else int(text)
+
+
+TYPES = {"int": int, "float": float, "size": size, "json": json.loads}
+
+
+def parser_of(options: Options) -> Parser:
+    parser = Parser(add_help=False)
+    for word in options:
+        option = options[word]
+        if word != option.name:
+            continue
+        if option.kind == "switch":
+            kind = argparse.BooleanOptionalAction if option.negated else "store_true"
+            parser.add_argument(*option.names, action=kind)
+            continue
+        parser.add_argument(
+            *option.names,
+            nargs=option.nargs,
+            type=TYPES.get(option.kind, str),
+            choices=list(option.choices) or None,
+        )
+    return parser
+
+
+def drawn_values(draw: Random, option: Option) -> list[str]:
+    good = [str(draw.choice(option.choices))] if option.choices else ["1"]
+    many = option.nargs in ("*", "+")
+    return draw.choice(
+        [good, good, good, good, [], ["x"], ["-1"], ["1.5"], good * 2 if many else good, ["8k"]]
+    )
+
+
+def drawn_line(draw: Random, options: Options) -> list[str]:
+    line: list[str] = []
+    for _ in range(draw.randint(1, 4)):
+        word = draw.choice(list(options))
+        option = options[word]
+        written = draw.choice([word] * 6 + [word[: draw.randint(4, len(word))], word + "s"])
+        values = [] if option.kind == "switch" else drawn_values(draw, option)
+        if len(values) == 1 and draw.random() < 0.3:
+            line.append(f"{written}={values[0]}")
+        else:
+            line += [written, *values]
+        if draw.random() < 0.05:
+            line.append(draw.choice(["true", "-q", "-5"]))
+    return line
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_argparse_refuses_is_an_error_and_nothing_else(seed: int) -> None:
+    draw, options = Random(seed), argument_table("sglang").options(RELEASE)
+    parser, wrong = parser_of(options), 0
+    for _ in range(40):
+        line = drawn_line(draw, options)
+        try:
+            _, rest = parser.parse_known_args(line)
+            refused = bool(rest)
+        except RefusedError:
+            refused = True
+        image = f"lmsysorg/sglang:v{RELEASE}"
+        found = check_arguments(read_command({"image": image, "command": LAUNCH, "args": line}), {})
+        errors = [each for each in found if each.severity is Severity.ERROR]
+        assert bool(errors) == refused, (line, errors)
+        wrong += refused
+    assert 4 < wrong < 36

@@ -1,0 +1,144 @@
+"""Engine arguments of roles: where findings stand, and adapters that contradict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import plan_of, role, service, template
+
+from fusioninfer_pulumi.engines.command import read_command
+
+VLLM = "vllm/vllm-openai:v0.11.0"
+SGLANG = "lmsysorg/sglang:v0.5.10"
+AT = "roles[0].template.spec.containers[0]"
+
+
+def engine(*args: str, image: str = VLLM, **more: Any) -> dict[str, Any]:
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    start = ["python3", "-m", "sglang.launch_server"] if "sglang" in image else ["vllm", "serve"]
+    words = ["--model-path=m", "--port=8000"] if "sglang" in image else ["m"]
+    held = {"name": "vllm", "image": image, "command": start, "args": [*words, *args]}
+    return {**held, "resources": limits, **more}
+
+
+def told(*roles: Any, **spec: Any) -> list[str]:
+    prefixes = ("argument-", "lora-")
+    found = plan_of(service(*roles, **spec)).findings
+    return [
+        f"{each.severity.value} {each.rule} {each.path}"
+        for each in found
+        if each.rule.startswith(prefixes)
+    ]
+
+
+def of(*args: str, **more: Any) -> list[str]:
+    return told(role(template=template(engine(*args, **more))))
+
+
+def test_a_finding_names_the_word() -> None:
+    assert of("--max-nm-seqs=8") == [f"error argument-unknown {AT}.args[1]"]
+    assert of("--max-nm-seqs=8", image="me/vllm:1") == [f"warning argument-unknown {AT}.args[1]"]
+    whole = ["vllm", "serve", "m", "--max-nm-seqs=8"]
+    assert of(command=whole, args=None) == [f"error argument-unknown {AT}.command[3]"]
+    script = ["sh", "-c", "exec vllm serve m --max-nm-seqs=8"]
+    assert of(command=script, args=None) == [f"error argument-unknown {AT}.command"]
+
+
+def test_variables_of_the_container_are_read() -> None:
+    env = [{"name": "SEQS", "value": "many"}]
+    assert of("--max-num-seqs=$(SEQS)", env=env) == [f"error argument-value-invalid {AT}.args[1]"]
+
+
+def test_each_template_that_is_written_is_read() -> None:
+    by_hand = {"nodeCount": 2, "launcher": "none"}
+    both = role(
+        template=None,
+        leaderTemplate=template(engine("--foo")),
+        workerTemplate=template(engine("--headless", "--bar")),
+        multinode=by_hand,
+    )
+    assert told(both) == [
+        "error argument-unknown roles[0].leaderTemplate.spec.containers[0].args[1]",
+        "error argument-unknown roles[0].workerTemplate.spec.containers[0].args[2]",
+    ]
+    # What a launcher adds is not the user's.
+    started = role(template=template(engine("--foo")), multinode={"nodeCount": 2})
+    assert told(started) == [f"error argument-unknown {AT}.args[1]"]
+
+
+@pytest.mark.parametrize(
+    ("image", "args", "expected"),
+    [
+        (VLLM, "--lora-modules=a=/a", ["error lora-not-enabled args"]),
+        (VLLM, "--lora-modules=a=/a --config=/c.yaml", []),
+        (VLLM, "--enable-lora --lora-modules a=/a b=/b", []),
+        (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=2", ["error lora-cpu-below-gpu args"]),
+        (VLLM, "--enable-lora --max-cpu-loras=0", ["error lora-cpu-below-gpu args"]),
+        (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=4", []),
+        (VLLM, "--max-loras=4 --max-cpu-loras=2", []),
+        (VLLM, "--enable-lora --max-loras=$(N) --max-cpu-loras=2", []),
+        (VLLM, "--enable-lora --max-lora-rank=48", ["error argument-value-invalid args[2]"]),
+        (VLLM, "--enable-lora --max-lora-rank=1", ["error argument-value-invalid args[2]"]),
+        ("vllm/vllm-openai:v0.12.0", "--enable-lora --max-lora-rank=1", []),
+        ("vllm/vllm-openai:latest", "--enable-lora --max-lora-rank=1", []),
+        (
+            "vllm/vllm-openai:latest",
+            "--enable-lora --max-lora-rank=48",
+            ["warning argument-value-invalid args[2]"],
+        ),
+        (SGLANG, "--lora-paths a=/a b=/b", []),
+        (SGLANG, "--lora-paths a=/a --max-loaded-loras=4", ["error lora-cpu-below-gpu args"]),
+        (SGLANG, "--lora-paths a=/a --max-loaded-loras=4 --max-loras-per-batch=4", []),
+        (
+            SGLANG,
+            "--lora-paths a=/a b=/b --max-loaded-loras=1 --max-loras-per-batch=1",
+            ["error lora-adapters-above-limit args"],
+        ),
+        (SGLANG, "--max-loaded-loras=1", []),
+    ],
+)
+def test_adapters(image: str, args: str, expected: list[str]) -> None:
+    found = of(*args.split(), image=image)
+    assert [each.replace(f"{AT}.", "") for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"maxRank": 48}, ["error argument-value-invalid model.lora.maxRank"]),
+        ({"maxRank": 64}, []),
+        (
+            {"maxAdapters": 4, "maxCpuAdapters": 2},
+            ["error lora-cpu-below-gpu model.lora.maxCpuAdapters"],
+        ),
+        ({"maxAdapters": 2, "maxCpuAdapters": 4}, []),
+    ],
+)
+def test_fields_of_the_model_are_named_once(limits: Any, expected: list[str]) -> None:
+    lora = {"adapters": [{"name": "a", "uri": "hf://org/a"}], **limits}
+    start = engine(args=["--port=8000"])
+    roles = [role(name, template=template(start)) for name in ("a", "b")]
+    assert told(*roles, model={"uri": "hf://org/m", "lora": lora}) == expected
+
+
+def test_fields_that_an_older_release_has_no_argument_for() -> None:
+    events = {"kvEvents": {"endpoint": "tcp://*:5557", "topic": "kv"}}
+    old = role(template=template(engine(image="vllm/vllm-openai:v0.8.0")), **events)
+    found = [each for each in plan_of(service(old)).findings if "later-release" in each.rule]
+    assert [(each.rule, each.path) for each in found] == [("field-needs-later-release", "roles[0]")]
+    new = role(template=template(engine(image="vllm/vllm-openai:v0.11.0")), **events)
+    assert not [each for each in plan_of(service(new)).findings if "later" in each.rule]
+
+
+def test_what_the_library_writes_is_in_the_tables() -> None:
+    """The arguments of a role with every field are those of the newest release."""
+    lora = {"adapters": [{"name": "a", "uri": "hf://org/a"}], "maxRank": 64, "maxCpuAdapters": 8}
+    for image in ("vllm/vllm-openai:v0.33.0", "lmsysorg/sglang:v0.5.23"):
+        start = engine(image=image)
+        start["args"] = start["args"][1:]
+        whole = role(template=template(start), parallelism={"tensor": 1, "expert": True})
+        plan = plan_of(service(whole, model={"uri": "hf://org/m", "lora": lora}))
+        words = read_command(plan.roles[0].pods.leader.container).arguments
+        again = engine(image=image, args=list(words))
+        assert told(role(template=template(again))) == []

@@ -1,0 +1,177 @@
+"""Prefill and decode roles that do not fit together, and those without their other half."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pd import engine, pair
+from samples import plan_of, role, service, template
+
+VLLM = "vllm/vllm-openai:v"
+SGLANG = "lmsysorg/sglang:v"
+
+
+def vllm(
+    *args: str, release: str = "0.18.0", connector: str = "NixlConnector", **extra: Any
+) -> Any:
+    settings = {"kv_connector": connector, "kv_role": "kv_both", **extra}
+    words = ["m", "--port=8000", "--kv-transfer-config", json.dumps(settings), *args]
+    if args and not args[0].startswith("-"):
+        words = [args[0], *words[1:4], *args[1:]]
+    image = release if "/" in release else VLLM + release
+    return engine(*words, image=image, command=["vllm", "serve"])
+
+
+def sglang(*args: str, mode: str, release: str = "0.5.10") -> Any:
+    words = ["--model-path=m", f"--disaggregation-mode={mode}", *args]
+    command = ["python3", "-m", "sglang.launch_server"]
+    return engine(*words, image=SGLANG + release, command=command)
+
+
+def told(prefill: Any, decode: Any, *, paired: bool = True) -> list[str]:
+    found = plan_of(pair(prefill, decode, paired=paired)).findings
+    return [
+        f"{each.severity.value} {each.rule} {each.path}"
+        for each in found
+        if each.rule.startswith("paired-")
+    ]
+
+
+AT = "roles[2]"
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "expected"),
+    [
+        (vllm(), vllm(), []),
+        (vllm("--dtype=half"), vllm("--dtype=float16"), []),
+        (vllm("--kv-cache-dtype=fp8"), vllm("--kv-cache-dtype=fp8_e4m3"), []),
+        (vllm("--dtype=$(DTYPE)"), vllm("--dtype=half"), []),
+        (vllm("--config=/c.yaml"), vllm("--dtype=half"), []),
+        # The model: in NIXL's hash from 0.13.0 on.
+        (
+            vllm("n", "--served-model-name=s"),
+            vllm("--served-model-name=s"),
+            ["error paired-models-differ"],
+        ),
+        (
+            vllm("n", "--served-model-name=s", release="0.12.0"),
+            vllm("--served-model-name=s", release="0.12.0"),
+            ["warning paired-models-differ"],
+        ),
+        (
+            vllm("n", "--served-model-name=s", connector="MooncakeConnector"),
+            vllm("--served-model-name=s", connector="MooncakeConnector"),
+            ["warning paired-models-differ"],
+        ),
+        # Its names.
+        (
+            vllm("--served-model-name=a"),
+            vllm("--served-model-name=b"),
+            ["error paired-served-names-differ"],
+        ),
+        (
+            vllm("--served-model-name", "a"),
+            vllm("--served-model-name", "a", "b"),
+            ["warning paired-served-names-differ"],
+        ),
+        (vllm("--served-model-name", "a", "b"), vllm("--served-model-name", "a"), []),
+        # Releases.
+        (vllm(release="0.18.0"), vllm(release="0.18.1"), ["error paired-releases-differ"]),
+        (vllm(release="0.11.0"), vllm(release="0.12.0"), ["warning paired-releases-differ"]),
+        (vllm(release="vllm/vllm-openai:latest"), vllm(), []),
+        (
+            vllm(release="0.18.0", kv_connector_extra_config={"enforce_handshake_compat": False}),
+            vllm(release="0.18.1", kv_connector_extra_config={"enforce_handshake_compat": False}),
+            ["warning paired-releases-differ"],
+        ),
+        # Types.
+        (vllm("--dtype=half"), vllm("--dtype=bfloat16"), ["error paired-dtypes-differ"]),
+        (vllm("--dtype=half"), vllm(), ["warning paired-dtypes-differ"]),
+        (
+            vllm("--kv-cache-dtype=fp8"),
+            vllm("--kv-cache-dtype=bfloat16"),
+            ["error paired-cache-dtypes-differ"],
+        ),
+        (
+            vllm("--kv-cache-dtype=fp8", release="0.11.0"),
+            vllm("--kv-cache-dtype=fp8_e5m2", release="0.11.0"),
+            ["error paired-cache-dtypes-differ"],
+        ),
+        (vllm("--kv-cache-dtype=fp8"), vllm(), ["warning paired-cache-dtypes-differ"]),
+        (vllm("-q=fp8"), vllm("--quantization=awq"), ["warning paired-quantizations-differ"]),
+        (vllm("-q=fp8"), vllm(), ["warning paired-quantizations-differ"]),
+        # Tensor parallel sizes, which NIXL maps onto one another.
+        (vllm("-tp=2"), vllm("-tp=4"), []),
+        (vllm("-tp=4"), vllm("-tp=2"), []),
+        (vllm("-tp=2"), vllm("-tp=3"), ["error paired-sizes-unsupported"]),
+        (
+            vllm("-tp=4", release="0.12.0"),
+            vllm("-tp=2", release="0.12.0"),
+            ["error paired-sizes-unsupported"],
+        ),
+        (vllm("-tp=2", release="0.12.0"), vllm("-tp=4", release="0.12.0"), []),
+        (
+            vllm("-tp=2", connector="LMCacheConnectorV1"),
+            vllm("-tp=3", connector="LMCacheConnectorV1"),
+            [],
+        ),
+        # SGLang.
+        (sglang(mode="prefill"), sglang(mode="decode"), []),
+        (
+            sglang("--served-model-name=a", mode="prefill"),
+            sglang("--served-model-name=b", mode="decode"),
+            [],
+        ),
+        (
+            sglang("--kv-cache-dtype=fp8_e5m2", mode="prefill"),
+            sglang("--kv-cache-dtype=fp8_e4m3", mode="decode"),
+            ["error paired-cache-dtypes-differ"],
+        ),
+        (
+            sglang("--kv-cache-dtype=fp8_e5m2", mode="prefill", release="0.5.9"),
+            sglang("--kv-cache-dtype=fp8_e4m3", mode="decode", release="0.5.9"),
+            ["warning paired-cache-dtypes-differ"],
+        ),
+    ],
+)
+def test_what_differs_is_said(prefill: Any, decode: Any, expected: list[str]) -> None:
+    assert told(prefill, decode) == [f"{each} {AT}" for each in expected]
+
+
+def test_without_a_picker_that_pairs_them_nothing_is_refused() -> None:
+    found = told(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
+    assert found == ["warning paired-dtypes-differ roles[1]"]
+
+
+def test_every_pair_is_compared() -> None:
+    roles = [
+        role("p", "prefiller", template=template(vllm("--dtype=half"))),
+        role("d", "decoder", template=template(vllm("--dtype=half"))),
+        role("e", "decoder", template=template(vllm("--dtype=float32"))),
+    ]
+    found = [each for each in plan_of(service(*roles)).findings if "dtypes" in each.rule]
+    assert [each.path for each in found] == ["roles[2]"]
+    assert "role p" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("component_type", "rule"),
+    [("prefiller", "prefill-without-decode"), ("decoder", "decode-without-prefill")],
+)
+def test_half_a_pair_is_warned_of(component_type: str, rule: str) -> None:
+    alone = role("a", component_type, template=template(vllm()))
+    found = [each for each in plan_of(service(alone)).findings if each.rule == rule]
+    assert [(each.severity.value, each.path) for each in found] == [
+        ("warning", "roles[0].componentType")
+    ]
+    beside = plan_of(service(alone, role("w", "worker")))
+    assert rule in {each.rule for each in beside.findings}
+
+
+def test_a_whole_pair_and_plain_workers_are_not() -> None:
+    rules = {each.rule for each in plan_of(pair(vllm(), vllm())).findings}
+    assert not rules & {"prefill-without-decode", "decode-without-prefill"}
+    assert "prefill-without-decode" not in {each.rule for each in plan_of(service()).findings}
