@@ -83,16 +83,16 @@ def size(options: argparse.Namespace) -> int:
         reasons = "; ".join(f"{_name(each)}: {each.reason}" for each in found if each.reason)
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
-    manifest = _manifest(wish, proposals[0], inventory)
+    made = manifest(wish, proposals[0], inventory)
     if options.output == "yaml":
         from fusioninfer_pulumi.cli.output import print_objects
 
-        print_objects([manifest], "yaml")
+        print_objects([made], "yaml")
         return 0
     from fusioninfer_pulumi.cli.python_program import python_program
     from fusioninfer_pulumi.loading import load as read
 
-    sys.stdout.write(python_program(read(manifest)))
+    sys.stdout.write(python_program(read(made)))
     return 0
 
 
@@ -221,13 +221,13 @@ def _place(
     if inventory is None:
         return Place(None, None)
     for pool in _pools(inventory, wish.accelerator.name):
-        room = _room(pool, layout)
-        if room >= replicas:
-            return Place(pool, room)
+        free = room(pool, layout)
+        if free >= replicas:
+            return Place(pool, free)
     return None
 
 
-def _room(pool: NodePoolArgs, layout: Layout) -> int:
+def room(pool: NodePoolArgs, layout: Layout) -> int:
     """Replicas for which a pool has room: each pod takes accelerators of one node."""
     held = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
     pods = sum((pool.accelerators - used) // layout.tensor for used in held)
@@ -237,7 +237,8 @@ def _room(pool: NodePoolArgs, layout: Layout) -> int:
 # Manifests.
 
 
-def _manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
+def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
+    """A manifest of a proposal."""
     name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
     roles: list[dict[str, Any]] = []

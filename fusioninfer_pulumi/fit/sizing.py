@@ -71,6 +71,9 @@ def arguments(wish: Wish, tensor: int, nodes: int) -> list[str]:
              "sglang": ("--model-path", "--tp-size", "--pp-size")}  # fmt: skip
     model, tensor_flag, pipeline_flag = words[wish.engine]
     found = [model, wish.name]
+    if wish.engine == "sglang":
+        # It listens on the pod itself by default, and on a port of its own.
+        found += ["--host", "0.0.0.0", "--port", "8000"]  # noqa: S104  # a pod's interfaces
     if tensor > 1:
         found += [tensor_flag, str(tensor)]
     if nodes > 1:
