@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintEffect
+from fusioninfer_pulumi.engines.proposal import PROPOSED
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.estimate import Estimates, NotCoveredError
 from fusioninfer_pulumi.fit.load import Load, Served, decoded, prefilled, served
 from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.fit.roles import named_accelerator, pool_accelerator
-from fusioninfer_pulumi.fit.sizing import IMAGES, Layout, Wish, arguments, layouts, program
+from fusioninfer_pulumi.fit.sizing import Layout, Wish, arguments, layouts
 from fusioninfer_pulumi.fit.tables import memory_row
 
 
@@ -250,7 +251,7 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
             ("decode", "decoder", proposal.replicas),
         ):
             own = _role(wish, proposal, inventory, role, kind, count)
-            roles.append({**own, "kvTransfer": {"connector": _CONNECTORS[wish.engine]}})
+            roles.append({**own, "kvTransfer": {"connector": PROPOSED[wish.engine].connector}})
     else:
         roles.append(_role(wish, proposal, inventory, "serve", "worker", proposal.replicas))
     return {
@@ -259,9 +260,6 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
         "metadata": {"name": name},
         "spec": {"roles": roles},
     }
-
-
-_CONNECTORS = {"vllm": "NixlConnector", "sglang": "nixl"}
 
 
 def _role(
@@ -275,9 +273,10 @@ def _role(
     layout, pool = proposal.layout, proposal.place.pool
     resource = pool.resource if pool is not None and pool.resource else "nvidia.com/gpu"
     limits = {resource: layout.tensor}
-    container: dict[str, Any] = {"name": wish.engine, "image": IMAGES[wish.engine]}
-    if words := program(wish.engine):
-        container["command"] = words
+    engine = PROPOSED[wish.engine]
+    container: dict[str, Any] = {"name": wish.engine, "image": engine.image}
+    if not engine.in_image:
+        container["command"] = list(engine.program)
     container["args"] = arguments(wish, layout.tensor, layout.nodes)
     container["resources"] = {"limits": limits}
     spec: dict[str, Any] = {"containers": [container]}
@@ -291,9 +290,8 @@ def _role(
     role["accelerator"] = wish.accelerator.name
     if layout.nodes > 1:
         role["multinode"] = {"nodeCount": layout.nodes}
-        if wish.engine == "vllm":
-            # Its newer images have no ray.
-            role["multinode"]["launcher"] = "multiprocessing"
+        if engine.launcher is not None:
+            role["multinode"]["launcher"] = engine.launcher
     role["template"] = {"spec": spec}
     return role
 
