@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintEffect
+from fusioninfer_pulumi.engines.proposal import PROPOSED
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.estimate import Estimates, NotCoveredError
 from fusioninfer_pulumi.fit.load import Load, Served, decoded, prefilled, served
 from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.fit.roles import named_accelerator, pool_accelerator
-from fusioninfer_pulumi.fit.sizing import IMAGES, Layout, Wish, arguments, layouts, program
+from fusioninfer_pulumi.fit.sizing import Layout, Wish, arguments, layouts
 from fusioninfer_pulumi.fit.tables import memory_row
 
 
@@ -83,16 +84,16 @@ def size(options: argparse.Namespace) -> int:
         reasons = "; ".join(f"{_name(each)}: {each.reason}" for each in found if each.reason)
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
-    manifest = _manifest(wish, proposals[0], inventory)
+    made = manifest(wish, proposals[0], inventory)
     if options.output == "yaml":
         from fusioninfer_pulumi.cli.output import print_objects
 
-        print_objects([manifest], "yaml")
+        print_objects([made], "yaml")
         return 0
     from fusioninfer_pulumi.cli.python_program import python_program
     from fusioninfer_pulumi.loading import load as read
 
-    sys.stdout.write(python_program(read(manifest)))
+    sys.stdout.write(python_program(read(made)))
     return 0
 
 
@@ -221,13 +222,13 @@ def _place(
     if inventory is None:
         return Place(None, None)
     for pool in _pools(inventory, wish.accelerator.name):
-        room = _room(pool, layout)
-        if room >= replicas:
-            return Place(pool, room)
+        free = room(pool, layout)
+        if free >= replicas:
+            return Place(pool, free)
     return None
 
 
-def _room(pool: NodePoolArgs, layout: Layout) -> int:
+def room(pool: NodePoolArgs, layout: Layout) -> int:
     """Replicas for which a pool has room: each pod takes accelerators of one node."""
     held = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
     pods = sum((pool.accelerators - used) // layout.tensor for used in held)
@@ -237,7 +238,8 @@ def _room(pool: NodePoolArgs, layout: Layout) -> int:
 # Manifests.
 
 
-def _manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
+def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
+    """A manifest of a proposal."""
     name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
     roles: list[dict[str, Any]] = []
@@ -249,7 +251,7 @@ def _manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -
             ("decode", "decoder", proposal.replicas),
         ):
             own = _role(wish, proposal, inventory, role, kind, count)
-            roles.append({**own, "kvTransfer": {"connector": _CONNECTORS[wish.engine]}})
+            roles.append({**own, "kvTransfer": {"connector": PROPOSED[wish.engine].connector}})
     else:
         roles.append(_role(wish, proposal, inventory, "serve", "worker", proposal.replicas))
     return {
@@ -258,9 +260,6 @@ def _manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -
         "metadata": {"name": name},
         "spec": {"roles": roles},
     }
-
-
-_CONNECTORS = {"vllm": "NixlConnector", "sglang": "nixl"}
 
 
 def _role(
@@ -274,9 +273,10 @@ def _role(
     layout, pool = proposal.layout, proposal.place.pool
     resource = pool.resource if pool is not None and pool.resource else "nvidia.com/gpu"
     limits = {resource: layout.tensor}
-    container: dict[str, Any] = {"name": wish.engine, "image": IMAGES[wish.engine]}
-    if words := program(wish.engine):
-        container["command"] = words
+    engine = PROPOSED[wish.engine]
+    container: dict[str, Any] = {"name": wish.engine, "image": engine.image}
+    if not engine.in_image:
+        container["command"] = list(engine.program)
     container["args"] = arguments(wish, layout.tensor, layout.nodes)
     container["resources"] = {"limits": limits}
     spec: dict[str, Any] = {"containers": [container]}
@@ -290,9 +290,8 @@ def _role(
     role["accelerator"] = wish.accelerator.name
     if layout.nodes > 1:
         role["multinode"] = {"nodeCount": layout.nodes}
-        if wish.engine == "vllm":
-            # Its newer images have no ray.
-            role["multinode"]["launcher"] = "multiprocessing"
+        if engine.launcher is not None:
+            role["multinode"]["launcher"] = engine.launcher
     role["template"] = {"spec": spec}
     return role
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.memory import Unclear
+from fusioninfer_pulumi.engines.proposal import PROPOSED
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.fit.accelerators import Accelerator
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.findings import fit_findings
 from fusioninfer_pulumi.fit.memory import Fit, fit
 
-#: Images that proposals run, by engine: the newest releases whose memory is held against logs.
-IMAGES = {"vllm": "vllm/vllm-openai:v0.21.0", "sglang": "lmsysorg/sglang:v0.5.9"}
 _WAYS = (1, 2, 4, 8, 16)
 _MOST_NODES = 4
 
@@ -66,18 +65,15 @@ class Layout:
 
 
 def arguments(wish: Wish, tensor: int, nodes: int) -> list[str]:
-    """The engine's arguments of a layout, sizes aside that a role's `parallelism` may say."""
-    words = {"vllm": ("--model", "--tensor-parallel-size", "--pipeline-parallel-size"),
-             "sglang": ("--model-path", "--tp-size", "--pp-size")}  # fmt: skip
-    model, tensor_flag, pipeline_flag = words[wish.engine]
-    found = [model, wish.name]
+    """The engine's arguments of a layout."""
+    engine = PROPOSED[wish.engine]
+    found = [engine.model_flag, wish.name, *engine.more]
     if tensor > 1:
-        found += [tensor_flag, str(tensor)]
+        found += [engine.tensor_flag, str(tensor)]
     if nodes > 1:
-        found += [pipeline_flag, str(nodes)]
+        found += [engine.pipeline_flag, str(nodes)]
     if wish.length is not None:
-        flag = {"vllm": "--max-model-len", "sglang": "--context-length"}[wish.engine]
-        found += [flag, str(wish.length)]
+        found += [engine.length_flag, str(wish.length)]
     return found
 
 
@@ -121,21 +117,11 @@ def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
 
 def engine_command(wish: Wish, tensor: int, nodes: int) -> EngineCommand:
     """The command line of a layout."""
+    engine = PROPOSED[wish.engine]
     container = {
         "name": wish.engine,
-        "image": IMAGES[wish.engine],
-        "command": _PROGRAMS[wish.engine],
+        "image": engine.image,
+        "command": list(engine.program),
         "args": arguments(wish, tensor, nodes),
     }
     return read_command(container)
-
-
-_PROGRAMS = {
-    "vllm": ["python3", "-m", "vllm.entrypoints.openai.api_server"],
-    "sglang": ["python3", "-m", "sglang.launch_server"],
-}
-
-
-def program(engine: str) -> list[str]:
-    """The words that start an engine, where its image does not by itself."""
-    return [] if engine == "vllm" else list(_PROGRAMS[engine])

@@ -1,0 +1,116 @@
+"""Proposals of `size` are bound on the pools that they were made for, by the real schedulers.
+
+Volcano binds gangs: replicas of several nodes, and pairs of prefill and decode; kube-scheduler
+binds the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.harness import Cluster
+from e2e.test_placement import GPU, LABEL, add, bound_on, run
+from fusioninfer_pulumi import load, plan_service
+from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.cli import size as sizing
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.fit.accelerators import ACCELERATORS
+from fusioninfer_pulumi.fit.models import known_architecture
+from fusioninfer_pulumi.fit.sizing import Layout, Wish, layouts
+from fusioninfer_pulumi.loading import load_inventory
+
+POOLS: dict[str, Any] = {
+    "poolLabel": LABEL,
+    "pools": [
+        {"name": "h100", "nodes": 3, "accelerators": 8, "taints": [GPU],
+         "device": {"attributes": {"model": "H100"}}},
+        {"name": "l40s", "nodes": 2, "accelerators": 4,
+         "device": {"attributes": {"model": "L40S"}}},
+    ],
+}  # fmt: skip
+STOCK = load_inventory(POOLS)
+
+
+def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
+    """A proposal in a namespace."""
+    text["metadata"]["namespace"] = namespace
+    (service,) = load(text)
+    return service
+
+
+def bound(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
+    def places() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (_, _, on), count in bound_on(cluster, namespace).items():
+            found[on] += count
+        return found
+
+    cluster.wait(lambda: places() == {pool: pods}, 120, lambda: f"{places()}, wanted {pods}")
+
+
+@pytest.mark.parametrize(
+    ("model", "accelerator", "pods"),
+    [("deepseek-ai/DeepSeek-R1", "H100", 2), ("Qwen/Qwen3-32B", "L40S", 1)],
+)
+@pytest.mark.proves("what size prints for free pools is bound there")
+def test_a_printed_manifest_is_bound(
+    cluster: Cluster, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    model: str, accelerator: str, pods: int,
+) -> None:  # fmt: skip
+    path = tmp_path / "pools.yaml"
+    path.write_text(yaml.safe_dump(POOLS))
+    command = ["size", model, "--accelerator", accelerator, "--inventory", str(path)]
+    assert main([*command, "--max-model-len", "8192", "--output", "yaml"]) == 0
+    service = service_of(yaml.safe_load(capsys.readouterr().out), namespace)
+    add(cluster, STOCK)
+    run(cluster, namespace, [service])
+    bound(cluster, namespace, accelerator.lower(), pods)
+
+
+def fitting(wish: Wish) -> Iterator[Layout]:
+    for layout in layouts(wish):
+        if layout.reason is None and sizing.room(STOCK.pools[0], layout):
+            yield layout
+
+
+@pytest.mark.proves("as many replicas as size has room for are bound, and not one more")
+def test_a_pool_has_room_for_as_many_as_it_says(cluster: Cluster, namespace: str) -> None:
+    model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
+    assert model is not None
+    wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
+    layout = next(fitting(wish))
+    room = sizing.room(STOCK.pools[0], layout)
+    assert (layout.tensor, layout.nodes, room) == (2, 1, 12)
+    place = sizing.Place(STOCK.pools[0], room)
+    proposal = sizing.Proposal(layout, place, room + 1)
+    service = service_of(sizing.manifest(wish, proposal, STOCK), namespace)
+    add(cluster, STOCK)
+    run(cluster, namespace, [service])
+    cluster.wait(lambda: len(cluster.pods(namespace)) == room + 1, 120)
+    bound(cluster, namespace, "h100", room)
+    cluster.settle(5)
+    assert len(cluster.bound(namespace)) == room
+
+
+@pytest.mark.proves("prefill and decode that size separates are bound as one gang")
+def test_a_pair_is_bound(cluster: Cluster, namespace: str) -> None:
+    model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
+    assert model is not None
+    wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
+    layout = next(fitting(wish))
+    place = sizing.Place(STOCK.pools[0], sizing.room(STOCK.pools[0], layout))
+    proposal = sizing.Proposal(layout, place, replicas=4, prefillers=2)
+    manifest = sizing.manifest(wish, proposal, STOCK)
+    # The router's objects are no pods of the gang.
+    manifest["spec"]["roles"] = manifest["spec"]["roles"][1:]
+    service = service_of(manifest, namespace)
+    assert plan_service(service).gang is not None
+    add(cluster, STOCK)
+    run(cluster, namespace, [service])
+    bound(cluster, namespace, "h100", 6)
