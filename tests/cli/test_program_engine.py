@@ -178,7 +178,7 @@ def test_dynamic_providers_do_not_run(run: Run) -> None:
     assert 'dynamic:Resource "made"' in warning
 
 
-def test_warnings_of_the_program(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_the_program(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     recording = run(
         """
         made = k8s.core.v1.ConfigMap("a", metadata={"name": "a"})
@@ -191,7 +191,7 @@ def test_warnings_of_the_program(run: Run, capsys: pytest.CaptureFixture[str]) -
         """
     )
     assert messages(recording) == ("twice", "error: bad", "about it, in two lines")
-    assert capsys.readouterr() == ("", "progress\n")
+    assert capfd.readouterr() == ("", "progress\n")
 
 
 def test_namespace_of_a_provider_is_pointed_out(run: Run) -> None:

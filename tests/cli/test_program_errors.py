@@ -41,8 +41,8 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
     )
     assert str(problem).splitlines() == [
         "ValueError: size is wrong",
-        '  __main__.py:5: json.loads("{}", object_hook=build)',
-        "  parts/build.py:2 in build: raise ValueError('size is wrong')",
+        "  __main__.py:5",
+        "  parts/build.py:2 in build",
     ]
     assert messages(problem) == ("ValueError: size is wrong",)
 
@@ -57,7 +57,6 @@ def test_all_lines_of_a_message_are_kept(fails: Fails) -> None:
         """
     )
     assert messages(problem) == ("Invalid: a: wrong", "b: wrong too")
-    assert type(problem.__cause__).__name__ == "Invalid"
 
 
 def test_exception_without_message(fails: Fails) -> None:
@@ -128,7 +127,7 @@ def test_syntax_error_in_a_module(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "settings.py").write_text("x =\n")
     problem = fails("import settings")
     assert messages(problem) == ("SyntaxError: invalid syntax (settings.py:1)",)
-    assert frames(problem) == ("__main__.py:3: import settings",)
+    assert frames(problem) == ("__main__.py:3",)
 
 
 def test_missing_package_says_where_it_is_missing(fails: Fails) -> None:
@@ -175,7 +174,7 @@ def test_transform_that_raises(fails: Fails) -> None:
         """
     )
     assert messages(problem) == ("LookupError: no such label",)
-    assert frames(problem) == ('__main__.py:4 in broken: raise LookupError("no such label")',)
+    assert frames(problem) == ("__main__.py:4 in broken",)
 
 
 def test_deep_recursion_is_trimmed(fails: Fails) -> None:

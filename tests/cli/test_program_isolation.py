@@ -1,23 +1,16 @@
-"""A run leaves the process as it was."""
+"""A program has a process of its own, which may end, hang or print as it likes."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import logging
 import os
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pytest
-from pulumi.runtime import settings
 
-from fusioninfer_pulumi.cli.program import ProgramError, run_program
+from fusioninfer_pulumi.cli.program import ProgramError, Secrets, _child, run_program
 
 
 def project(folder: Path, program: str, **modules: str) -> Path:
@@ -59,51 +52,21 @@ def test_modules_of_two_revisions_do_not_mix(tmp_path: Path, way: str) -> None:
     assert not any(name.partition(".")[0] == "held" for name in sys.modules)
 
 
-def test_a_loaded_module_does_not_hide_the_programs_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere: Any = type(sys)("settings")
-    elsewhere.NAME = "elsewhere"
-    monkeypatch.setitem(sys.modules, "settings", elsewhere)
-    program = "import settings\nk8s.core.v1.ConfigMap('a', metadata={'name': settings.NAME})\n"
-    folder = project(tmp_path / "one", program, settings="NAME = 'own'\n")
-    assert run_program(folder).resources[0].manifest["metadata"]["name"] == "own"
-    assert sys.modules["settings"] is elsewhere
-
-
 @pytest.mark.parametrize("end", ["", "raise RuntimeError('x')\n", "sys.exit(1)\n"])
-def test_the_process_is_restored(tmp_path: Path, end: str) -> None:
+def test_the_process_is_as_before(tmp_path: Path, end: str) -> None:
     program = (
-        "import logging, os, sys, warnings\n"
+        "import os, sys\n"
         "assert os.getcwd() == sys.path[0] == os.path.dirname(__file__)\n"
         "assert sys.argv == [__file__] and __name__ == '__main__'\n"
         "os.environ['ADDED'] = '1'\n"
-        "del os.environ['PATH']\n"
         "os.chdir('/')\n"
         "sys.path.append('/nowhere')\n"
-        "sys.argv = ['other']\n"
-        "warnings.simplefilter('ignore')\n"
-        "logging.basicConfig(level=logging.DEBUG, force=True)\n"
         "import settings\n" + end
     )
     folder = project(tmp_path / "one", program, settings="")
 
     def state() -> tuple[object, ...]:
-        return (
-            Path.cwd(),
-            list(sys.path),
-            list(sys.argv),
-            dict(os.environ),
-            sys.stdout,
-            sys.modules["__main__"],
-            logging.getLogger().handlers[:],
-            logging.getLogger().level,
-            logging.getLogger("asyncio").level,
-            settings.SETTINGS.monitor,
-            settings.SETTINGS.project,
-            settings.ROOT.get(),
-            pulumi.Config("app").get("key"),
-        )
+        return (Path.cwd(), list(sys.path), list(sys.argv), dict(os.environ), pulumi.Output.apply)
 
     before = state()
     if end:
@@ -113,34 +76,6 @@ def test_the_process_is_restored(tmp_path: Path, end: str) -> None:
         run_program(folder)
     assert state() == before
     assert "settings" not in sys.modules
-    assert not any(str(tmp_path) in path for path in sys.path_importer_cache)
-
-
-def test_settings_do_not_leak_into_other_contexts(tmp_path: Path) -> None:
-    run_program(project(tmp_path / "one", ""))
-    seen: list[object] = []
-    thread = threading.Thread(target=lambda: seen.append(settings.SETTINGS.monitor))
-    thread.start()
-    thread.join()
-    assert type(seen[0]).__name__ != "Recorder"
-
-
-def test_no_coroutines_or_loops_are_left(tmp_path: Path) -> None:
-    program = (
-        "import asyncio\n"
-        "async def forever():\n"
-        "    await asyncio.Event().wait()\n"
-        "task = asyncio.ensure_future(forever())\n"
-        "made = k8s.core.v1.ConfigMap('a', metadata={'name': 'a'})\n"
-        "made.metadata.apply(lambda m: m.name).apply(lambda n: n.nothing)\n"
-        "made.id.apply(print)\n"
-    )
-    folder = project(tmp_path / "one", program)
-    with pytest.raises(ProgramError):
-        run_program(folder)
-    gc.collect()
-    with pytest.raises(RuntimeError):
-        asyncio.get_running_loop()
 
 
 def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
@@ -174,17 +109,79 @@ def test_importing_the_package_does_not_import_pulumi() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_runs_of_several_threads_wait_for_each_other(tmp_path: Path) -> None:
-    program = "import settings\nk8s.core.v1.ConfigMap('a', metadata={'name': settings.NAME})\n"
-    folders = [
-        project(tmp_path / f"p{index}", program, settings=f"NAME = 'n{index}'\n")
-        for index in range(4)
-    ]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(run_program, folders))
-    assert [recording.resources[0].manifest["metadata"]["name"] for recording in found] == [
-        "n0",
-        "n1",
-        "n2",
-        "n3",
-    ]
+@pytest.mark.parametrize(
+    ("program", "rule", "text"),
+    [
+        ("import os; os._exit(0)", "program-ended", "os._exit"),
+        ("import os; os._exit(3)", "program-ended", "status 3"),
+        ("import os; os.abort()", "program-ended", "status -6"),
+        ("raise GeneratorExit", "program-failed", "GeneratorExit"),
+        ("raise KeyboardInterrupt('x')", "program-failed", "KeyboardInterrupt: x"),
+        (
+            "import os, threading\nthreading.Thread(target=os._exit, args=(0,)).run()",
+            "program-ended",
+            "status 0",
+        ),
+    ],
+)
+def test_a_program_that_ends_its_process_is_an_error(
+    tmp_path: Path, program: str, rule: str, text: str
+) -> None:
+    folder = project(tmp_path / "one", f"k8s.core.v1.ConfigMap('a')\n{program}\n")
+    with pytest.raises(ProgramError, match=text) as caught:
+        run_program(folder)
+    assert [finding.rule for finding in caught.value.findings] == [rule]
+
+
+WAITING = {
+    "sleep": ("import time\ndef sleep():\n    time.sleep(60)\nsleep()", "__main__.py:5 in sleep"),
+    "loop": ("while True:\n    pass", "__main__.py:"),
+    "apply": (
+        "import asyncio\nasync def never(value):\n    await asyncio.Event().wait()\n\
+pulumi.export('x', pulumi.Output.from_input(1).apply(never))",
+        "__main__.py:5 in never",
+    ),
+    "thread": (
+        "import threading, time\ndef run():\n    time.sleep(60)\n\
+threading.Thread(target=run).start()",
+        "__main__.py:5 in run",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAITING)
+def test_a_program_that_does_not_end_says_what_it_waits_for(tmp_path: Path, way: str) -> None:
+    program, place = WAITING[way]
+    with pytest.raises(ProgramError) as caught:
+        run_program(project(tmp_path / "one", program), limit=1)
+    (found,) = caught.value.findings
+    assert found.rule == "program-not-ended"
+    assert any(frame.startswith(place) for frame in found.frames), found.frames
+
+
+def test_text_at_exit_is_no_output(tmp_path: Path) -> None:
+    folder = project(
+        tmp_path / "one",
+        "import atexit, os\n"
+        "atexit.register(lambda: os.write(1, b'--- late'))\n"
+        "k8s.core.v1.ConfigMap('a', metadata={'name': 'a'})\n",
+    )
+    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "late" not in done.stdout
+    assert "kind: ConfigMap" in done.stdout
+
+
+def test_a_spawned_process_returns_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "from fusioninfer_pulumi import InferenceService\n"
+        "InferenceService('svc', {'roles': [{'name': 'a', 'componentType': 'worker', 'template': {"
+        "'spec': {'containers': [{'name': 'vllm', 'image': 'vllm/vllm-openai:v0.11.0', 'env': ["
+        "{'name': 'A', 'value': pulumi.Output.secret('hunter2')}]}]}}}]})\n"
+    )
+    folder = project(tmp_path / "one", program)
+    forked = run_program(folder, secrets=Secrets.MARKED)
+    monkeypatch.setattr(_child, "_METHOD", "spawn")
+    assert run_program(folder, secrets=Secrets.MARKED).resources == forked.resources

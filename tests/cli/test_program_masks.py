@@ -161,7 +161,7 @@ SECRETS = """
 
 def test_secrets_are_masked(run: Run) -> None:
     first, second, third = manifests(run(SECRETS))
-    # pulumi_kubernetes makes all data of a Secret secret; the object keeps its shape.
+    # pulumi_kubernetes makes all data of a Secret secret; its keys are shown.
     assert first["stringData"] == {"password": "<secret>", "plain": "<secret>", "url": "<secret>"}
     assert second["metadata"] == {"name": "<secret>"}
     assert second["stringData"] == {"one": "<secret>"}

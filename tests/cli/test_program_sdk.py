@@ -21,10 +21,8 @@ import pytest
 from cli.projects import Folder
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor
-from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program import Recording
-from fusioninfer_pulumi.cli.program import _session as session_module
 from fusioninfer_pulumi.cli.program.recorder import _SIGNATURE, Recorder
 
 Run = Callable[..., Recording]
@@ -48,17 +46,13 @@ def sources() -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted(paths))
 
 
-def test_settings_that_are_put_back() -> None:
-    assert [name for name in session_module._SETTINGS if not hasattr(SETTINGS, name)] == []
-
-
 def test_what_a_program_registers_needs_no_server(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def served(*_: Any, **__: Any) -> None:
         raise AssertionError("the SDK opens a server")
 
-    monkeypatch.setattr(grpc.aio, "server", served)
+    monkeypatch.setattr(grpc.aio, "server", served)  # the child process inherits it
     assert len(run(REGISTERS).resources) == 1
 
 
@@ -79,16 +73,14 @@ def test_every_call_to_the_monitor_has_an_answer() -> None:
 
 
 def test_calls_to_the_monitor_are_made_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: set[int] = set()
     original = Recorder.RegisterResource
 
-    def noting(self: Recorder, request: Any) -> Any:
-        threads.add(threading.get_ident())
+    def checking(self: Recorder, request: Any) -> Any:
+        assert threading.current_thread() is threading.main_thread()
         return original(self, request)
 
-    monkeypatch.setattr(Recorder, "RegisterResource", noting)
-    run('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})')
-    assert threads == {threading.get_ident()}
+    monkeypatch.setattr(Recorder, "RegisterResource", checking)  # the child process inherits it
+    assert run('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})').resources
 
 
 @pytest.mark.parametrize("name", ["invoke_output", "invoke_output_single"])

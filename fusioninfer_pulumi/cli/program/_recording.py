@@ -1,6 +1,6 @@
 """What a run of a program hands back: objects, findings, and what stands in place of secrets.
 
-A marked mask ends in a keyed hash of the value. Each process draws a key of its own and never
+A marked mask ends in a keyed hash of the value. Each command draws a key of its own and never
 writes it, so that a mark that gets out by mistake reveals nothing about the value.
 """
 
@@ -21,7 +21,8 @@ from fusioninfer_pulumi.findings import Finding, error
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
 T = TypeVar("T")
-_KEY = os.urandom(32)
+#: Whose hash marks are: of this process, and of those that it starts (see `mark_with`).
+_KEY = bytearray(os.urandom(32))
 # No Kubernetes name and no YAML text holds a control character.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
 
@@ -72,8 +73,12 @@ class ProgramError(Exception):
 
     def __init__(self, *findings: Finding, frames: tuple[str, ...] = ()) -> None:
         *others, last = findings
-        self.findings = (*others, replace(last, frames=frames))
-        super().__init__("\n".join(str(finding) for finding in self.findings))
+        self.findings = (*others, replace(last, frames=frames or last.frames))
+        # Its arguments are what it is made of again when it has been pickled.
+        super().__init__(*self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(str(finding) for finding in self.findings)
 
 
 class ExitError(Exception):
@@ -99,6 +104,16 @@ def failing_exits() -> Iterator[None]:
 def refused(rule: str, message: str) -> ProgramError:
     """An error of one line."""
     return ProgramError(error(rule, (), message))
+
+
+def key() -> bytes:
+    """The key of this process's marks."""
+    return bytes(_KEY)
+
+
+def mark_with(other: bytes) -> None:
+    """Makes the marks of this process those of another one."""
+    _KEY[:] = other
 
 
 class Secrets(enum.Enum):

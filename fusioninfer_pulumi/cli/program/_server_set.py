@@ -17,6 +17,7 @@ from typing import Any
 
 from pulumi.output import UNKNOWN
 
+from fusioninfer_pulumi.cli.program._confidential import Confidential
 from fusioninfer_pulumi.cli.program._recording import failing_exits
 
 _PACKAGE = "pulumi_kubernetes."
@@ -39,14 +40,19 @@ class _FailedHereError(Exception):
     """Holds the traceback of a callback that failed."""
 
 
-def watched(apply: Callable[..., Any]) -> Callable[..., Any]:
+def watched(apply: Callable[..., Any], confidential: Confidential) -> Callable[..., Any]:
     """`Output.apply` whose callbacks return an unknown value if they read what the server sets.
 
-    One that calls `sys.exit` fails: the SDK would let it end the process.
+    One that calls `sys.exit` fails: the SDK would let it end the process. Secret values that they
+    get or return are kept.
     """
 
     def watching(self: Any, func: _Applied, *args: Any, **options: Any) -> Any:
-        return apply(self, functools.partial(_call, func), *args, **options)
+        def call(value: Any) -> Any:
+            confidential.watch(self, value)
+            return confidential.watch(self, _call(func, value))
+
+        return apply(self, call, *args, **options)
 
     return watching
 

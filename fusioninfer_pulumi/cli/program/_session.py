@@ -1,9 +1,8 @@
-"""One run of a program: its own event loop, its own settings of the SDK, its own recorder.
+"""One run of a program, in a process that is its own.
 
 What this package takes from the SDK beyond its documented functions, all of it held by
 `tests/cli/test_program_sdk.py`:
 
-- `SETTINGS`, read to put it back: `configure` sets it, and nothing unsets it.
 - `SETTINGS.callbacks`, an object with the methods `register_transform`, `register_stack_transform`,
   `register_invoke_transform`, `register_resource_hook` and `register_error_hook`. Without one the
   SDK opens a gRPC server, for an engine that would call the program's functions back.
@@ -12,25 +11,24 @@ What this package takes from the SDK beyond its documented functions, all of it 
 - `MockMonitor` and the names of a monitor's methods (`RegisterResource`, `Invoke`); `set_mocks`
   offers only `Mocks`, which see neither parents nor whether a component is remote, and answer an
   unknown value with a known one. Messages are those of `pulumi.runtime.proto`.
-- `Output.apply`, `runtime.invoke_output` and `runtime.invoke_output_single` are public, but
-  replaced while a program runs: see `server_set` and `Recorder.invoke_output`.
+- `Output.apply`, `Output.secret`, `runtime.invoke_output` and `runtime.invoke_output_single` are
+  public, but replaced: see `_server_set`, `_confidential` and `Recorder.invoke_output`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import inspect
 import runpy
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pulumi.runtime
 from pulumi.runtime.settings import SETTINGS
 
+from fusioninfer_pulumi.cli.program._confidential import Confidential
 from fusioninfer_pulumi.cli.program._recording import Recording, Secrets, failing_exits
 from fusioninfer_pulumi.cli.program._server_set import watched
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig
@@ -39,37 +37,23 @@ from fusioninfer_pulumi.component.run_mode import collect_plans
 
 T = TypeVar("T")
 
-#: A process has one working directory and one set of modules.
-ONE_AT_A_TIME = threading.RLock()
 #: Seconds that tasks which nobody awaits (such as log messages) have after the program's end.
 _GRACE = 0.5
 #: Attempts at ending the tasks of a program that calls `sys.exit` in several of them.
 _ROUNDS = 10
 _ORGANIZATION = "organization"
-_SETTINGS = (
-    "callbacks",
-    "dry_run",
-    "engine",
-    "monitor",
-    "organization",
-    "project",
-    "root_directory",
-    "stack",
-)
 
 
-def record(project: Project, config: StackConfig, secrets: Secrets) -> Recording:
+def record(
+    project: Project, config: StackConfig, secrets: Secrets, confidential: Confidential
+) -> Recording:
     """Runs a project's program and returns what it registered; raises what the program raises."""
     recorder = Recorder(secrets)
     plans: list[Any] = []
-
-    def session() -> None:
-        collect_plans.set(plans)  # InferenceService components hand over their plans
-        with _configured(project, config, recorder), _replaced(recorder):
-            _run(str(project.program), recorder)
-
-    # The SDK keeps its settings in context variables: what a new context sees stays in it.
-    contextvars.Context().run(session)
+    collect_plans.set(plans)  # InferenceService components hand over their plans
+    _configure(project, config, recorder)
+    _replace(recorder, confidential)
+    _run(str(project.program), recorder)
     findings = (*config.findings, *recorder.told())
     return Recording(recorder.recorded(), tuple(plans), findings, config.encrypted)
 
@@ -111,9 +95,7 @@ async def _settle(grace: float) -> None:
     await asyncio.gather(*pending, return_exceptions=True)
 
 
-@contextlib.contextmanager
-def _configured(project: Project, config: StackConfig, recorder: Recorder) -> Iterator[None]:
-    before = {name: getattr(SETTINGS, name) for name in _SETTINGS}
+def _configure(project: Project, config: StackConfig, recorder: Recorder) -> None:
     pulumi.runtime.configure(
         pulumi.runtime.Settings(
             project=project.name,
@@ -127,32 +109,18 @@ def _configured(project: Project, config: StackConfig, recorder: Recorder) -> It
     )
     SETTINGS.callbacks = recorder
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
-    try:
-        yield
-    finally:
-        # A setting's first value in a context also becomes the default of every other context;
-        # setting it from None does that again.
-        for name, value in before.items():
-            setattr(SETTINGS, name, None)
-            setattr(SETTINGS, name, value)
 
 
-@contextlib.contextmanager
-def _replaced(recorder: Recorder) -> Iterator[None]:
-    """Replaces functions of the SDK while the body runs."""
+def _replace(recorder: Recorder, confidential: Confidential) -> None:
+    """Replaces functions of the SDK."""
     replacements: tuple[tuple[Any, str, Any], ...] = (
-        (pulumi.Output, "apply", watched(pulumi.Output.apply)),
+        (pulumi.Output, "apply", watched(pulumi.Output.apply, confidential)),
+        (pulumi.Output, "secret", staticmethod(confidential.secret)),
         (pulumi.runtime, "invoke_output", recorder.invoke_output),
         (pulumi.runtime, "invoke_output_single", recorder.invoke_output),
     )
-    before = [getattr(holder, name) for holder, name, _ in replacements]
     for holder, name, replacement in replacements:
         setattr(holder, name, replacement)
-    try:
-        yield
-    finally:
-        for (holder, name, _), original in zip(replacements, before, strict=True):
-            setattr(holder, name, original)
 
 
 class _Executor(ThreadPoolExecutor):

@@ -59,6 +59,7 @@ _CLUSTER_WIDE = frozenset(
 )
 #: The key by which the SDK tells secrets, assets and references from mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
+_SECRET_DATA = ("data", "stringData")
 #: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
 _EXACT = 2**53
 
@@ -334,7 +335,12 @@ def _manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[s
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata["name"] = f"{name}-{UNKNOWN}"
     first = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-    rest = {key: _masked(value, secrets) for key, value in inputs.items() if key not in first}
+    masked = _data if kind == "Secret" else _masked
+    rest = {
+        key: (masked if key in _SECRET_DATA else _masked)(value, secrets)
+        for key, value in inputs.items()
+        if key not in first
+    }
     return {**first, **rest}
 
 
@@ -353,20 +359,40 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _masked(value: Any, secrets: Secrets, *, secret: bool = False) -> Any:
-    """A plain value with secrets and unknown values masked.
-
-    Every leaf of a secret mapping or list is masked, its keys are not: the SDK makes all the data
-    of a Secret secret, and the object must keep its shape.
-    """
+def _masked(value: Any, secrets: Secrets) -> Any:
+    """A plain value with secrets and unknown values masked; of a secret mapping the keys, too."""
     if isinstance(value, list):
-        return [_masked(item, secrets, secret=secret) for item in value]
+        return [_masked(item, secrets) for item in value]
     if isinstance(value, dict):
         if rpc.is_rpc_secret(value):
-            return _masked(value["value"], secrets, secret=secrets is not Secrets.SHOWN)
+            return _mask(value["value"], secrets)
         if _SIGNATURE in value:
             return UNKNOWN  # assets and references have no place in a Kubernetes object
-        return {key: _masked(item, secrets, secret=secret) for key, item in value.items()}
-    if value == rpc.UNKNOWN:
-        return SECRET if secret else UNKNOWN
-    return secrets.mask(value) if secret else value
+        return {key: _masked(item, secrets) for key, item in value.items()}
+    return UNKNOWN if value == rpc.UNKNOWN else value
+
+
+def _mask(value: Any, secrets: Secrets) -> Any:
+    if secrets is Secrets.SHOWN:
+        return _masked(_revealed(value), secrets)
+    return SECRET if value == rpc.UNKNOWN else secrets.mask(value)
+
+
+def _revealed(value: Any) -> Any:
+    """A value without the marks of secrets inside of it."""
+    if isinstance(value, list):
+        return [_revealed(item) for item in value]
+    if isinstance(value, dict):
+        if rpc.is_rpc_secret(value):
+            return _revealed(value["value"])
+        return {key: _revealed(item) for key, item in value.items()}
+    return value
+
+
+def _data(value: Any, secrets: Secrets) -> Any:
+    """The data of a Secret, all of which the SDK makes secret: its keys are shown."""
+    if isinstance(value, dict) and rpc.is_rpc_secret(value):
+        value = value["value"]
+    if not isinstance(value, dict) or _SIGNATURE in value:
+        return _mask(value, secrets)
+    return {key: _mask(item, secrets) for key, item in value.items()}

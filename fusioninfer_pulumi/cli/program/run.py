@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import importlib
 import importlib.machinery
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from fusioninfer_pulumi.cli.program._isolate import is_users, isolated
+from fusioninfer_pulumi.cli.program._isolate import enter, is_users
 from fusioninfer_pulumi.cli.program._recording import (
     ExitError,
     ProgramError,
     Recording,
     Secrets,
+    key,
+    mark_with,
     refused,
 )
-from fusioninfer_pulumi.cli.program.project import Project, load_project, stack_config
-from fusioninfer_pulumi.findings import InvalidServiceError, error
+from fusioninfer_pulumi.cli.program.project import Project, StackConfig, load_project, stack_config
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error
 
+#: Seconds that a program may take.
+LIMIT = 300.0
 _MAX_FRAMES = 8
 _FAILED = "program-failed"
 #: Text with which the SDK starts what it says about a value that is no property.
@@ -31,12 +38,15 @@ _RARE = frozenset({"grpc.aio", "pulumi.automation", "pulumi.dynamic"})
 
 
 def run_program(
-    folder: Path, stack: str | None = None, secrets: Secrets = Secrets.MASKED
+    folder: Path,
+    stack: str | None = None,
+    secrets: Secrets = Secrets.MASKED,
+    limit: float = LIMIT,
 ) -> Recording:
     """Runs a project's program as a first `pulumi preview` would, without engine and cluster.
 
-    The process is as before when this returns, so programs can be run one after another; programs
-    of several threads wait for each other, because a process has one working directory.
+    The program has a process of its own, so programs can be run one after another, and one that
+    ends its process or never returns is an error like any other.
 
     Args:
         folder: The folder that holds `Pulumi.yaml`.
@@ -44,6 +54,7 @@ def run_program(
             `dev`.
         secrets: What stands in place of secret values. Encrypted configuration reads `<secret>`
             in any case: only the stack's key could open it.
+        limit: Seconds after which a program that has not ended is ended.
 
     Returns:
         The Kubernetes objects, the plans of InferenceService components, and the warnings.
@@ -52,17 +63,42 @@ def run_program(
         ProgramError: The folder is no Python project, the stack does not exist, or the program
             failed.
     """
+    from fusioninfer_pulumi.cli.program._child import call
+
     project = load_project(folder)
     config = stack_config(project, stack)
-    # Only now: the command line must not import pulumi before it needs it.
+    # Here, so that several programs share what is loaded; and not before it is needed.
     with _importing_the_sdk():
-        from fusioninfer_pulumi.cli.program._session import ONE_AT_A_TIME, record
+        importlib.import_module("fusioninfer_pulumi.cli.program._session")
 
-    with ONE_AT_A_TIME, isolated(project.root, project.program):
-        try:
-            return record(project, config, secrets)
-        except Exception as problem:
-            raise _failure(problem, project) from problem
+    frames = functools.partial(_written, project.root)
+    return call(_record, project, config, secrets, key(), limit=limit, frames=frames)
+
+
+def _record(project: Project, config: StackConfig, secrets: Secrets, marking: bytes) -> Recording:
+    """Runs the program in this process, which is good for nothing else afterwards."""
+    from fusioninfer_pulumi.cli.program._confidential import Confidential, HidingStream
+    from fusioninfer_pulumi.cli.program._session import record
+
+    mark_with(marking)
+    confidential = Confidential()
+    hide = _as_it_is if secrets is Secrets.SHOWN else confidential.hide
+    if hide is not _as_it_is:
+        sys.stdout = sys.stderr = HidingStream(sys.stderr, confidential)
+    enter(project.program)
+    try:
+        found = record(project, config, secrets, confidential)
+    except BaseException as problem:  # noqa: BLE001  # GeneratorExit, too, is no end of a program
+        raise ProgramError(*_hidden(_failure(problem, project).findings, hide)) from None
+    return replace(found, findings=_hidden(found.findings, hide))
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _hidden(findings: Sequence[Finding], hide: Callable[[str], str]) -> tuple[Finding, ...]:
+    return tuple(replace(each, message=hide(each.message)) for each in findings)
 
 
 class _OnFirstUse:
@@ -100,7 +136,7 @@ def _importing_the_sdk() -> Iterator[None]:
             gc.enable()
 
 
-def _failure(problem: Exception, project: Project) -> ProgramError:
+def _failure(problem: BaseException, project: Project) -> ProgramError:
     """Says what a program raised; an exception of the user's own keeps all lines of its message."""
     from pulumi.errors import RunError
 
@@ -112,7 +148,7 @@ def _failure(problem: Exception, project: Project) -> ProgramError:
         text = ": ".join(line.strip() for line in str(problem).splitlines())
         return refused(_FAILED, text or "failed")
     root = project.root
-    frames = tuple(_frames(problem, root))[-_MAX_FRAMES:]
+    frames = _frames(problem, root)
     text = _text(problem)
     if isinstance(problem, SyntaxError) and problem.filename:
         place = f"{_shown(problem.filename, root)}:{problem.lineno}"
@@ -146,24 +182,27 @@ def _serialising(problem: BaseException) -> str:
     return f"resource {where}: {_text(problem)}"
 
 
-def _frames(problem: BaseException, root: Path) -> Iterator[str]:
+def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
     """Frames of the user's files; where a task lost them, those of the exception's cause."""
     seen: set[int] = set()
     current: BaseException | None = problem
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        found = [
-            frame
-            for frame in traceback.extract_tb(current.__traceback__)
-            if is_users(frame.filename, root)
-        ]
+        frames = traceback.extract_tb(current.__traceback__)
+        found = _written(root, [(each.filename, each.lineno or 0, each.name) for each in frames])
         if found:
-            for frame in found:
-                name = "" if frame.name == "<module>" else f" in {frame.name}"
-                line = f": {frame.line}" if frame.line else ""
-                yield f"{_shown(frame.filename, root)}:{frame.lineno}{name}{line}"
-            return
+            return found
         current = current.__cause__ or current.__context__
+    return ()
+
+
+def _written(root: Path, frames: Sequence[tuple[str, int, str]]) -> tuple[str, ...]:
+    """The last frames of the user's own files, without their text, which may hold a secret."""
+    return tuple(
+        f"{_shown(file, root)}:{line}" + ("" if name == "<module>" else f" in {name}")
+        for file, line, name in frames
+        if is_users(file, root)
+    )[-_MAX_FRAMES:]
 
 
 def _shown(file: str, root: Path) -> str:

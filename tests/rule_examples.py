@@ -1,0 +1,32 @@
+"""What is found in the examples of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.loading.documents import read_all
+from fusioninfer_pulumi.loading.file_set import Text, parse, read_set
+from fusioninfer_pulumi.rules import Rule
+
+
+def found_by(rule: Rule) -> set[tuple[str, str]]:
+    """Rule and severity of everything that is found in a rule's example."""
+    assert rule.example is not None
+    if "text" in rule.example:
+        source = Source("example")
+        plan_all(source, read_set([parse(Text("example", rule.example["text"]))]))
+        return _found(source)
+    return found_in(rule.documents or ())
+
+
+def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:
+    """The same of the documents of one input."""
+    source = Source("example")
+    plan_all(source, read_all([(f"example#{i}", raw) for i, raw in enumerate(documents, start=1)]))
+    return _found(source)
+
+
+def _found(source: Source) -> set[tuple[str, str]]:
+    return {(finding.rule, finding.severity.value) for _, finding in source.findings}
