@@ -7,10 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from samples import nodes, plan_of, role, service
 
-from fusioninfer_pulumi.rollout.order import Rollout
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-WORKERS = st.none() | st.integers(1, 40)
 STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")
 LEVELS = ("None", "Scheduled", "Available", "Serving")
 
@@ -73,11 +71,3 @@ def grouped_plans(draw: st.DrawFn) -> ServicePlan:
             rollout=rollout,
         )
     )
-
-
-def ancestors(rollout: Rollout) -> dict[str, set[str]]:
-    """Returns all LeaderWorkerSets before each one; fails if the order has a cycle."""
-    found: dict[str, set[str]] = {}
-    for step in rollout.steps:
-        found[step.name] = set(step.after).union(*(found[name] for name in step.after))
-    return found

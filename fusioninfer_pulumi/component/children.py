@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component import patches
-from fusioninfer_pulumi.component.max_unavailable import (
-    RollingUpdateOrder,
-    changing_roles,
-    parallel_operations,
-)
-from fusioninfer_pulumi.component.outputs import LiveObjects, combined, live_objects
-from fusioninfer_pulumi.component.patches import Patch, RegisteredObject, deletion_timeout
+from fusioninfer_pulumi.component import options
+from fusioninfer_pulumi.component.cluster_access import reads_cluster
+from fusioninfer_pulumi.component.outputs import LiveObjects, combined
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
@@ -26,11 +22,11 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import renders_yaml
-from fusioninfer_pulumi.component.state import existing_lws
+from fusioninfer_pulumi.component.state import Observed, observed_of
+from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.component.update_checks import current_sub_group_policies
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
-from fusioninfer_pulumi.rollout.steps import LwsStep
+from fusioninfer_pulumi.rollout.order import update_order
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
@@ -75,131 +71,80 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
 }
 
 
+@dataclass(frozen=True)
+class _Registered:
+    """An object of the service with its resource."""
+
+    manifest: Manifest
+    resource: KubernetesObject
+
+
 class Children:
-    """The children of one component, by kind, and the patches that wait for them."""
+    """The children of one component, by kind, and the update that they are part of."""
 
     def __init__(
         self,
         component: pulumi.Resource,
         name: str,
         plan: ServicePlan,
+        manifests: Sequence[Manifest],
         child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers nothing yet; `child_options` are those of every child."""
-        self._registered: dict[str, list[RegisteredObject]] = {}
-        self._lws: dict[str, RegisteredObject] = {}
-        self._component = component
-        self._name = name
-        self._plan = plan
-        self._child_options = child_options
+        """Registers all objects in apply order; `child_options` are those of every child."""
+        self._registered: dict[str, list[_Registered]] = {}
+        self._name, self._plan, self._child_options = name, plan, child_options
         self._yaml_only = renders_yaml(component)
-        self._existing = existing_lws(name, plan)
-        self._rollout = rollout_plan(plan, parallel_operations(), self._existing)
-        self._update_order: RollingUpdateOrder | None = None
+        self._steps = {step.name: step for step in update_order(plan)}
         self._sub_group_policies = current_sub_group_policies(name, plan)
-        self._patches: dict[str, Patch] | pulumi.Output[dict[str, Patch]] = {}
-
-    def add_all(self, manifests: Sequence[Manifest]) -> None:
-        """Registers all objects in apply order, and after the LeaderWorkerSets their patches."""
-        lws = {each["metadata"]["name"]: each for each in manifests if _is_lws(each)}
-        first = next((at for at, each in enumerate(manifests) if _is_lws(each)), 0)
-        for manifest in manifests[:first]:
-            self._add(manifest)
-        changing = changing_roles(self._name, self._plan, lws)
-        if changing and self._yaml_only is not True:
-            self._update_order = RollingUpdateOrder(
-                self._component, self._name, self._plan, changing, self.yaml_only()
-            )
-        steps = self._rollout.by_name
-        # Files have no order but that of `render`, and depend on nothing.
-        for name in lws if self._yaml_only is True else steps:
-            self._add(lws[name], steps[name])
-        self._wait()
-        for manifest in manifests[first + len(lws) :]:
-            self._add(manifest)
-        if self._plan.wait.level is WaitLevel.SERVING:
-            self._wait_for_routing()
+        self._update: Update | None = None
+        self._seen = pulumi.Output.from_input(Observed())
+        if reads_cluster() and self._yaml_only is not True:
+            yaml_only = self.yaml_only()
+            self._update = Update(component, name, plan, manifests, yaml_only.future)
+            self._seen = self._update.result
+        elif pulumi.runtime.is_dry_run():
+            self._seen = pulumi.Output.from_input(observed_of(name))
+        made = None
+        for manifest in manifests:
+            made = self._add(manifest)
+        if self._update is not None and made is not None:
+            # What depends on the component waits for the URNs of all its objects.
+            made.hold(self._seen)
 
     def resources(self) -> list[KubernetesObject]:
-        """All objects, without the patches."""
+        """All objects."""
         return [each.resource for made in self._registered.values() for each in made]
 
     def by_name(self, kind: str) -> dict[str, KubernetesObject]:
         """The objects of a kind by Kubernetes name, in apply order."""
-        made = {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
-        if kind != "LeaderWorkerSet":
-            return made
-        # LeaderWorkerSets are registered in the order of the rollout.
-        return {each.name: made[each.name] for role in self._plan.roles for each in role.lws}
+        return {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
 
-    def all_ready(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[bool]:
+    def all_ready(self) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
-        yaml_only = self.yaml_only()
         services = [each.resource.id for each in self._of("Service")]
-        return combined([yaml_only, waited, *services], lambda values: not values[0])
+        return combined([self.yaml_only(), self._seen, *services], lambda values: not values[0])
 
     def yaml_only(self) -> pulumi.Output[bool]:
         """Whether objects are only written to files."""
         return pulumi.Output.from_input(self._yaml_only)
 
+    def observed(self) -> pulumi.Output[Observed]:
+        """What the update has seen, when it is over."""
+        return self._seen
+
     def waited(self) -> pulumi.Output[LiveObjects]:
-        """Objects as their patches last saw them, by Kubernetes name."""
-        if isinstance(self._patches, pulumi.Output):
-            return self._patches.apply(live_objects)
-        return live_objects(self._patches)
+        """Live objects as the update has last seen them, by Kubernetes name."""
+        return combined([self._seen], lambda values: dict(values[0].objects))
 
-    def _add(self, manifest: Manifest, step: LwsStep | None = None) -> None:
-        kind = manifest["kind"]
-        logical = self._logical(manifest)
+    def _add(self, manifest: Manifest) -> KubernetesObject:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
         made = _TYPES.get(kind, KubernetesObject)(
-            logical, self._annotated(manifest, step), self._options(manifest, step)
+            self._logical(manifest), self._annotated(manifest), self._options(manifest)
         )
-        registered = RegisteredObject(logical, manifest, made)
-        self._registered.setdefault(kind, []).append(registered)
-        if step is not None:
-            self._lws[step.name] = registered
-            if self._update_order is not None:
-                self._update_order.made(step.name, made)
-
-    def _wait(self) -> None:
-        def register(yaml_only: bool, rollout: Rollout) -> dict[str, Patch]:  # noqa: FBT001  # by apply
-            if yaml_only:
-                return {}
-            made = patches.patch_lws(rollout, self._lws, self._child_options, self._existing or ())
-            if self._plan.wait.level is WaitLevel.SCHEDULED:
-                for group in self._of("PodGroup"):
-                    made[group.manifest["metadata"]["name"]] = patches.patch_pod_group(
-                        rollout, group, self._lws, self._child_options
-                    )
-            return made
-
-        yaml_only = self._yaml_only
-        if self._update_order is None and not isinstance(yaml_only, pulumi.Output):
-            self._patches = register(yaml_only, self._rollout)
-            return
-        order = self._update_order.order if self._update_order is not None else self._rollout
-        both: Any = pulumi.Output.all(yaml_only, order)
-        self._patches = both.apply(lambda values: register(*values))
-
-    def _wait_for_routing(self) -> None:
-        router = self._plan.router
-        if router is None or self._yaml_only is True:
-            return
-        objects = [each for kind in patches.KINDS for each in self._of(kind)]
-        picker = [each.resource for each in self._of("Deployment")]
-
-        def register(before: dict[str, Patch]) -> dict[str, Patch]:
-            after = [*picker, *before.values()]
-            return before | patches.patch_routing(
-                self._rollout, router, objects, after, self._child_options
-            )
-
-        made = self._patches
-        if isinstance(made, pulumi.Output):
-            both: Any = pulumi.Output.all(self._yaml_only, made)
-            self._patches = both.apply(lambda values: {} if values[0] else register(values[1]))
-        else:
-            self._patches = register(made)
+        self._registered.setdefault(kind, []).append(_Registered(manifest, made))
+        if self._update is not None:
+            self._update.registered(kind, name, made)
+        return made
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""
@@ -211,74 +156,54 @@ class Children:
             logical += f"-{metadata['namespace']}"
         return logical
 
-    def _options(self, manifest: Manifest, step: LwsStep | None) -> pulumi.ResourceOptions:
-        kind = manifest["kind"]
-        after = [
+    def _options(self, manifest: Manifest) -> pulumi.ResourceOptions:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        needed = [
             each.resource
             for other in AFTER.get(kind, ())
             for each in self._of(other)
             if _concerns(each.manifest, manifest)
         ]
-        own, delete = pulumi.ResourceOptions(), deletion_timeout(manifest)
-        if step is not None:
-            if self._update_order is None:
-                after += [self._lws[name].resource for name in step.after if name in self._lws]
-            before = self._sub_group_policies.get(step.name)
+        after: Any = needed
+        own = pulumi.ResourceOptions()
+        if kind == "LeaderWorkerSet":
+            before = self._sub_group_policies.get(name)
             now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
-            own = patches.lws_options(
-                step,
+            own = options.lws_options(
+                self._steps[name],
                 grouped=bool(before or now),
                 same_policy=before is not None and same_policy(before, now),
-                delete=delete,
             )
-        elif kind == "Job" and self._plan.model is not None and self._plan.model.warm_up:
-            # Always awaited: the pods would find no model.
-            seconds = f"{self._plan.model.warm_up.seconds}s"
-            own.custom_timeouts = patches.timeouts(seconds, delete=delete)
-        elif kind in patches.AWAITED_BY_PROVIDER:
-            own.custom_timeouts = patches.timeouts(self._plan.wait.timeout, delete=delete)
-        own.depends_on = after or None
-        if step is not None and self._update_order is not None:
-            own.depends_on = self._update_order.after(step.name).apply(lambda more: [*after, *more])
-        if kind == "Service" and self._plan.wait.level is WaitLevel.SERVING:
-            own.depends_on = self._after_patches(after)
-        if kind == "InferencePool" and self._plan.router is not None:
+            if self._update is not None:
+                after = self._update.turn(name).apply(lambda _: needed)
+        elif kind == "Service" and self._plan.wait.level is WaitLevel.SERVING and self._update:
+            # The provider waits for its endpoints, and may hold the last worker of the engine.
+            after = combined([self._seen], lambda _: needed)
+        elif kind == "InferencePool" and self._plan.router is not None:
             own.protect = self._plan.router.pool.protect
             own.retain_on_delete = self._plan.router.pool.retain
+        own.depends_on = after or None
+        own.custom_timeouts = options.timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, own)
 
-    def _after_patches(self, after: list[KubernetesObject]) -> Any:
-        if isinstance(self._patches, pulumi.Output):
-            return self._patches.apply(lambda found: [*after, *found.values()])
-        return [*after, *self._patches.values()]
-
-    def _annotated(self, manifest: Manifest, step: LwsStep | None) -> Manifest:
+    def _annotated(self, manifest: Manifest) -> Manifest:
         """The object as it is registered: files get no annotations that only the provider reads."""
-        extra = patches.await_annotations(manifest, self._plan, step)
+        extra = options.await_annotations(manifest, self._plan)
         if not extra or self._yaml_only is True:
             return manifest
+        metadata = manifest["metadata"]
+        added: Any = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
+        if isinstance(self._yaml_only, pulumi.Output):
+            return {
+                **manifest,
+                "metadata": self._yaml_only.apply(
+                    lambda yaml_only: metadata if yaml_only else added
+                ),
+            }
+        return {**manifest, "metadata": added}
 
-        def added(metadata: Mapping[str, Any]) -> dict[str, Any]:
-            annotations = metadata.get("annotations") or {}
-            return {**metadata, "annotations": {**annotations, **extra}}
-
-        metadata: Any = manifest["metadata"]
-        if self._yaml_only is False:
-            return {**manifest, "metadata": added(metadata)}
-        both: Any = pulumi.Output.all(yaml_only=self._yaml_only, metadata=metadata)
-        return {
-            **manifest,
-            "metadata": both.apply(
-                lambda v: v["metadata"] if v["yaml_only"] else added(v["metadata"])
-            ),
-        }
-
-    def _of(self, kind: str) -> list[RegisteredObject]:
+    def _of(self, kind: str) -> list[_Registered]:
         return self._registered.get(kind, [])
-
-
-def _is_lws(manifest: Mapping[str, Any]) -> bool:
-    return bool(manifest["kind"] == "LeaderWorkerSet")
 
 
 def _concerns(other: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -19,9 +18,9 @@ Read = TypeVar("Read")
 _threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 
-def can_read_cluster() -> bool:
-    """Whether this run reads clusters: Pulumi runs it and the extra `cluster` is installed."""
-    return has_engine() and importlib.util.find_spec("kubernetes") is not None
+def reads_cluster() -> bool:
+    """Whether this run reads clusters: an update by Pulumi, no preview, no test with mocks."""
+    return has_engine() and not pulumi.runtime.is_dry_run()
 
 
 async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
@@ -40,29 +39,33 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
     )
 
 
-async def read_from_cluster(
-    component: pulumi.Resource,
-    namespace: pulumi.Input[str],
-    read: Callable[..., Read],
-    *arguments: Any,
-    seconds: float,
-) -> Read:
-    """Runs `read` in a thread, with kubeconfig, context, namespace and `arguments`.
+class Cluster:
+    """The cluster of a component's objects, read in threads."""
 
-    Raises UnreadableError where the cluster does not answer within `seconds`.
-    """
+    def __init__(self, component: pulumi.Resource, namespace: pulumi.Input[str]) -> None:
+        """Asks nothing yet; `component` is for its provider."""
+        self._component, self._namespace = component, namespace
+        self._where: tuple[str | None, str | None, str] | None = None
 
-    async def reading() -> Read:
-        kubeconfig, context = await kubeconfig_of(component)
-        known_namespace = await pulumi.Output.from_input(namespace).future() or "default"
-        run = asyncio.get_running_loop().run_in_executor
-        return await run(_threads, read, kubeconfig, context, known_namespace, *arguments)
+    async def read(self, call: Callable[..., Read], *arguments: Any, seconds: float) -> Read:
+        """Runs `call` in a thread, with kubeconfig, context, namespace and `arguments`.
 
-    try:
-        return await asyncio.wait_for(reading(), seconds)
-    except asyncio.TimeoutError:
-        # Its own text is empty.
-        raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
+        Raises UnreadableError where the cluster does not answer within `seconds`.
+        """
+
+        async def reading() -> Read:
+            if self._where is None:
+                kubeconfig, context = await kubeconfig_of(self._component)
+                namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
+                self._where = kubeconfig, context, namespace
+            run = asyncio.get_running_loop().run_in_executor
+            return await run(_threads, call, *self._where, *arguments)
+
+        try:
+            return await asyncio.wait_for(reading(), seconds)
+        except asyncio.TimeoutError:
+            # Its own text is empty.
+            raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
 
 def read_error_text(problem: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pulumi
@@ -13,8 +13,7 @@ from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas, reads_pods
-from fusioninfer_pulumi.component.diagnosis.hook import error_hooks
+from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
 from fusioninfer_pulumi.component.name_collisions import name_collision_findings
 from fusioninfer_pulumi.component.outputs import (
@@ -35,6 +34,7 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.state import OBSERVED
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.component.update_checks import layout_switch_findings, update_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
@@ -128,13 +128,14 @@ class InferenceService(pulumi.ComponentResource):
         waited = self._children.waited()
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
-        probe_endpoint(self, self.plan, self.endpoint, lambda: self._children.all_ready(waited))
+        probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
         self.register_outputs(
             {
                 "name": self.name,
                 "namespace": self.namespace,
                 "endpoint": self.endpoint,
                 "status": self.status,
+                OBSERVED: self._children.observed().apply(asdict),
             }
         )
 
@@ -177,10 +178,8 @@ class InferenceService(pulumi.ComponentResource):
             parent=self,
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
-            hooks=error_hooks(self, name, self.plan.service, self.plan.namespace),
         )
-        self._children = Children(self, name, self.plan, child_options)
-        self._children.add_all(manifests)
+        self._children = Children(self, name, self.plan, manifests, child_options)
         for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
             assert isinstance(made, LeaderWorkerSet)
             self.leader_worker_sets[kubernetes_name] = made
@@ -203,23 +202,25 @@ class InferenceService(pulumi.ComponentResource):
         router = self.plan.router
         if router is None:
             host, namespace, port = endpoint(self.plan)
-            return pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+            url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+            return waited.apply(lambda _: url)
         found = router_endpoint(router, self.plan.namespace)
         if found is None:
             return pulumi.Output.from_input("")
         if found.host is not None:
-            return pulumi.Output.from_input(found.host).apply(found.url)
+            host_url = pulumi.Output.from_input(found.host).apply(found.url)
+            return waited.apply(lambda _: host_url)
         if self.gateway is None:
             return pulumi.Output.from_input("")
         name = "" if router.gateway is None else router.gateway.name
         gateway = {name: self.gateway}
 
-        def url(states: list[LiveObjects]) -> str:
+        def gateway_url(states: list[LiveObjects]) -> str:
             found_gateway = latest(states[0][name], states[1].get(name)) or {}
             return found.url_of_gateway(found_gateway.get("status"))
 
-        # The address may have come only while a patch waited.
-        return combined([live_objects(gateway), waited], list).apply(url)
+        # The address may have come only while the update waited.
+        return combined([live_objects(gateway), waited], list).apply(gateway_url)
 
     def _status(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
@@ -235,17 +236,16 @@ class InferenceService(pulumi.ComponentResource):
                 if is_planned is not None and each is not None
             }
 
-        yaml_only = self._children.yaml_only() if reads_pods() else None
+        yaml_only = self._children.yaml_only()
 
         async def computed(states: list[LiveObjects]) -> ServiceStatus:
             first, later = states
             live = {name: latest(state, later.get(name)) for name, state in first.items()}
             if pulumi.runtime.is_dry_run():
                 live = {name: before_update(state) for name, state in live.items()}
-            failures: dict[str, str] = {}
-            if yaml_only is not None:
-                lws = {each: live[each] for each in self.leader_worker_sets}
-                failures = await failed_replicas(self, plan, lws, yaml_only)
+            lws = {each: live[each] for each in self.leader_worker_sets}
+            files = bool(await yaml_only.future())
+            failures = await failed_replicas(self, plan, lws, yaml_only=files)
             whole = live.get(plan.service) if plan.groups is None else None
             return service_status(plan, live, whole, failures, routing=live)
 

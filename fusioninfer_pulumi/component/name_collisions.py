@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
+from fusioninfer_pulumi.component.run_mode import runs_program
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.name_collisions import Owners
 from fusioninfer_pulumi.routing.between_services import Gateways, Shares
@@ -49,7 +50,8 @@ def name_collision_findings(
     are the component's, for its provider and so its cluster.
     """
     stack = pulumi.runtime.get_root_resource()
-    if stack is None:
+    # Unit tests with mocks may share one stack, and each of them makes the same service.
+    if stack is None or not runs_program():
         return _Cluster().add(plan)
     return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), _Cluster()).add(plan)
 

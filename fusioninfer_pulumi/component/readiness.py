@@ -128,7 +128,7 @@ def _scaling(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> Iterat
             kind = _autoscaler_kind(each.args.engine)
             types = ("Ready",) if kind == "ScaledObject" else ("AbleToScale", "ScalingActive")
             state = live.get(object_key(kind, each.name))
-            found += _condition_statuses(state, types, f"{kind} {each.name}")
+            found += condition_statuses(state, types, f"{kind} {each.name}")
         if found:
             yield _from_statuses("PrefillScalingReady" if prefill else "ScalingReady", found)
 
@@ -140,7 +140,7 @@ def _picker(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Readin
         # Those that stand by are never ready, so the Deployment is never Available.
         return _condition("SchedulerWorkloadReady", "True", "LeaderReady", f"{name} has a leader")
     return _from_statuses(
-        "SchedulerWorkloadReady", _condition_statuses(state, ("Available",), f"Deployment {name}")
+        "SchedulerWorkloadReady", condition_statuses(state, ("Available",), f"Deployment {name}")
     )
 
 
@@ -150,7 +150,7 @@ def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Itera
         state = live.get(object_key("Gateway", name))
         yield _from_statuses(
             "GatewaysReady",
-            _condition_statuses(state, ("Accepted", "Programmed"), f"Gateway {name}"),
+            condition_statuses(state, ("Accepted", "Programmed"), f"Gateway {name}"),
         )
     if router.route is None:
         return
@@ -164,13 +164,13 @@ def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Itera
             whose = (parent.get("parentRef") or {}).get("name") or ""
             at_gateway = {"metadata": (state or {}).get("metadata"), "status": parent}
             at = f"{kind} {planned.name} at {whose}"
-            found += _condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
+            found += condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
         yield _from_statuses(
             label, found or [("Unknown", f"{kind} {planned.name}: nobody has judged it")]
         )
 
 
-def _condition_statuses(
+def condition_statuses(
     state: LiveObject | None, types: Sequence[str], what: str
 ) -> list[tuple[ConditionStatus, str]]:
     """What an object's conditions of these types say; Unknown for one about an older spec."""

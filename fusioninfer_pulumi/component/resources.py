@@ -36,40 +36,38 @@ class KubernetesObject(pulumi.CustomResource):
     status: pulumi.Output[Any]
     """Live status, None until a controller writes one."""
 
+    _held_until: pulumi.Output[Any] | None = None
+
     def __init__(
         self,
         name: str,
         manifest: Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
-        *,
-        patch: bool = False,
     ) -> None:
-        """Registers an object; a `patch` only adds to an object that another resource owns."""
+        """Registers an object."""
         group_version = str(manifest["apiVersion"])
         group = group_version if "/" in group_version else f"core/{group_version}"
         super().__init__(
-            f"kubernetes:{group}:{manifest['kind']}{'Patch' if patch else ''}",
+            f"kubernetes:{group}:{manifest['kind']}",
             name,
             {**manifest, "status": None},
             pulumi.ResourceOptions.merge(_provider_options(), opts),
         )
 
+    @property
+    def urn(self) -> pulumi.Output[str]:
+        """Pulumi's name of the resource; what depends on it waits until it is known."""
+        own = super().urn
+        until = self._held_until
+        return own if until is None else until.apply(lambda _: own)
+
+    def hold(self, until: pulumi.Output[Any]) -> None:
+        """Lets what depends on this resource wait for `until`, too."""
+        self._held_until = until
+
 
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
-
-    @property
-    def _direct_computed_dependencies(self) -> frozenset[pulumi.Resource]:
-        """Ends the SDK's search for cycles at a set.
-
-        For each dependency it walks, recursively, all that came before: in a chain of 1,000 sets
-        that takes minutes or exceeds the interpreter's stack. The chain has no cycle.
-        """
-        return frozenset()
-
-    @_direct_computed_dependencies.setter
-    def _direct_computed_dependencies(self, _found: object) -> None:
-        """Forgets what the SDK notes for that search."""
 
     #: What LeaderWorkerSet's webhook refuses to change on a live object.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]

@@ -20,6 +20,11 @@ def has_engine() -> bool:
     return collect_plans.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
+def runs_program() -> bool:
+    """Whether a whole program runs, by Pulumi or by the command line: no test with mocks."""
+    return collect_plans.get() is not None or has_engine()
+
+
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """Whether a component's objects are only written to files (`renderYamlToDirectory`).
 

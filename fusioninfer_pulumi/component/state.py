@@ -24,6 +24,10 @@ _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 #: Key that marks special values from Pulumi, such as secrets.
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
+#: Output of the component in which an update notes what it has seen.
+OBSERVED = "observed"
+#: Uid and generation of a live object.
+Version = tuple[str, int]
 #: Makes the provider take over objects that the state does not have.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
@@ -58,6 +62,7 @@ class StackLws:
         layout: The layout that its labels show, None where they show none: it is not ours.
         revision: Its revision label.
         template: What runs in it, None where that is not known.
+        version: Its uid and generation, which change with its spec.
     """
 
     logical: str
@@ -67,6 +72,7 @@ class StackLws:
     layout: Layout | None
     revision: str
     template: StackTemplate | None
+    version: Version = ("", 0)
 
     @property
     def component(self) -> str:
@@ -82,16 +88,31 @@ class StackLws:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """What the last update that succeeded has seen of a service, from the component's outputs.
+
+    Attributes:
+        objects: `metadata` and `status` of live objects, by name.
+        served: What was available, by name: the revision of a LeaderWorkerSet, the minimum of a
+            PodGroup. None where an older version of this library made the update, which did not
+            return before all of them were.
+    """
+
+    objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    served: Mapping[str, str] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class StackState:
     """What the stack's state has of this library.
 
     Attributes:
         lws: LeaderWorkerSets of all services, in any order.
-        components: Logical names of the components.
+        components: What was seen of each component's service, by logical name.
     """
 
     lws: tuple[StackLws, ...]
-    components: frozenset[str]
+    components: Mapping[str, Observed]
 
 
 @dataclass(frozen=True)
@@ -120,7 +141,12 @@ def read_stack_state() -> StackState | None:
     lws = tuple(
         _lws(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
     )
-    return StackState(lws, frozenset(logical for kind, logical in kinds.values() if kind == TOKEN))
+    components = {
+        logical: _observed(resources[urn])
+        for urn, (kind, logical) in kinds.items()
+        if kind == TOKEN
+    }
+    return StackState(lws, components)
 
 
 def stack_lws() -> tuple[StackLws, ...] | None:
@@ -132,16 +158,13 @@ def stack_lws() -> tuple[StackLws, ...] | None:
     return None if found is None else found.state.lws
 
 
-def existing_lws(name: str, plan: ServicePlan) -> frozenset[str] | None:
-    """Kubernetes names of a service's LeaderWorkerSets that exist before this update.
+def observed_of(name: str) -> Observed:
+    """What the last update has seen of the service of a component, by its logical name.
 
-    `name` is the component's logical name. None where the state cannot be read, or where this
-    update takes over objects that the state does not have.
+    Of a component that the state does not have by that name, as after a rename, nothing is known.
     """
-    if _takes_over():
-        return None
-    found = stack_lws_of(name, plan)
-    return None if found is None else frozenset(found)
+    stack = _stack()
+    return (stack.state.components.get(name) if stack else None) or Observed(served=None)
 
 
 def stack_lws_of(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
@@ -179,7 +202,7 @@ def _of_another(lws: StackLws, name: str, stack: _Stack) -> bool:
     component = lws.component
     if component in ("", name):
         return False
-    return component in stack.made or {component, name} <= stack.state.components
+    return component in stack.made or {component, name} <= stack.state.components.keys()
 
 
 def _stack() -> _Stack | None:
@@ -192,7 +215,8 @@ def _stack() -> _Stack | None:
     return _stacks[stack]
 
 
-def _takes_over() -> bool:
+def takes_over() -> bool:
+    """Whether this update takes over objects that the state does not have."""
     options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
 
@@ -228,7 +252,17 @@ def _lws(logical: str, resource: Any) -> StackLws:
         layout_of(own),
         str(own.get(labels.REVISION) or ""),
         _template(resource),
+        version_of(metadata),
     )
+
+
+def _observed(component: Any) -> Observed:
+    found = _read(component, "outputs", OBSERVED)
+    if isinstance(found, Mapping):
+        return Observed(found.get("objects") or {}, found.get("served") or {})
+    # Outputs are noted at the end of an update that succeeds.
+    finished = _part(component, "outputs", "name") is not None
+    return Observed(served=None if finished else {})
 
 
 def _template(resource: Any) -> StackTemplate | None:
@@ -243,6 +277,11 @@ def _template(resource: Any) -> StackTemplate | None:
         _count(_read(resource, *template, "size")),
         _count(_read(resource, "outputs", "spec", "replicas")),
     )
+
+
+def version_of(metadata: Mapping[str, Any]) -> Version:
+    """Uid and generation of a live object."""
+    return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 
 
 def _count(found: Any) -> int:

@@ -92,7 +92,7 @@ def service_status(
     """
     failures = failures or {}
     groups = _groups(plan, lws, failures)
-    blocked = _blocked(pod_group) if plan.groups is None else _first_blocked(plan, lws)
+    blocked = gang_blocked(pod_group) if plan.groups is None else _first_blocked(plan, lws)
     components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
     refused = refusal(plan.router, routing or {}) if plan.router is not None else None
     known = any(lws.get(each.name) for role in plan.roles for each in role.lws)
@@ -189,7 +189,7 @@ def _groups(
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
     found: dict[str, GroupStatus] = {}
     for index in range(plan.groups or 0):
-        blocked = _blocked(live.get(gangs[index])) if index in gangs else None
+        blocked = gang_blocked(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:
             own = replace(role, lws=tuple(each for each in role.lws if each.group == index))
@@ -201,7 +201,7 @@ def _groups(
 
 
 def _first_blocked(plan: ServicePlan, live: Mapping[str, Mapping[str, Any] | None]) -> str | None:
-    messages = (_blocked(live.get(gang.pod_group)) for gang in plan.gangs)
+    messages = (gang_blocked(live.get(gang.pod_group)) for gang in plan.gangs)
     return next((message for message in messages if message is not None), None)
 
 
@@ -256,7 +256,7 @@ def _has_status(live: Mapping[str, Any] | None) -> bool:
     return bool(((live or {}).get("status") or {}).get("conditions"))
 
 
-def _blocked(pod_group: Mapping[str, Any] | None) -> str | None:
+def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
     """Why the scheduler holds the gang back, None when it does not."""
     status = (pod_group or {}).get("status") or {}
     # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.component.max_unavailable import parallel_operations
 from fusioninfer_pulumi.component.state import StackLws, stack_lws, stack_lws_of
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.gang_update import RunningLws
+from fusioninfer_pulumi.rollout.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.rollout.layout_switch import layout_findings
-from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
+from fusioninfer_pulumi.rollout.policy_change import policy_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
@@ -42,7 +41,7 @@ def update_findings(
         each: None if each in differing else _running(plan, lws[each], found)
         for each, found in existing.items()
     }
-    return [*policy_findings(plan, differing), *gang_findings(plan, running, parallel_operations())]
+    return [*policy_findings(plan, differing), *gang_findings(plan, running)]
 
 
 def current_sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:

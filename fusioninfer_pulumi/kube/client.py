@@ -1,4 +1,4 @@
-"""Reads from a live cluster through the official Kubernetes client (the extra `cluster`).
+"""Reads from a live cluster through the official Kubernetes client.
 
 Every request has a timeout. The client is imported only when a cluster is read.
 """
@@ -39,16 +39,11 @@ class KubernetesApi:
             context: Its context, None for the current one.
 
         Raises:
-            UnreadableError: The client is not installed, or the kubeconfig is not usable.
+            UnreadableError: The kubeconfig is not usable.
         """
-        try:
-            # By name: neither importing this package nor type checking may need the extra.
-            self.client: Any = importlib.import_module("kubernetes.client")
-            self._config: Any = importlib.import_module("kubernetes.config")
-        except ImportError:
-            raise UnreadableError(
-                "the Kubernetes client is not installed (pip install 'fusioninfer-pulumi[cluster]')"
-            ) from None
+        # Start-up time: its import takes as long as that of Pulumi.
+        self.client: Any = importlib.import_module("kubernetes.client")
+        self._config: Any = importlib.import_module("kubernetes.config")
         self.connection = self._connected(kubeconfig, context)
         self.unread: dict[str, None] = {}
 

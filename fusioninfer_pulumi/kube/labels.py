@@ -84,14 +84,8 @@ LWS_OWNED_LABELS = frozenset(
 CLUSTER_SELECTOR = f"{PREFIX}cluster-selector"
 CLUSTER_TOLERATIONS = f"{PREFIX}cluster-tolerations"
 
-# Read by Pulumi's Kubernetes provider: do not wait (standby pods of a picker never become Ready),
-# wait for this instead of the built-in rules, and take over fields that another manager owns.
+# Read by Pulumi's Kubernetes provider: it does not wait for the object.
 PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"
-PULUMI_WAIT_FOR = "pulumi.com/waitFor"
-PULUMI_PATCH_FORCE = "pulumi.com/patchForce"
-# Written by the patch that waits for an object: what it waited for, so that a change waits again.
-GENERATION = f"{PREFIX}generation"
-MIN_MEMBER = f"{PREFIX}min-member"
 
 # Labels with which cloud providers and Karpenter name node pools: placement writes them into node
 # selectors.

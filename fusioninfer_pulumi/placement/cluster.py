@@ -33,7 +33,7 @@ def read_inventory(
 ) -> InventoryArgs:
     """Reads the node pools of a cluster, and what is in use there.
 
-    Needs the extra `cluster`, and the right to list nodes and pods of all namespaces. Devices that
+    Needs the right to list nodes and pods of all namespaces. Devices that
     pods claim (dynamic resource allocation) are read where ResourceSlices may be listed; then
     DeviceClasses and ResourceClaims of all namespaces must be, too.
 
@@ -70,7 +70,7 @@ def read_placement(
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
     """Reads on which pools services run, from their LeaderWorkerSets.
 
-    Needs the extra `cluster`, and the right to list LeaderWorkerSets of all namespaces.
+    Needs the right to list LeaderWorkerSets of all namespaces.
 
     Args:
         inventory: The pools; roles on none of them are left out.

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.pods.health import startup_seconds
 from fusioninfer_pulumi.rollout.groups import group_rollout
-from fusioninfer_pulumi.rollout.steps import required_ordinals
+from fusioninfer_pulumi.rollout.order import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.api.topology import is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
 from fusioninfer_pulumi.pods.pod import PAIRED
-from fusioninfer_pulumi.rollout.steps import required_ordinals
+from fusioninfer_pulumi.rollout.order import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology

@@ -1,208 +1,179 @@
-"""The rolling update order of a service's LeaderWorkerSets."""
+"""The order of an update: which LeaderWorkerSets may change now.
+
+`update_order` lists the LeaderWorkerSets of a service in their order. `next_lws` returns those that
+may change now; `component/update.py` asks it whenever something has changed.
+
+New LeaderWorkerSets do not disrupt running replicas and have no turn: required ones are created
+before any update, whose pods may need them to be a complete gang, and optional ones after all
+updates, because they might take the accelerators of a pod that restarts.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, WaitLevel
-from fusioninfer_pulumi.rollout.groups import by_group, group_steps
-from fusioninfer_pulumi.rollout.steps import (
-    MAX_LANES,
-    LwsStep,
-    Names,
-    required_ordinals,
-    whole_role,
-)
+from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
+from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import RoleRollout, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class Rollout:
-    """The rolling update order of a service.
+class LwsStep:
+    """The update of one LeaderWorkerSet.
 
     Attributes:
-        steps: The LeaderWorkerSets, each after all that it depends on.
-        barrier: The last LeaderWorkerSets: after these, all are created. Whatever waits for pods
-        depends
-            on them.
-        patched: LeaderWorkerSets that get a patch, all of them required.
-        level: What an update waits for.
-        wait_timeout: How long a new replica may take.
+        name: Name of the LeaderWorkerSet.
+        role: Its role.
+        queue: LeaderWorkerSets of one queue share `limit`.
+        unit: What counts as one for `limit`: the LeaderWorkerSet, or its whole serving group.
+        limit: Units of the queue that may be unavailable at a time, None for all.
+        stage: With `roleOrder: Sequential` it waits for lower stages, else 0.
+        scope: Where it waits for them: in its serving group, or in the service.
+        required: Whether the service needs it; optional ones run if there are enough accelerators.
+        frozen: Whether it keeps its pod template.
+        rollout: The rollout settings of its role.
+        timeout: How long its update may take: a replica's timeout, times the replicas in sequence.
+        partial: Whether some of its replicas may stay pending.
+        scaled_externally: Whether an autoscaler or another program sets its replicas.
+        whole: Whether it runs all replicas of its role.
     """
 
-    steps: tuple[LwsStep, ...]
-    barrier: tuple[str, ...]
-    patched: frozenset[str]
-    level: WaitLevel
-    wait_timeout: str
+    name: str
+    role: str
+    queue: str
+    unit: str
+    limit: int | None
+    stage: int
+    scope: str
+    required: bool
+    frozen: bool
+    rollout: RoleRollout
+    timeout: str
+    partial: bool = False
+    scaled_externally: bool = False
+    whole: bool = False
 
     @property
-    def awaited(self) -> bool:
-        """Whether an update waits until the required replicas are available."""
-        return self.level.awaits_replicas
-
-    @functools.cached_property
-    def by_name(self) -> dict[str, LwsStep]:
-        """The steps by the name of their LeaderWorkerSet, in the same order."""
-        return {step.name: step for step in self.steps}
+    def in_turn(self) -> bool:
+        """Whether others wait until it is available again."""
+        return self.required and self.rollout.strategy is RolloutStrategy.ROLLING
 
 
-@dataclass(frozen=True)
-class Down:
-    """Replicas that are unavailable before an update begins.
+def required_ordinals(plan: Topology, role: RolePlan) -> int:
+    """Returns how many replicas of a role, in each serving group, are required.
 
-    Attributes:
-        lws: Their LeaderWorkerSets. They change before others of the role: that makes no further
-            replica unavailable.
-        lasting: Number of replicas by role that stay unavailable during the update: they count
-        against
-            `max_unavailable`.
+    These are the lowest ordinals, which the scheduler places first.
     """
-
-    lws: frozenset[str] = frozenset()
-    lasting: Mapping[str, int] = field(default_factory=dict)
+    return min(required_replicas([role], minima_of(plan.gang))[role.name], role.group_replicas)
 
 
-_NOTHING = Down()
+def update_order(plan: Topology) -> tuple[LwsStep, ...]:
+    """Returns the LeaderWorkerSets of a service in the order in which an update changes them.
 
-
-def rollout_plan(
-    plan: Topology,
-    workers: int | None = None,
-    existing: Collection[str] | None = None,
-    down: Down = _NOTHING,
-) -> Rollout:
-    """Returns the rolling update order of a service.
-
-    At most `max_unavailable` required replicas of a role change at a time, the highest ordinal
-    first. Optional replicas follow; nothing waits for them, as they may stay pending. With `level:
-    Group` all LeaderWorkerSets of a group change together, at most `max_unavailable` groups at a
-    time.
-
-    New LeaderWorkerSets do not disrupt running replicas and are not waited for at creation.
-    Required ones come before all updates, whose pods may need them. Optional ones come last: they
-    might take the accelerators of a pod that restarts.
-
-    Args:
-        plan: The service.
-        workers: Operations that Pulumi runs in parallel, None if unknown. Each waiting
-        LeaderWorkerSet
-            occupies one; one is always left for new ones, which the waiting pods may need.
-        existing: Names of the LeaderWorkerSets in the stack, None if unknown: then any may exist.
-        down: Replicas known to be unavailable; ignored with `level: Group`.
+    Role by role, or with `level: Group` serving group by serving group, the highest first. In each
+    role the highest ordinal comes first, and required replicas come before optional ones.
     """
-    every = _ordered(plan, workers, None, down)
-    if existing is None:
-        return _rollout(plan, every)
-    new = [step for step in every if step.name not in existing]
-    first = _side_by_side([step for step in new if step.required], ())
-    changing = [
-        step if step.after else replace(step, after=_ends(first))
-        for step in _ordered(plan, workers, existing, down)
-    ]
-    before = _ends([*first, *changing])
-    last = _side_by_side([step for step in new if not step.required], before)
-    return _rollout(plan, [*first, *changing, *last])
+    steps = [_step(plan, role, each) for role in plan.roles for each in reversed(role.lws)]
+    positions = {role.name: position for position, role in enumerate(plan.roles)}
+    groups = {each.name: each.group or 0 for role in plan.roles for each in role.lws}
+
+    def place(step: LwsStep) -> tuple[int, ...]:
+        if by_group(plan):
+            return (-groups[step.name], not step.required, positions[step.role])
+        return (positions[step.role], not step.required)
+
+    return tuple(sorted(steps, key=place))
 
 
-def _ordered(
-    plan: Topology, workers: int | None, only: Collection[str] | None, down: Down
-) -> list[LwsStep]:
-    """Returns the steps of all LeaderWorkerSets, or only of some names."""
-    if by_group(plan):
-        return group_steps(plan, workers, only)
+def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
+    rollout, required = role_rollout(plan.rollout, role), required_ordinals(plan, role)
+    whole, count = plan.layout is Layout.PER_ROLE, len(planned.replicas)
+    grouped = by_group(plan)
+    ordinal = planned.replicas[0].index
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
-    roles = [role for role in plan.roles if role.replicas]
-    side_by_side = 1 if sequential else max(len(roles), 1)
-    free = MAX_LANES if workers is None else max(1, (workers - 1) // side_by_side)
-    free = min(free, MAX_LANES)
-    steps: list[LwsStep] = []
-    before: Names = ()
-    for role in roles:
-        lws = [each for each in reversed(role.lws) if only is None or each.name in only]
-        chain, ends = _chain(plan, role, lws, before, _Lanes(free, down))
-        steps += chain
-        if sequential:
-            before = ends
-    return steps
-
-
-def _side_by_side(steps: Sequence[LwsStep], before: Names) -> list[LwsStep]:
-    """Returns the steps in as many parallel lanes as the graph may have."""
-    names = [step.name for step in steps]
-    return [
-        replace(step, after=before if at < MAX_LANES else (names[at - MAX_LANES],))
-        for at, step in enumerate(steps)
-    ]
-
-
-def _ends(steps: Sequence[LwsStep]) -> Names:
-    """Returns the LeaderWorkerSets that no other one depends on."""
-    followed = {name for step in steps for name in step.after}
-    return tuple(step.name for step in steps if step.name not in followed)
-
-
-def _rollout(plan: Topology, steps: list[LwsStep]) -> Rollout:
-    awaited = plan.wait.level.awaits_replicas
-    patched = {step.name for step in steps if step.paced or (step.required and awaited)}
-    return Rollout(
-        tuple(steps), _ends(steps), frozenset(patched), plan.wait.level, plan.wait.timeout
+    unit = str(planned.group) if grouped else planned.name
+    limit, timeout = rollout.side_by_side, rollout.timeout
+    frozen = ordinal < rollout.partition and not whole
+    if whole and limit is not None:
+        # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
+        limit = 1
+    if whole and rollout.strategy is not RolloutStrategy.RECREATE:
+        # Possibly in sequence: StatefulSets honour maxUnavailable only with the feature gate
+        # MaxUnavailableStatefulSet.
+        timeout = times(timeout, count)
+    if grouped:
+        of_groups = group_rollout(plan)
+        limit = of_groups.side_by_side
+        frozen = (planned.group or 0) < of_groups.partition
+    return LwsStep(
+        name=planned.name,
+        role=role.name,
+        queue="" if grouped else role.name,
+        unit=unit,
+        limit=limit,
+        stage=role.position if sequential else 0,
+        scope=unit if grouped else "",
+        required=required > 0 if whole else ordinal < required,
+        frozen=frozen,
+        rollout=rollout,
+        timeout=timeout,
+        partial=whole and required < count,
+        scaled_externally=role.scaled_externally,
+        whole=whole,
     )
 
 
-@dataclass(frozen=True)
-class _Lanes:
-    """How many LeaderWorkerSets of a role may change in parallel."""
+def next_lws(
+    steps: Sequence[LwsStep],
+    waiting: Collection[str],
+    changing: Collection[str],
+    unavailable: Collection[str],
+) -> list[str]:
+    """Returns the waiting LeaderWorkerSets that may change now, in their order.
 
-    free: int
-    down: Down
+    What is unavailable changes first, whatever its stage: that takes nothing more down, and may be
+    what repairs a gang. Then as many others as leave at most `limit` units of a queue unavailable.
+    Optional ones follow when all required ones of their role, or of their serving group, are
+    available again.
 
-    def limit(self, role: RolePlan, rollout: RoleRollout) -> int:
-        if rollout.side_by_side is None:
-            return self.free
-        lasting = self.down.lasting.get(role.name, 0)
-        return min(max(1, rollout.side_by_side - lasting), self.free)
+    Args:
+        steps: The order.
+        waiting: LeaderWorkerSets that will change and have not begun.
+        changing: Those that have begun and are not available again.
+        unavailable: All existing LeaderWorkerSets that are unavailable, for whatever reason.
+    """
+    down = {*unavailable, *changing}
+    # Nothing waits for optional ones, which may stay pending.
+    busy = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
+    first_stage: dict[str, int] = {}
+    for step in busy:
+        first_stage[step.scope] = min(step.stage, first_stage.get(step.scope, step.stage))
+    needed = {_mates(step) for step in busy}
+    units: dict[str, set[str]] = {}
+    for step in steps:
+        if step.required and step.name in down:
+            units.setdefault(step.queue, set()).add(step.unit)
+    found = []
+    for step in steps:
+        late = step.stage > first_stage.get(step.scope, step.stage)
+        if step.name not in waiting or (late and step.name not in unavailable):
+            continue
+        if not step.required:
+            if _mates(step) not in needed:
+                found.append(step.name)
+            continue
+        gone = units.setdefault(step.queue, set())
+        if step.limit is None or step.unit in gone or len(gone) < step.limit:
+            gone.add(step.unit)
+            found.append(step.name)
+    return found
 
 
-def _chain(
-    plan: Topology, role: RolePlan, lws: Sequence[LwsPlan], before: Names, lanes: _Lanes
-) -> tuple[list[LwsStep], Names]:
-    """Returns the steps of one role, and the last ones: after these, all are created."""
-    rollout = role_rollout(plan.rollout, role)
-    required = required_ordinals(plan, role)
-    steps: list[LwsStep] = []
-    if plan.layout is Layout.PER_ROLE:
-        # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
-        for each in lws:
-            steps.append(whole_role(role, each, rollout, required, before))
-            before = (each.name,)
-        return steps, before
-    # First unavailable replicas, then the highest group and ordinal. Optional replicas change when
-    # all required ones are available again.
-    needed = [each for each in lws if each.replicas[0].index < required]
-    broken = [each for each in needed if each.name in lanes.down.lws]
-    whole = [each for each in needed if each.name not in lanes.down.lws]
-    others = [each for each in lws if each.replicas[0].index >= required]
-    limit = lanes.limit(role, rollout)
-    for part, width in ((broken, lanes.free), (whole, limit), (others, limit)):
-        names = [each.name for each in part]
-        for position, each in enumerate(part):
-            after = before if position < width else (names[position - width],)
-            ordinal = each.replicas[0].index
-            steps.append(
-                LwsStep(
-                    each.name,
-                    role.name,
-                    after,
-                    ordinal < required,
-                    ordinal < rollout.partition,
-                    rollout,
-                    rollout.timeout,
-                )
-            )
-        before = tuple(names[-width:]) or before
-    return steps, before
+def _mates(step: LwsStep) -> tuple[str, str]:
+    """What an optional LeaderWorkerSet waits for: its serving group, or its role."""
+    return ("", step.unit) if step.queue == "" else (step.queue, "")

@@ -17,6 +17,7 @@ import pytest
 from pulumi.runtime import mocks, rpc, settings, stack
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.component import name_collisions
 from fusioninfer_pulumi.loading import load
 
 STORIES = Path(__file__).parent.parent / "fixtures" / "inputs"
@@ -68,17 +69,8 @@ class Deployment:
 
     @property
     def children(self) -> list[Registered]:
-        """What the program made, without the patches that wait for it."""
-        return [
-            each
-            for each in self.registered
-            if each.request.custom and not each.request.type.endswith("Patch")
-        ]
-
-    @property
-    def patches(self) -> list[Registered]:
-        """What waits for objects that other resources own."""
-        return [each for each in self.registered if each.request.type.endswith("Patch")]
+        """What the program made."""
+        return [each for each in self.registered if each.request.custom]
 
 
 def _shown(value: Any) -> Any:
@@ -138,6 +130,9 @@ class Engine(pulumi.runtime.Mocks):
         deployment = Deployment()
         monitor = _Monitor(self, deployment)
         before = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
+        # A program that failed leaves what it waited for, as for `pulumi.runtime.test`.
+        settings.SETTINGS.rpc_manager.clear()
+        settings.SETTINGS.outputs.clear()
         try:
             contextvars.copy_context().run(_run, self, monitor, deployment, program, preview)
         finally:
@@ -209,7 +204,9 @@ def _run(
 
 
 @pytest.fixture
-def engine() -> Iterator[Engine]:
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    # Each run is a whole program, unlike a user's test with mocks.
+    monkeypatch.setattr(name_collisions, "runs_program", lambda: True)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     yield Engine()
     logging.getLogger("asyncio").setLevel(logging.NOTSET)

@@ -27,7 +27,7 @@ def test_recorded_objects(name: str) -> None:
     """`e2e/test_diagnosis.py` recorded them (`--write-transcripts`)."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
     seen = Snapshot(**case["seen"])
-    assert explain_lws(SET, seen) == case["said"]["set"]
+    assert explain_lws([SET], seen) == case["said"]["set"]
     assert explain_gang(seen) == case["said"]["gang"]
     assert lws_shows_reason(SET, seen) == case["told"]
 
@@ -89,7 +89,7 @@ def test_the_last_two_events_of_a_pod_are_told_once() -> None:
 def test_pods_with_the_same_reason_are_told_together() -> None:
     pods = [pod(f"svc-inference-0-{index}", phase="Pending") for index in range(4)]
     pods.append(pod("svc-inference-1-0", phase="Failed"))
-    said = explain_lws(SET, Snapshot(pods))
+    said = explain_lws([SET], Snapshot(pods))
     assert said == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
 
 
@@ -97,11 +97,11 @@ def test_without_pods_their_makers_are_asked() -> None:
     made = [event("denied", kind="StatefulSet", name="svc-inference-0-1"),
             event("other", kind="StatefulSet", name="svc-inference-0-x"),
             event("crash", kind="LeaderWorkerSet", name=SET)]  # fmt: skip
-    assert explain_lws(SET, Snapshot(events=made)) == [
+    assert explain_lws([SET], Snapshot(events=made)) == [
         f"LeaderWorkerSet {SET}: Why: crash",
         "StatefulSet svc-inference-0-1: Why: denied",
     ]
-    assert explain_lws(SET, Snapshot()) == [f"{SET} has no pods"]
+    assert explain_lws([SET], Snapshot()) == [f"{SET} has no pods"]
 
 
 def group(phase: str | None, *conditions: Any) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
-from fusioninfer_pulumi.component.patches import lws_options
+from fusioninfer_pulumi.component.options import lws_options
 from fusioninfer_pulumi.component.status import service_status
-from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.rollout.order import update_order
 
 PER_ROLE = {"layout": "PerRole"}
-WAIT = "pulumi.com/waitFor"
 
 
 def live(
@@ -35,38 +34,24 @@ def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
     return engine.run(program)
 
 
-def test_a_role_is_one_set_and_one_patch(engine: Any) -> None:
+def test_a_role_is_one_set(engine: Any) -> None:
     found = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
     assert sorted(each.key for each in found.children if each.request.type == LWS) == [
         (LWS, "svc-decode"), (LWS, "svc-prefill"),
     ]  # fmt: skip
-    names = {each.request.name for each in found.patches}
-    assert names == {"svc-prefill-wait", "svc-decode-wait"}
-    waits = [each.inputs["metadata"]["annotations"][WAIT] for each in found.patches]
-    assert all('"condition=Available"' in each for each in waits)
-
-
-def test_a_set_that_may_run_in_part_waits_for_a_replica_that_serves(engine: Any) -> None:
-    minima = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
-    found = made(engine, prefill_decode(**PER_ROLE, schedulingStrategy=minima))
-    waits = {e.request.name: e.inputs["metadata"]["annotations"][WAIT] for e in found.patches}
-    assert "condition=Available" in waits["svc-prefill-wait"]
-    assert "condition=Available" not in waits["svc-decode-wait"]
-    assert '"jsonpath={.status.readyReplicas}"' in waits["svc-decode-wait"]
 
 
 def test_an_update_has_time_for_each_replica() -> None:
     manifest = service(role(replicas=4), rollout={"timeout": "10m"}, **PER_ROLE)
-    (step,) = rollout_plan(plan_of(manifest)).steps
-    timeouts: Any = lws_options(step).custom_timeouts
-    assert timeouts.update == "2400s"
+    (step,) = update_order(plan_of(manifest))
+    assert step.timeout == "2400s"
     assert lws_options(step).ignore_changes is None
 
 
 def test_replicas_that_something_else_sets_are_left_alone() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
     scaled = replace(plan, roles=(replace(plan.roles[0], scaled_externally=True),))
-    (step,) = rollout_plan(scaled).steps
+    (step,) = update_order(scaled)
     assert lws_options(step).ignore_changes == ["spec.replicas"]
     status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
     assert status["components"]["inference"] == {

@@ -22,8 +22,7 @@ def run(engine: Any, story: Story, options: Callable[[], Options], number: int =
 
 def objects(deployment: Any) -> list[Any]:
     """What the component registered, without what the test made itself."""
-    made = [*deployment.children, *deployment.patches]
-    return [each for each in made if each.request.parent == service(deployment).urn]
+    return [each for each in deployment.children if each.request.parent == service(deployment).urn]
 
 
 def service(deployment: Any) -> Any:
@@ -44,7 +43,7 @@ def test_the_provider_reaches_every_object(engine: Any, story: Story, listed: st
     assert {each.request.provider for each in objects(deployment)} == {
         f"{provider.urn}::cluster-id"
     }
-    assert len(objects(deployment)) == 8
+    assert len(objects(deployment)) == 5
 
 
 def test_protect_reaches_every_object(engine: Any, story: Story) -> None:
@@ -66,7 +65,7 @@ def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -
 
     deployment = run(engine, story, options)
     first = deployment["first"].urn
-    assert [first in each.request.dependencies for each in objects(deployment)] == [True] * 8
+    assert [first in each.request.dependencies for each in objects(deployment)] == [True] * 5
     (group,) = [each.urn for each in deployment.children if "PodGroup" in each.urn]
     lws = [each for each in deployment.children if "LeaderWorkerSet" in each.urn]
     assert all({first, group} <= set(each.request.dependencies) for each in lws)
@@ -97,7 +96,7 @@ def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:
 
     deployment = run(engine, story, lambda: Options(transformations=[label]))
     lws = ["app-decode-0", "app-decode-1", "app-prefill-0"]
-    assert sorted(seen) == sorted(["app"] * 3 + lws + [f"{name}-wait" for name in lws])
+    assert sorted(seen) == sorted(["app"] * 3 + lws)
     found = [each for each in deployment.children if each.request.type.endswith(":Service")]
     assert [each.inputs["metadata"]["labels"] for each in found] == [{"team": "a"}]
 
@@ -125,4 +124,4 @@ def test_a_parent_is_kept(engine: Any, story: Story) -> None:
     assert service(deployment).urn == (
         "urn:pulumi:dev::app::my:index:Platform$fusioninfer:index:InferenceService::app"
     )
-    assert len(objects(deployment)) == 3
+    assert len(objects(deployment)) == 2

@@ -96,8 +96,7 @@ def test_a_dependency_through_an_output_reaches_the_object_that_holds_it(engine:
     deployment = engine.run(program)
     urn = deployment["models"].urn
     objects = [each for each in deployment.children if each.request.name != "models"]
-    objects += deployment.patches
-    assert [urn in each.request.dependencies for each in objects] == [True] * 3
+    assert [urn in each.request.dependencies for each in objects] == [True] * 2
 
 
 def test_preview_with_unknown_values(engine: Any) -> None:

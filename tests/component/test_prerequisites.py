@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pulumi
@@ -177,14 +176,6 @@ def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.Monk
     known = ClusterFacts(unread=("definition x: 403 Forbidden",))
     monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: known)
     assert run(engine, service).logged == ["warning: not checked: definition x: 403 Forbidden"]
-
-
-def test_without_the_client_it_says_how_to_get_it(
-    engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
-    (said,) = run(engine, service).logged
-    assert said.endswith("is not installed (pip install 'fusioninfer-pulumi[cluster]')")
 
 
 @pytest.mark.parametrize(

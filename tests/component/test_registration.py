@@ -24,52 +24,39 @@ Story = Callable[[int], InferenceServiceArgs]
 POD_GROUP = "kubernetes:scheduling.volcano.sh/v1beta1:PodGroup"
 SET = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 SERVICE = "kubernetes:core/v1:Service"
-PATCH = f"{SET}Patch"
-#: What keeps the provider from waiting for the endpoints of a Service by itself.
+#: What keeps the provider from waiting by itself: the program waits.
 UNAWAITED = {"pulumi.com/skipAwait": "true"}
 
 LISTS = {
     1: [
         (TOKEN, "app"),
         (SET, "app-inference-0"),
-        (PATCH, "app-inference-0-wait"),
         (SERVICE, "app"),
     ],
     2: [
         (TOKEN, "app"),
         (POD_GROUP, "app"),
         (SET, "app-prefill-0"),
-        (PATCH, "app-prefill-0-wait"),
         (SET, "app-prefill-1"),
-        (PATCH, "app-prefill-1-wait"),
         (SET, "app-decode-0"),
-        (PATCH, "app-decode-0-wait"),
         (SET, "app-decode-1"),
-        (PATCH, "app-decode-1-wait"),
         (SET, "app-decode-2"),
-        (PATCH, "app-decode-2-wait"),
         (SET, "app-decode-3"),
-        (PATCH, "app-decode-3-wait"),
         (SERVICE, "app"),
     ],
     3: [
         (TOKEN, "app"),
         (POD_GROUP, "app"),
         (SET, "app-inference-0"),
-        (PATCH, "app-inference-0-wait"),
         (SET, "app-inference-1"),
-        (PATCH, "app-inference-1-wait"),
         (SERVICE, "app"),
     ],
     4: [
         (TOKEN, "app"),
         (POD_GROUP, "app"),
         (SET, "app-prefill-0"),
-        (PATCH, "app-prefill-0-wait"),
         (SET, "app-decode-0"),
-        (PATCH, "app-decode-0-wait"),
         (SET, "app-decode-1"),
-        (PATCH, "app-decode-1-wait"),
         (SERVICE, "app"),
     ],
 }
@@ -96,8 +83,7 @@ def test_a_story_registers_exactly_these(engine: Any, story: Story, number: int)
 
 def test_the_gang_that_may_run_in_part_registers_the_same(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", partial(story(4))))
-    wanted = [key for key in LISTS[4] if key[1] != "app-decode-1-wait"]
-    assert sorted(deployment.keys) == sorted(wanted)
+    assert sorted(deployment.keys) == sorted(LISTS[4])
     (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
     assert [each["name"] for each in group.inputs["spec"]["subGroupPolicy"]] == [
         "prefill",
@@ -117,30 +103,30 @@ def test_inputs_are_what_render_gives(engine: Any, story: Story, number: int) ->
         for each in deployment.children
     }
     for (kind, _), each in rendered.items():
-        if kind in ("Service", "PodGroup"):
+        if kind in ("Service", "PodGroup", "LeaderWorkerSet"):
             each["metadata"]["annotations"] = UNAWAITED
     assert registered == rendered
 
 
 def test_children_are_parented_to_the_component(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
-    made = [*deployment.children, *deployment.patches]
+    made = deployment.children
     assert {each.urn for each in made} == {
         f"urn:pulumi:dev::app::{TOKEN}${kind}::{name}" for kind, name in LISTS[4] if kind != TOKEN
     }
     assert {each.request.parent for each in made} == {deployment.component.urn}
 
 
-def test_the_pod_group_precedes_every_set_and_sets_follow_the_rollout_order(
+def test_the_pod_group_precedes_every_set_and_sets_depend_on_nothing_else(
     engine: Any, story: Story
 ) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
     (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
     lws = [each for each in deployment.registered if each.request.type == SET]
-    assert {each.request.name: sorted(each.request.dependencies) for each in lws} == {
+    assert {each.request.name: list(each.request.dependencies) for each in lws} == {
         "app-prefill-0": [group.urn],
         "app-decode-1": [group.urn],
-        "app-decode-0": sorted([group.urn, deployment["app-decode-1"].urn]),
+        "app-decode-0": [group.urn],
     }
     position = deployment.registered.index(group)
     assert all(deployment.registered.index(each) > position for each in lws)
@@ -189,7 +175,7 @@ def test_outputs_are_registered_last(engine: Any, story: Story) -> None:
     assert deployment.order.count("outputs of app") == 1
     urn, outputs = deployment.outputs[-1]
     assert urn == deployment.component.urn
-    assert set(outputs) == {"name", "namespace", "endpoint", "status"}
+    assert set(outputs) == {"name", "namespace", "endpoint", "status", "observed"}
     assert outputs["name"] == "deepseek-r1-disagg"
     assert outputs["namespace"] == "default"
     assert outputs["endpoint"] == "http://deepseek-r1-disagg.default.svc:8000"

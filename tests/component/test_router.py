@@ -65,6 +65,9 @@ REGISTERED = [
 ]
 
 
+UNAWAITED = ("LeaderWorkerSet", "Service", "Gateway", "HTTPRoute", "InferencePool")
+
+
 def after(deployment: Any, kind: str) -> set[str]:
     """Kinds that one kind waits for."""
     by_urn = {each.urn: each.key[0].rpartition(":")[2] for each in deployment.children}
@@ -75,10 +78,9 @@ def after(deployment: Any, kind: str) -> set[str]:
 def test_everything_is_registered_under_names_that_start_with_the_components(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
     # The mocks' engine sees resources as their dependencies come in, not in our order.
-    waits = ("kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSetPatch", "app-inference-0-wait")
-    assert sorted(deployment.keys) == sorted([*REGISTERED, waits])
-    assert len(set(deployment.keys)) == len(REGISTERED) + 1, "each name stands once in its type"
-    for each in [*deployment.children, *deployment.patches]:
+    assert sorted(deployment.keys) == sorted(REGISTERED)
+    assert len(set(deployment.keys)) == len(REGISTERED), "each name stands once in its type"
+    for each in deployment.children:
         assert each.request.parent == deployment.component.urn
 
 
@@ -86,9 +88,8 @@ def test_inputs_are_what_render_gives(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
     wanted = render(plan_service(InferenceServiceArgs.model_validate(EVERYTHING)))
     for each in wanted:
-        if each["kind"] in ("Service", "Gateway", "HTTPRoute", "InferencePool"):
-            # The provider would wait for the Service's endpoints, although the picker is waited
-            # for; and for what patches leave on the others.
+        if each["kind"] in UNAWAITED:
+            # The program waits for them, and the provider for the picker.
             given = each["metadata"].get("annotations", {})
             each["metadata"]["annotations"] = {**given, "pulumi.com/skipAwait": "true"}
     registered = {

@@ -1,4 +1,4 @@
-"""Sets that the stack's state holds form a chain; those that it does not hold form none."""
+"""What the stack's state has of a service."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pulumi
 import pytest
 from recorded import LWS, recorded, urn
-from samples import nodes, role, service
+from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component.state import observed_of, stack_lws_of
 
-CHAIN = {2: [], 1: [2], 0: [1]}
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 
 
@@ -30,85 +30,83 @@ def component(name: str) -> str:
     return f"urn:pulumi:dev::app::fusioninfer:index:InferenceService::{name}"
 
 
-def deployed(engine: Any, *, preview: bool = False) -> Any:
+def found(engine: Any, state: Any, *, preview: bool = False) -> Any:
+    """Replicas of three that the state has."""
+    engine.state = state
+    seen: list[Any] = []
+
     def program() -> None:
-        InferenceService("svc", service(role(replicas=3)))
+        plan = plan_of(service(role(replicas=3)))
+        seen.append(stack_lws_of("svc", plan))
 
-    return engine.run(program, preview=preview)
-
-
-def after(deployment: Any, suffix: str = "") -> dict[int, list[int]]:
-    """Replicas whose sets each one's set, or patch, depends on."""
-    lws = {deployment[f"svc-inference-{index}"].urn: index for index in range(3)}
-    found = {}
-    for index in range(3):
-        request = deployment[f"svc-inference-{index}{suffix}"].request
-        found[index] = sorted(lws[each] for each in request.dependencies)
-    return found
+    engine.run(program, preview=preview)
+    return seen[0] if seen[0] is None else {int(name[-1]) for name in seen[0]}
 
 
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (None, CHAIN),
-        (held(0, 1, 2), CHAIN),
-        ({}, {2: [], 1: [], 0: []}),
-        (held(0, 1), {2: [], 1: [2], 0: [1]}),
-        (held(0, 2), {1: [], 2: [1], 0: [2]}),
+        (None, None),
+        (held(0, 1, 2), {0, 1, 2}),
+        ({}, set()),
+        (held(0, 2), {0, 2}),
         # Another name in the program or in the cluster, and what moved into the component.
-        (held(0, 1, 2, logical="old"), CHAIN),
-        (held(0, 1, 2, name="old"), CHAIN),
+        (held(0, 1, 2, logical="old"), {0, 1, 2}),
+        (held(0, 1, 2, name="old"), {0, 1, 2}),
         (
             {
                 f"urn:pulumi:dev::app::{LWS}::any": recorded("svc-inference-2"),
                 **held(0, 1),
             },
-            CHAIN,
+            {0, 1, 2},
         ),
         # Of another namespace, another service, another component that is there beside this one:
         # nothing of ours.
-        (held(0, 1, 2, logical="old", namespace="other"), {2: [], 1: [], 0: []}),
-        (
-            {urn("x"): recorded("svc-inference-0", owner="other"), **held(1, 2)},
-            {0: [], 2: [0], 1: [2]},
-        ),
+        (held(0, 1, 2, logical="old", namespace="other"), set()),
+        ({urn("x"): recorded("svc-inference-0", owner="other"), **held(1, 2)}, {1, 2}),
         (
             {component("svc"): {}, component("west"): {}, **held(0, logical="west"), **held(1, 2)},
-            {0: [], 2: [0], 1: [2]},
+            {1, 2},
         ),
         # A rename that was interrupted after its component, and a set that had no label of ours.
-        ({component("svc"): {}, **held(0, 1, 2, logical="old")}, CHAIN),
-        ({urn("x"): recorded("svc-inference-0", owner=None), **held(1, 2)}, CHAIN),
+        ({component("svc"): {}, **held(0, 1, 2, logical="old")}, {0, 1, 2}),
+        ({urn("x"): recorded("svc-inference-0", owner=None), **held(1, 2)}, {0, 1, 2}),
         # What the engine does not know yet, and what it keeps secret.
-        ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **held(0, 1)}, CHAIN),
-        ({**held(0, 1), urn("x"): recorded({**SECRET, "value": "svc-inference-2"})}, CHAIN),
-        ({urn("x"): {"outputs": {"metadata": {**SECRET, "value": {"name": "svc-inference-0"}}}}},
-         {2: [], 1: [], 0: [1, 2]}),
+        ({urn("svc-inference-2"): {"type": LWS, "outputs": {}}, **held(0, 1)}, {0, 1, 2}),
+        ({**held(0, 1), urn("x"): recorded({**SECRET, "value": "svc-inference-2"})}, {0, 1, 2}),
+        (
+            {urn("x"): {"outputs": {"metadata": {**SECRET, "value": {"name": "svc-inference-0"}}}}},
+            {0},
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("preview", [False, True])
-def test_only_sets_that_there_are_take_turns(
-    engine: Any, state: Any, expected: dict[int, list[int]], *, preview: bool
+def test_what_the_state_has_of_a_service(
+    engine: Any, state: Any, expected: Any, *, preview: bool
 ) -> None:
-    engine.state = state
-    deployment = deployed(engine, preview=preview)
-    assert after(deployment) == expected
-    # The last of every chain: what waits comes after all sets.
-    followed = {each for others in expected.values() for each in others}
-    ends = {0, 1, 2} - followed
-    assert after(deployment, "-wait") == {each: sorted({each, *ends}) for each in range(3)}
+    assert found(engine, state, preview=preview) == expected
 
 
-def test_what_the_provider_may_take_over_keeps_its_turn(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
+OBSERVED = {"objects": {"svc-inference-0": {"status": {}}}, "served": {"svc-inference-0": "r"}}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "objects", "served"),
+    [
+        ({"name": "svc", "observed": OBSERVED}, OBSERVED["objects"], OBSERVED["served"]),
+        # Another version of this library, and an update that never ended.
+        ({"name": "svc"}, {}, None),
+        ({}, {}, {}),
+        (None, {}, None),
+    ],
+)
+def test_what_the_last_update_has_seen(
+    engine: Any, outputs: Any, objects: Any, served: Any
 ) -> None:
-    engine.state = {}
-    monkeypatch.setenv("PULUMI_K8S_UPSERT_EXISTING_OBJECTS", "true")
-    assert after(deployed(engine)) == CHAIN
-    monkeypatch.setenv("PULUMI_K8S_UPSERT_EXISTING_OBJECTS", "false")
-    assert after(deployed(engine)) != CHAIN
-    monkeypatch.setenv("PULUMI_CONFIG", '{"kubernetes:upsertExistingObjects": "true"}')
-    assert after(deployed(engine)) == CHAIN
+    engine.state = {} if outputs is None else {component("svc"): {"outputs": outputs}}
+    seen: list[Any] = []
+    engine.run(lambda: seen.append(observed_of("svc")))
+    assert (seen[0].objects, seen[0].served) == (objects, served)
 
 
 def test_the_state_is_read_once_in_a_program(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +124,7 @@ def test_the_state_is_read_once_in_a_program(engine: Any, monkeypatch: pytest.Mo
         for name in ("svc", "other"):
             InferenceService(name, {"roles": [role()]})
 
-    assert len(engine.run(program).patches) == 2
+    engine.run(program)
     assert calls.count("pulumi:pulumi:readStackResourceOutputs") == 1
 
 

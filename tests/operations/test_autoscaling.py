@@ -11,7 +11,7 @@ from samples import nodes, prefill_decode, problems, rendered, role, said, servi
 from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.rollout.order import update_order
 
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
@@ -109,7 +109,7 @@ def test_nothing_scales_by_default() -> None:
 def test_the_engine_leaves_the_replicas_alone() -> None:
     for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
         (args,) = load(manifest)
-        (step,) = rollout_plan(plan_service(args)).steps
+        (step,) = update_order(plan_service(args))
         assert step.scaled_externally == expected
 
 

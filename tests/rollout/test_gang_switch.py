@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
-from fusioninfer_pulumi.rollout.gang_update import RunningLws
-from fusioninfer_pulumi.rollout.order import rollout_plan
-from fusioninfer_pulumi.rollout.refusals import gang_findings
+from fusioninfer_pulumi.rollout.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.rollout.order import update_order
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 PLANS = plans() | grouped_plans()
@@ -54,7 +53,7 @@ def test_all_at_once_is_never_refused_but_for_a_partition(plan: ServicePlan, dat
 def test_what_is_refused_names_a_field_and_sets_that_run(plan: ServicePlan, data: Any) -> None:
     before = running(plan, data, gang="")
     found = gang_findings(plan, before)
-    steps = {step.name for step in rollout_plan(plan).steps}
+    steps = {step.name for step in update_order(plan)}
     for each in found:
         assert each.path.endswith(("rollout.strategy", "rollout.partition"))
         assert any(name in each.message for name in steps & before.keys())

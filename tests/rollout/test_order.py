@@ -1,4 +1,4 @@
-"""The order of sets as a graph: who waits for whom, at creation and on an update."""
+"""What holds of the order of an update, whatever the service: it is played through."""
 
 from __future__ import annotations
 
@@ -7,199 +7,197 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rollouts import WORKERS, ancestors, plans
-from samples import plan_of, prefill_decode, role, said, service
+from rollouts import grouped_plans, plans
+from samples import nodes, plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.rollout.order import Rollout, rollout_plan
-from fusioninfer_pulumi.rollout.steps import MAX_LANES, required_ordinals
+from fusioninfer_pulumi.api.rollout import RoleOrder
+from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
+from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, required_ordinals, update_order
 from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.role_rollout import replicas_of
 
-Drawn = tuple[ServicePlan, Rollout]
-
-
-@st.composite
-def rollouts(draw: st.DrawFn) -> Drawn:
-    plan = draw(plans())
-    return plan, rollout_plan(plan, draw(WORKERS))
+PLANS = plans() | grouped_plans()
+Rounds = list[list[str]]
 
 
-@given(rollouts())
-def test_every_set_stands_once_and_after_what_it_depends_on(
-    drawn: Drawn,
+def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
+    """What changes in each round, when all that changed in a round are available after it."""
+    found: Rounds = []
+    waiting = set(waiting)
+    while waiting:
+        begun = next_lws(steps, waiting, (), ())
+        assert begun, "blocked"
+        waiting.difference_update(begun)
+        found.append(begun)
+    return found
+
+
+def every(steps: tuple[LwsStep, ...]) -> set[str]:
+    return {step.name for step in steps}
+
+
+@given(PLANS)
+def test_every_set_changes_once(plan: ServicePlan) -> None:
+    steps = update_order(plan)
+    rounds = played(steps, every(steps))
+    assert sorted(name for begun in rounds for name in begun) == sorted(every(steps))
+    assert sorted(every(steps)) == sorted(each.name for role in plan.roles for each in role.lws)
+
+
+@given(PLANS, st.data())
+def test_no_more_units_change_together_than_may_be_unavailable(
+    plan: ServicePlan, data: Any
 ) -> None:
-    plan, rollout = drawn
-    names = [step.name for step in rollout.steps]
-    assert sorted(names) == sorted(made.name for each in plan.roles for made in each.lws)
-    assert set(ancestors(rollout)) == set(names)
+    steps = update_order(plan)
+    names = sorted(every(steps))
+    waiting = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
+    by_name = {step.name: step for step in steps}
+    for begun in played(steps, waiting):
+        units: dict[str, set[str]] = {}
+        for step in (by_name[name] for name in begun):
+            if step.required and step.limit is not None:
+                units.setdefault(step.queue, set()).add(step.unit)
+        for queue, found in units.items():
+            limits = {step.limit for step in steps if step.queue == queue}
+            assert limits == {max(len(found), *limits)}
 
 
-@given(rollouts())
-def test_what_waits_comes_after_every_set(drawn: Drawn) -> None:
-    # So no member of a gang waits for another at creation: nothing waits before all are made.
-    _, rollout = drawn
-    before = ancestors(rollout)
-    reached = set(rollout.barrier).union(*(before[name] for name in rollout.barrier))
-    assert reached == {step.name for step in rollout.steps}
+@given(PLANS, st.data())
+def test_what_is_unavailable_changes_first_and_counts(plan: ServicePlan, data: Any) -> None:
+    steps = update_order(plan)
+    required = [step for step in steps if step.required]
+    names = [step.name for step in required]
+    down = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
+    begun = set(next_lws(steps, every(steps), (), down))
+    assert down <= begun
+    for step in required:
+        gone = {s.unit for s in required if s.queue == step.queue and s.name in down}
+        more = {s.unit for s in required if s.queue == step.queue and s.name in begun} - gone
+        if step.limit is not None and more:
+            assert len(gone | more) <= step.limit
 
 
-@given(rollouts())
-def test_the_graph_stays_small(drawn: Drawn) -> None:
-    _, rollout = drawn
-    assert all(len(step.after) <= MAX_LANES for step in rollout.steps)
-    assert len(rollout.barrier) <= 3 * MAX_LANES
+@given(PLANS, st.data())
+def test_what_stays_down_takes_its_place(plan: ServicePlan, data: Any) -> None:
+    steps = update_order(plan)
+    required = [step.name for step in steps if step.required and step.limit is not None]
+    lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
+    by_name = {step.name: step for step in steps}
+    for name in next_lws(steps, every(steps) - lasting, (), lasting):
+        step = by_name[name]
+        if step.required and step.limit is not None:
+            units = {by_name[n].unit for n in lasting if by_name[n].queue == step.queue}
+            assert step.unit in units or len(units) < step.limit
 
 
-@given(rollouts())
-def test_at_most_max_unavailable_required_sets_of_a_role_change_at_once(
-    drawn: Drawn,
-) -> None:
-    # Those that may change at once are an antichain; the sets of a role lie on `limit` chains.
-    plan, rollout = drawn
-    before = ancestors(rollout)
-    for each in plan.roles:
-        paced = [step for step in rollout.steps if step.role == each.name and step.paced]
-        if not paced or paced[0].rollout.strategy.value != "Rolling":
-            continue
-        done: set[str] = set()
-        while len(done) < len(paced):
-            free = [
-                step.name
-                for step in paced
-                if step.name not in done
-                and {other.name for other in paced} & before[step.name] <= done
-            ]
-            assert 1 <= len(free) <= paced[0].rollout.max_unavailable
-            done.add(free[-1])
-
-
-@given(rollouts())
-def test_waiting_sets_leave_a_worker_for_the_others(drawn: Drawn) -> None:
-    plan, _ = drawn
-    for workers in (2, 8, 16):
-        rollout = rollout_plan(plan, workers)
-        before = ancestors(rollout)
-        first = [step for step in rollout.steps if step.paced and not before[step.name]]
-        rolling = len([each for each in plan.roles if each.replicas])
-        assert len(first) <= max(workers - 1, rolling)
-
-
-@given(rollouts())
-def test_required_sets_are_patched_and_no_others(drawn: Drawn) -> None:
-    plan, rollout = drawn
-    # One set for a role is required as soon as one of its replicas is.
-    required = {
-        made.name for each in plan.roles for made in each.lws[: required_ordinals(plan, each)]
-    }
-    assert rollout.patched <= required
-    for step in rollout.steps:
-        if step.name in required and (rollout.awaited or step.paced):
-            assert step.name in rollout.patched
-
-
-@given(rollouts())
-def test_optional_sets_go_down_when_the_required_ones_are_back(
-    drawn: Drawn,
-) -> None:
-    _, rollout = drawn
-    before = ancestors(rollout)
-    for step in rollout.steps:
+@given(PLANS)
+def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
+    steps = update_order(plan)
+    at = {n: i for i, begun in enumerate(played(steps, every(steps))) for n in begun}
+    for step in steps:
+        mates = [
+            s
+            for s in steps
+            if s.required and (s.unit == step.unit if by_group(plan) else s.role == step.role)
+        ]
         if not step.required:
-            mates = {s.name for s in rollout.steps if s.role == step.role and s.required}
-            assert mates <= before[step.name]
+            assert all(at[mate.name] < at[step.name] for mate in mates)
 
 
-@given(rollouts())
-def test_frozen_are_the_ordinals_below_the_partition(drawn: Drawn) -> None:
-    plan, rollout = drawn
-    for step in rollout.steps:
-        if plan.layout is Layout.PER_ROLE:
-            assert not step.frozen, "LeaderWorkerSet holds it"
-            continue
-        assert step.frozen == (int(step.name.rpartition("-")[2]) < step.rollout.partition)
+@given(PLANS)
+def test_sequential_roles_take_turns(plan: ServicePlan) -> None:
+    if plan.rollout.role_order is not RoleOrder.SEQUENTIAL:
+        return
+    steps = update_order(plan)
+    positions = {role.name: role.position for role in plan.roles}
+    by_name = {step.name: step for step in steps}
+    for begun in played(steps, every(steps)):
+        stages: dict[str, set[int]] = {}
+        for name in begun:
+            step = by_name[name]
+            if step.required:
+                stages.setdefault(step.scope, set()).add(positions[step.role])
+        assert all(len(found) == 1 for found in stages.values())
 
 
-def order(manifest: dict[str, Any], workers: int | None = None) -> dict[str, tuple[str, ...]]:
-    return {step.name: step.after for step in rollout_plan(plan_of(manifest), workers).steps}
-
-
-def test_the_highest_ordinal_goes_first() -> None:
-    assert order(service(role(replicas=4))) == {
-        "svc-inference-3": (),
-        "svc-inference-2": ("svc-inference-3",),
-        "svc-inference-1": ("svc-inference-2",),
-        "svc-inference-0": ("svc-inference-1",),
-    }
-
-
-def test_roles_roll_together_or_one_after_the_other() -> None:
-    together = order(prefill_decode({"replicas": 2}))
-    assert [name for name, after in together.items() if not after] == [
-        "svc-prefill-1",
-        "svc-decode-1",
-    ]
-    apart = order(prefill_decode({"replicas": 2}, rollout={"roleOrder": "Sequential"}))
-    assert apart["svc-decode-1"] == ("svc-prefill-0",)
-
-
-def test_a_role_overrides_the_service() -> None:
-    rolled = role(replicas=4, rollout={"maxUnavailable": 2})
-    found = rollout_plan(
-        plan_of(service(rolled, rollout={"maxUnavailable": 1, "timeout": "2h", "partition": 1}))
+@given(PLANS)
+def test_what_changes_waits_for_what_is_changing(plan: ServicePlan) -> None:
+    steps = update_order(plan)
+    first = next_lws(steps, every(steps), (), ())
+    again = next_lws(steps, every(steps) - set(first), first, ())
+    by_name = {step.name: step for step in steps}
+    begun = {by_name[name].unit for name in first}
+    assert all(by_name[name].limit is None or by_name[name].unit in begun for name in again), (
+        first,
+        again,
     )
-    first = found.steps[0].rollout
-    assert (first.max_unavailable, first.timeout, first.partition) == (2, "2h", 1)
-    assert [step.after for step in found.steps][2] == ("svc-inference-3",)
+
+
+@given(grouped_plans())
+def test_whole_groups_change(plan: ServicePlan) -> None:
+    if not by_group(plan):
+        return
+    steps, rollout = update_order(plan), group_rollout(plan)
+    by_name = {step.name: step for step in steps}
+    for step in steps:
+        assert step.frozen == (int(step.unit) < rollout.partition)
+    if rollout.side_by_side == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
+        firsts = [
+            int(by_name[begun[0]].unit)
+            for begun in played(steps, every(steps))
+            if by_name[begun[0]].required
+        ]
+        assert firsts == sorted(firsts, reverse=True)
 
 
 @pytest.mark.parametrize(
-    ("limit", "replicas", "expected"),
-    [(3, 2, 3), ("25%", 4, 1), ("25%", 7, 1), ("25%", 8, 2), ("1%", 3, 1), ("100%", 5, 5)],
-)
-def test_a_percentage_is_rounded_down_but_at_least_one(
-    limit: int | str, replicas: int, expected: int
-) -> None:
-    assert replicas_of(limit, replicas) == expected
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
+    ("manifest", "rounds"),
     [
+        (service(role(replicas=3)), [["2"], ["1"], ["0"]]),
+        (service(role(replicas=3, rollout={"maxUnavailable": 2})), [["2", "1"], ["0"]]),
+        (service(role(replicas=3, rollout={"strategy": "AllAtOnce"})), [["2", "1", "0"]]),
+        (service(role(replicas=3, rollout={"strategy": "Recreate"})), [["2", "1", "0"]]),
         (
-            service(role(replicas=2), rollout={"partition": 3}),
-            (
-                "warning: rollout.partition: 3 is above the replicas of inference (2): none of "
-                "them is ever updated"
+            service(
+                role(replicas=4, multinode=nodes(2)),
+                schedulingStrategy={"gangPolicy": {"minRoleReplicas": {"inference": 2}}},
             ),
-        ),
-        (
-            service(role(replicas=2, rollout={"partition": 2})),
-            "info: roles[0].rollout.partition: holds back all replicas of inference",
-        ),
-        (
-            service(role(replicas=2, rollout={"maxUnavailable": "100%"})),
-            (
-                "warning: roles[0].rollout.maxUnavailable: 100% lets an update take all 2 replicas "
-                "of inference down at once"
-            ),
-        ),
-        (
-            service(role(rollout={"maxUnavailable": 1, "strategy": "Recreate"})),
-            "warning: roles[0].rollout.maxUnavailable: has no effect with strategy Recreate",
-        ),
-        (
-            service(wait={"level": "Scheduled"}),
-            (
-                "warning: wait.level: Scheduled waits for nothing here: the pods are no gang; use "
-                "Available or None"
-            ),
-        ),
-        (
-            service(rollout={"roleOrder": "Sequential"}),
-            "warning: rollout.roleOrder: has no effect: a single role runs pods",
+            [["1"], ["0"], ["3", "2"]],
         ),
     ],
 )
-def test_findings(manifest: dict[str, Any], expected: str) -> None:
-    assert said(manifest) == [expected]
+def test_one_role(manifest: Any, rounds: Rounds) -> None:
+    steps = update_order(plan_of(manifest))
+    found = played(steps, every(steps))
+    assert [[name.rpartition("-")[2] for name in begun] for begun in found] == rounds
+
+
+def test_roles_go_side_by_side_or_one_after_the_other() -> None:
+    for order, first in (("Together", ["svc-prefill-1", "svc-decode-1"]),
+                         ("Sequential", ["svc-prefill-1"])):  # fmt: skip
+        rollout = {"roleOrder": order}
+        plan = plan_of(prefill_decode({"replicas": 2}, {"replicas": 2}, rollout=rollout))
+        steps = update_order(plan)
+        assert next_lws(steps, every(steps), (), ()) == first
+
+
+def test_what_is_down_does_not_wait_for_its_stage() -> None:
+    plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
+    steps = update_order(plan)
+    begun = next_lws(steps, every(steps), (), every(steps))
+    assert set(begun) == every(steps)
+
+
+def test_below_the_partition() -> None:
+    steps = update_order(plan_of(service(role(replicas=3), rollout={"partition": 2})))
+    assert [(step.name[-1], step.frozen) for step in steps] == [
+        ("2", False),
+        ("1", True),
+        ("0", True),
+    ]
+
+
+def test_required_ordinals_are_the_lowest() -> None:
+    minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
+    plan = plan_of(service(role(replicas=3, multinode=nodes(2)), schedulingStrategy=minimum))
+    assert required_ordinals(plan, plan.roles[0]) == 1
+    assert [step.required for step in update_order(plan)] == [True, False, False]

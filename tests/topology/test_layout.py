@@ -23,7 +23,7 @@ from samples import (
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_services
-from fusioninfer_pulumi.rollout.order import rollout_plan
+from fusioninfer_pulumi.rollout.order import next_lws, update_order
 from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
 from fusioninfer_pulumi.topology.role import LwsPlan
 from fusioninfer_pulumi.topology.role_rollout import surge_of
@@ -125,7 +125,7 @@ def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None
     rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
-        (step,) = rollout_plan(plan_of(of({"timeout": "10m", **rollout}))).steps
+        (step,) = update_order(plan_of(of({"timeout": "10m", **rollout})))
         assert (step.timeout, step.frozen) == (expected, False)
     assert times("1.5s", 3) == "5s"
     assert times("2000000h", 1000) == times("2500000h", 1000)
@@ -133,22 +133,20 @@ def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None
 
 def test_roles_may_still_change_one_after_the_other() -> None:
     order = {"rollout": {"roleOrder": "Sequential"}}
-    rollout = rollout_plan(plan_of(prefill_decode(**order, **PER_ROLE)))
-    assert [(each.name, each.after) for each in rollout.steps] == [
-        ("svc-prefill", ()), ("svc-decode", ("svc-prefill",)),
-    ]  # fmt: skip
-    assert rollout.barrier == ("svc-decode",)
-    assert rollout.patched == {"svc-prefill", "svc-decode"}
+    steps = update_order(plan_of(prefill_decode(**order, **PER_ROLE)))
+    assert [each.name for each in steps] == ["svc-prefill", "svc-decode"]
+    both = {"svc-prefill", "svc-decode"}
+    assert next_lws(steps, both, (), ()) == ["svc-prefill"]
+    assert next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
 
 
 def test_a_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
     manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
-    rollout = rollout_plan(plan_of(manifest))
-    assert {each.name: (each.required, each.partial) for each in rollout.steps} == {
+    steps = update_order(plan_of(manifest))
+    assert {each.name: (each.required, each.partial) for each in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
-    assert rollout.patched == {"svc-decode"}
     stands_still = [each for each in warnings(manifest) if "stands still" in each]
     policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
     for name, told in zip(("prefill", "decode"), stands_still, strict=True):

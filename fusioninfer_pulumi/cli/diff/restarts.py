@@ -30,12 +30,11 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.gang_update import RunningLws
+from fusioninfer_pulumi.rollout.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.layout_switch import layout_findings, layout_of
-from fusioninfer_pulumi.rollout.order import rollout_plan
-from fusioninfer_pulumi.rollout.refusals import gang_findings, policy_findings
-from fusioninfer_pulumi.rollout.steps import LwsStep
+from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.policy_change import policy_findings
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD
@@ -126,7 +125,7 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
         groups = group_rollout(plan).side_by_side if grouped else None
         sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL and not grouped
         roles: list[str] = []
-        for position, step in enumerate(rollout_plan(plan).steps):
+        for position, step in enumerate(update_order(plan)):
             if not roles or roles[-1] != step.role:
                 roles.append(step.role)
             at_a_time = step.rollout.side_by_side

@@ -55,6 +55,22 @@ def shows_reason(pod: Object) -> bool:
     )
 
 
+def pod_progress(pod: Object) -> str:
+    """What a pod that is not ready does, in a few words; empty for one that is ready."""
+    status = pod.get("status") or {}
+    if _condition(status, "Ready").get("status") == "True":
+        return ""
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return "waits for a node"
+    for each in _containers(status):
+        waiting = (each.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in _STARTING:
+            return "pulls its image or mounts its volumes"
+        if waiting.get("reason"):
+            return str(waiting["reason"])
+    return "starts"
+
+
 def pod_failure(pod: Object) -> str | None:
     """What keeps a pod from ever serving as it is, on one line without its name.
 

@@ -7,11 +7,7 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.cluster_access import (
-    can_read_cluster,
-    read_error_text,
-    read_from_cluster,
-)
+from fusioninfer_pulumi.component.cluster_access import Cluster, read_error_text, reads_cluster
 from fusioninfer_pulumi.component.diagnosis._pods import (
     Object,
     label_of,
@@ -20,27 +16,90 @@ from fusioninfer_pulumi.component.diagnosis._pods import (
     name_of,
     pod_failure,
     pod_problem,
+    pod_progress,
     shows_reason,
 )
-from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_pods
+from fusioninfer_pulumi.component.diagnosis.read import (
+    Snapshot,
+    read_pods,
+    read_service,
+    watch_service,
+)
 from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 #: How long reading may delay the end of an update.
 _READ_SECONDS = 10.0
+#: The same where it fails: some reasons are visible for a moment only.
+_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
+#: Lines of a failure; the reasons of many replicas are mostly the same.
+_MOST_LINES = 12
 #: What makes the pods of a LeaderWorkerSet, and says so when it may not.
 _CONTROLLERS = ("LeaderWorkerSet", "StatefulSet")
 
 
-def explain_lws(name: str, snapshot: Snapshot) -> list[str]:
-    """Why a LeaderWorkerSet is not available: one line for each reason, with its pods."""
-    pods = _pods_of(name, snapshot)
+async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) -> list[str]:
+    """Why LeaderWorkerSets of a service are not available, one line for each reason.
+
+    Also why its gang is not placed. Never raises.
+    """
+    try:
+        snapshot = await cluster.read(read_service, service, seconds=_SERVICE_SECONDS)
+        if _is_worth_a_watch(names, snapshot):
+            snapshot = await _watched(cluster, service, names, snapshot)
+        lines = [
+            *explain_lws(names, snapshot),
+            *explain_gang(snapshot),
+            *(f"not read: {each}" for each in snapshot.unread),
+        ]
+    # A failure to explain a failure must not hide it.
+    except Exception as problem:  # noqa: BLE001
+        return [f"why is not known: {read_error_text(problem)}"]
+    return list(dict.fromkeys(lines))[:_MOST_LINES]
+
+
+def _is_worth_a_watch(names: Sequence[str], snapshot: Snapshot) -> bool:
+    if not snapshot.pods and snapshot.unread:
+        return False  # without rights to read pods there are none to watch them
+    return not all(lws_shows_reason(name, snapshot) for name in names)
+
+
+async def _watched(
+    cluster: Cluster, service: str, names: Sequence[str], snapshot: Snapshot
+) -> Snapshot:
+    def enough(found: Snapshot) -> bool:
+        return all(lws_shows_reason(name, found) for name in names)
+
+    seconds = _WATCH_SECONDS
+    try:
+        return await cluster.read(
+            watch_service,
+            service,
+            snapshot,
+            enough,
+            seconds,
+            seconds=seconds + _WATCH_EXTRA_SECONDS,
+        )
+    except UnreadableError:
+        return snapshot
+
+
+def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
+    """Why LeaderWorkerSets are not available: one line for each reason, with its pods."""
+    pods = [pod for name in names for pod in _pods_of(name, snapshot)]
     lines = _by_reason(pods, lambda pod: pod_problem(pod, snapshot.events))
-    events = list(_controller_events(name, snapshot.events))
-    if not pods:
-        return events or [f"{name} has no pods"]
-    return lines + events
+    for name in names:
+        events = list(_controller_events(name, snapshot.events))
+        lines += events or ([] if _pods_of(name, snapshot) else [f"{name} has no pods"])
+    return lines
+
+
+def waiting_reason(name: str, snapshot: Snapshot) -> str:
+    """What the first pod of a LeaderWorkerSet that is not ready does, in a few words."""
+    reasons = (pod_progress(pod) for pod in sorted(_pods_of(name, snapshot), key=name_of))
+    return next(filter(None, reasons), "")
 
 
 def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
@@ -94,29 +153,25 @@ def explain_gang(snapshot: Snapshot) -> list[str]:
     return lines
 
 
-def reads_pods() -> bool:
-    """Whether this run reads pods: not a preview, whose status is that of the last update."""
-    return not pulumi.runtime.is_dry_run() and can_read_cluster()
-
-
 async def failed_replicas(
     component: pulumi.Resource,
     plan: ServicePlan,
     live: Mapping[str, Mapping[str, Any] | None],
-    yaml_only: pulumi.Output[bool],
+    *,
+    yaml_only: bool,
 ) -> dict[str, str]:
     """Why replicas failed just now, by name of their LeaderWorkerSet; never raises.
 
     LeaderWorkerSets do not say so, but their pods do. Only pods of those that are not available are
-    read. Nothing, with a log line, where the cluster cannot be read. `live` has them by name.
+    read. Nothing in a preview and where files are written; nothing, with a log line, where the
+    cluster cannot be read. `live` has them by name.
     """
     revisions = {name: _revision(state) for name, state in live.items() if not is_available(state)}
+    if yaml_only or not revisions or not reads_cluster():
+        return {}
     try:
-        if not revisions or await yaml_only.future():
-            return {}
-        pods = await read_from_cluster(
-            component, plan.namespace, read_pods, plan.service, seconds=_READ_SECONDS
-        )
+        cluster = Cluster(component, plan.namespace)
+        pods = await cluster.read(read_pods, plan.service, seconds=_READ_SECONDS)
         return failed_lws(revisions, pods)
     # Whatever it is: without it the status says less, as without rights.
     except Exception as problem:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""Reads of a cluster what the check needs, with the official client (the extra `cluster`)."""
+"""Reads of a cluster what the check needs, with the official client."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""What an update waits for after the replicas: the gang's placement, or gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.rollout import WaitLevel
+from fusioninfer_pulumi.component.readiness import condition_statuses
+from fusioninfer_pulumi.component.status import gang_blocked
+from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+Manifest = Mapping[str, Any]
+Live = Mapping[str, Mapping[str, Any]]
+
+
+def awaited_manifests(plan: ServicePlan, manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The objects that the service's `wait.level` waits for beside replicas."""
+    kinds: tuple[str, ...] = ()
+    if plan.wait.level is WaitLevel.SCHEDULED:
+        kinds = ("PodGroup",)
+    elif plan.wait.level is WaitLevel.SERVING and plan.router is not None and plan.router.route:
+        kinds = ("Gateway", "InferencePool", "HTTPRoute")
+    return [each for each in manifests if each["kind"] in kinds]
+
+
+def not_accepted(plan: ServicePlan, manifests: Sequence[Manifest], live: Live) -> str | None:
+    """The first of these objects that is not accepted yet, and why; None when all are.
+
+    A PodGroup that its gang is placed; a Gateway that it is accepted and programmed; a route and a
+    pool that each Gateway of the route has accepted it and resolved its references. Only conditions
+    of the current generation count.
+    """
+    for each in manifests:
+        kind, name = each["kind"], each["metadata"]["name"]
+        found = live.get(name) or {}
+        if kind == "PodGroup":
+            if (found.get("status") or {}).get("phase") != "Running":
+                return f"PodGroup {name}: {gang_blocked(found) or 'the gang is not placed'}"
+            continue
+        for status, message in _statuses(plan.router, kind, name, found):
+            if status != "True":
+                return message
+    return None
+
+
+def _statuses(
+    router: RouterPlan | None, kind: str, name: str, live: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    if kind == "Gateway" or router is None:
+        yield from condition_statuses(live, ("Accepted", "Programmed"), f"{kind} {name}")
+        return
+    parents = (live.get("status") or {}).get("parents") or []
+    if not parents:
+        yield "Unknown", f"{kind} {name}: no Gateway has judged it"
+    for parent in router.parents:
+        wanted = {"name": parent.name}
+        if kind == "HTTPRoute" and parent.section is not None:
+            wanted["sectionName"] = parent.section
+        own = [
+            each for each in parents if wanted.items() <= {**(each.get("parentRef") or {})}.items()
+        ]
+        if not own:
+            yield "Unknown", f"{kind} {name}: Gateway {parent.name} has not judged it"
+        for each in own[:1]:
+            state = {"metadata": live.get("metadata"), "status": each}
+            what = f"{kind} {name} at {parent.name}"
+            yield from condition_statuses(state, ("Accepted", "ResolvedRefs"), what)

@@ -1,0 +1,76 @@
+"""The line that shows how far an update is while it waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi.component.cluster_access import Cluster
+from fusioninfer_pulumi.component.diagnosis.explain import waiting_reason
+from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_pods
+from fusioninfer_pulumi.component.status import ready_replicas
+from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+#: Between two reads of pods.
+_PODS_SECONDS = 10.0
+_READ_SECONDS = 5.0
+#: A wait that is worth a reason.
+_LONG_SECONDS = 3.0
+_MINUTE = 60
+
+
+class Progress:
+    """Shows one line, each time in place of the one before."""
+
+    def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
+        """Shows nothing yet; `cluster` is read for reasons."""
+        self._component, self._plan, self._cluster = component, plan, cluster
+        self._since: dict[str, float] = {}
+        self._pods, self._next_read = Snapshot(), 0.0
+        self._last = ""
+
+    async def show(self, live: Mapping[str, Any], waiting: Collection[str]) -> None:
+        """Shows how many replicas are available, and what the first of those that wait does."""
+        now = time.monotonic()
+        self._since = {name: self._since.get(name, now) for name in waiting}
+        if not waiting:
+            return
+        first = next(iter(waiting))
+        if now - self._since[first] >= _LONG_SECONDS and now >= self._next_read:
+            self._next_read = now + _PODS_SECONDS
+            try:
+                self._pods = await self._cluster.read(
+                    read_pods, self._plan.service, seconds=_READ_SECONDS
+                )
+            except UnreadableError:
+                self._pods = Snapshot()
+        reason = waiting_reason(first, self._pods)
+        self.say(progress_line(self._plan, live, first, reason, now - self._since[first]))
+
+    def say(self, line: str) -> None:
+        """Shows a line if it is another than the last one."""
+        if line != self._last:
+            self._last = line
+            pulumi.log.info(line, self._component, ephemeral=True)
+
+
+def progress_line(
+    plan: ServicePlan, live: Mapping[str, Any], waiting: str, reason: str, seconds: float
+) -> str:
+    """Available replicas of each role, and what one LeaderWorkerSet waits for.
+
+    Such as `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, 3 m`.
+    """
+    counts = ", ".join(
+        f"{role.name} {sum(ready_replicas(each, live.get(each.name)) for each in role.lws)}"
+        f"/{len(role.replicas)}"
+        for role in plan.roles
+    )
+    short = waiting.removeprefix(f"{plan.service}-")
+    minutes = int(seconds // _MINUTE)
+    parts = [part for part in (reason, f"{minutes} m" if minutes else "") if part]
+    return f"{counts} available" + (f"; {short}: {', '.join(parts)}" if parts else "")

@@ -1,0 +1,381 @@
+"""Runs an update: registers LeaderWorkerSets in turn, and waits until the service is up.
+
+The order is that of `rollout/order.py`. A LeaderWorkerSet is registered when its turn comes, so
+what waits holds no worker of the Pulumi engine. Meanwhile the program lists the service's
+LeaderWorkerSets once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+from fusioninfer_pulumi.api.rollout import WaitLevel
+from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
+from fusioninfer_pulumi.component.cluster_access import Cluster
+from fusioninfer_pulumi.component.diagnosis.explain import explain_failure
+from fusioninfer_pulumi.component.live import Live, LiveReader, trimmed
+from fusioninfer_pulumi.component.progress import Progress
+from fusioninfer_pulumi.component.resources import KubernetesObject
+from fusioninfer_pulumi.component.state import (
+    Observed,
+    observed_of,
+    stack_lws_of,
+    takes_over,
+    version_of,
+)
+from fusioninfer_pulumi.component.status import is_available, is_ready, observed
+from fusioninfer_pulumi.kube import durations, labels
+from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.rollout.order import next_lws, update_order
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+_READ_SECONDS = 15.0
+#: Between two looks; after a minute nobody sees the difference.
+_PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _LONG_AFTER_SECONDS = 1.0, 5.0, 60.0
+#: What is late within that time of the first that is, is late together with it.
+_MARGIN_SECONDS = 5.0
+#: Tries of the first look, after which the cluster counts as unreadable.
+_TRIES = 3
+#: LeaderWorkerSets that a message names; the others are counted.
+_NAMED = 3
+
+
+class Update:
+    """The update of one service."""
+
+    def __init__(
+        self,
+        component: pulumi.Resource,
+        name: str,
+        plan: ServicePlan,
+        manifests: Sequence[Mapping[str, Any]],
+        yaml_only: Callable[[], Awaitable[bool | None]],
+    ) -> None:
+        """Begins when the program has registered everything.
+
+        Args:
+            component: The component, for its provider and its log lines.
+            name: Its logical name.
+            plan: The service.
+            manifests: All of its objects.
+            yaml_only: Whether objects are only written to files.
+        """
+        self._component, self._plan, self._yaml_only = component, plan, yaml_only
+        self._order = update_order(plan)
+        self._steps = {step.name: step for step in self._order}
+        self._manifests = manifests
+        self._revisions = {
+            each["metadata"]["name"]: str(each["metadata"]["labels"][labels.REVISION])
+            for each in manifests
+            if each["kind"] == "LeaderWorkerSet"
+        }
+        self._before = stack_lws_of(name, plan) or {}
+        self._observed = observed_of(name)
+        self._resources: dict[tuple[str, str], KubernetesObject] = {}
+        self._gates: dict[str, asyncio.Future[None]] = {}
+        # Existing ones whose turn has not come, and new optional ones, which come last.
+        self._waiting: set[str] = set()
+        self._optional: set[str] = set()
+        # Those of which Pulumi has not answered yet.
+        self._registering: dict[str, asyncio.Task[Any]] = {}
+        # Those that have changed and that others wait for.
+        self._changing: set[str] = set()
+        # Generations that Pulumi has seen: a look from before knows less.
+        self._generations: dict[str, int] = {}
+        # When each one that is awaited must be available, and the setting that says so.
+        self._awaited: dict[str, tuple[float, str]] = {}
+        self._blocked_since: float | None = None
+        self._begun = self._next_look = time.monotonic()
+        self._live: Live | None = None
+        self._objects: Live = {}
+        self._served = dict(self._observed.served or {})
+        self._reader, self._cluster = LiveReader(), Cluster(component, plan.namespace)
+        self._progress = Progress(component, plan, self._cluster)
+        self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
+
+    def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
+        """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
+        gate = self._gates[name] = asyncio.get_event_loop().create_future()
+
+        async def opened() -> list[pulumi.Resource]:
+            await gate
+            return []
+
+        return pulumi.Output.from_input(opened())
+
+    def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
+        """Keeps the resource of an object."""
+        self._resources[kind, name] = resource
+
+    async def _run(self) -> Observed:
+        try:
+            if await self._yaml_only():
+                self._open(self._gates)
+                return self._observed
+            await self._begin()
+            while self._waiting or self._optional or self._registering or self._awaited:
+                await self._go_on()
+            await self._wait_for_objects()
+            return await self._seen()
+        except BaseException as problem:
+            # What waits fails with it: a registration that never begins would never end.
+            for gate in self._gates.values():
+                if not gate.done():
+                    gate.set_exception(problem)
+                    gate.exception()
+            raise
+
+    async def _begin(self) -> None:
+        """Registers what is new and required; what exists waits for its turn."""
+        existing = self._before.keys() & self._steps.keys()
+        if takes_over():
+            await self._look()
+            existing |= (self._live or {}).keys() & self._steps.keys()
+        self._waiting = set(existing)
+        for step in self._order:
+            if step.name not in existing and not step.required and existing:
+                self._optional.add(step.name)
+            elif step.name not in existing:
+                self._register([step.name])
+        await self._look_before(
+            {
+                name
+                for name in self._waiting & self._before.keys()
+                if not self._steps[name].frozen
+                and self._before[name].revision != self._revisions[name]
+            }
+        )
+        # Pods that restart may need those that are new to be a complete gang.
+        new = [task for name, task in self._registering.items() if self._steps[name].required]
+        if new:
+            await asyncio.wait(new)
+
+    async def _look_before(self, changing: set[str]) -> None:
+        """Looks before anything changes; fails where the update cannot do without that."""
+        if not changing:
+            return
+        try:
+            await self._look()
+        except UnreadableError as problem:
+            if changing - {*next_lws(self._order, changing, (), ())}:
+                raise self._refusal(problem) from None
+
+    async def _go_on(self) -> None:
+        """Registers what may change now, waits for an answer or a second, and looks."""
+        now = next_lws(self._order, self._waiting, self._changing, self._down())
+        if not self._waiting and not self._changing:
+            now += self._optional
+        self._register(now)
+        blocked = not (self._registering or self._awaited or self._changing)
+        looks = blocked or bool(self._awaited)
+        pause = max(0.0, self._next_look - time.monotonic())
+        if self._registering:
+            await asyncio.wait(
+                self._registering.values(),
+                timeout=pause if looks else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            self._answers()
+        elif looks:
+            await asyncio.sleep(pause)
+        if looks and time.monotonic() >= self._next_look:
+            await self._look_again(blocked=blocked)
+
+    def _register(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._waiting.discard(name)
+            self._optional.discard(name)
+            if name in self._before and self._steps[name].in_turn:
+                self._changing.add(name)
+            self._open([name])
+            metadata = self._resources["LeaderWorkerSet", name].metadata.future()
+            self._registering[name] = asyncio.ensure_future(metadata)
+
+    def _open(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._gates and not self._gates[name].done():
+                self._gates[name].set_result(None)
+
+    def _answers(self) -> None:
+        """Notes which LeaderWorkerSets have changed, and which of them are awaited."""
+        for name, task in [*self._registering.items()]:
+            if not task.done():
+                continue
+            del self._registering[name]
+            step, before = self._steps[name], self._before.get(name)
+            version = version_of(task.result() or {})
+            self._generations[name] = version[1]
+            # Without a uid it was not made: an update of other targets.
+            changed = bool(version[0]) and (before is None or before.version != version)
+            settled = step.frozen or self._is_settled(name, self._revisions[name])
+            in_turn = changed and name in self._changing
+            wanted = step.required and self._plan.wait.level.awaits_replicas
+            if in_turn or (wanted and version[0] and (changed or not settled)):
+                new = before is None or (not changed and name not in self._served)
+                text = self._plan.wait.timeout if new else step.timeout
+                setting = "wait.timeout" if new else "rollout.timeout"
+                end = time.monotonic() + _seconds(text)
+                self._awaited[name] = end, f"after {text} ({setting})"
+            if not in_turn:
+                self._changing.discard(name)
+
+    def _is_settled(self, name: str, value: str) -> bool:
+        """Whether an update has seen this form of an object up: it is not awaited again."""
+        return self._observed.served is None or self._observed.served.get(name) == value
+
+    def _down(self) -> set[str]:
+        """Existing LeaderWorkerSets that are unavailable; none while nobody has looked."""
+        if self._live is None:
+            return set()
+        return {each for each in self._before.keys() & self._steps.keys() if not self._is_up(each)}
+
+    def _is_up(self, name: str) -> bool:
+        step, live = self._steps[name], (self._live or {}).get(name)
+        if version_of((live or {}).get("metadata") or {})[1] < self._generations.get(name, 0):
+            return False
+        if step.partial:
+            # The status has no count of ready replicas as long as there is none.
+            return bool(observed(live).get("readyReplicas"))
+        return is_available(live) if step.whole else is_ready(live)
+
+    async def _look(self) -> None:
+        """Lists the LeaderWorkerSets; where a later look fails, the last one counts."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                self._live = await self._cluster.read(
+                    self._reader.lws, self._plan.service, seconds=_READ_SECONDS
+                )
+                break
+            except UnreadableError:
+                if self._live is not None:
+                    return
+                if attempt == _TRIES:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+        for name, live in (self._live or {}).items():
+            if name in self._steps and self._is_up(name):
+                own = live["metadata"].get("labels") or {}
+                self._served[name] = str(own.get(labels.REVISION) or "")
+
+    async def _look_again(self, *, blocked: bool) -> None:
+        now = time.monotonic()
+        long = now - self._begun > _LONG_AFTER_SECONDS
+        self._next_look = now + (_LONG_PAUSE_SECONDS if long else _PAUSE_SECONDS)
+        try:
+            await self._look()
+        except UnreadableError as problem:
+            if self._waiting:
+                raise self._refusal(problem) from None
+            self._log(f"whether replicas are available was not checked: {problem}")
+            self._awaited.clear()
+            self._changing.clear()
+            return
+        for name in [name for name in self._awaited if self._is_up(name)]:
+            del self._awaited[name]
+            self._changing.discard(name)
+        self._blocked_since = (self._blocked_since or now) if blocked else None
+        await self._check_time(now)
+        await self._progress.show(self._live or {}, self._awaited or self._down())
+
+    async def _check_time(self, now: float) -> None:
+        """Fails where something did not come in time, with the reason."""
+        late = [name for name, (end, _) in self._awaited.items() if now + _MARGIN_SECONDS > end]
+        if late and any(now > end for end, _ in self._awaited.values()):
+            verb = "is" if len(late) == 1 else "are"
+            _, limit = self._awaited[late[0]]
+            await self._fail(f"{_named(late)} {verb} not available {limit}", late)
+        if self._blocked_since is None:
+            return
+        step = next(step for step in self._order if step.name in self._waiting)
+        if now - self._blocked_since > _seconds(step.timeout):
+            down = self._down()
+            names = [each.name for each in self._order if each.name in down]
+            await self._fail(
+                f"no replica of role {step.role} may change: {_named(names)} not available, and "
+                f"rollout.maxUnavailable is {step.limit}, after {step.timeout} (rollout.timeout)",
+                names,
+            )
+
+    async def _wait_for_objects(self) -> None:
+        """Waits until the gang is placed, or until gateways have accepted the route."""
+        level = self._plan.wait.level
+        manifests = [
+            each
+            for each in awaited_manifests(self._plan, self._manifests)
+            if level is WaitLevel.SERVING or not self._is_settled(*_minimum(each))
+        ]
+        end = time.monotonic() + _seconds(self._plan.wait.timeout)
+        for each in manifests:
+            await self._resources[each["kind"], each["metadata"]["name"]].metadata.future()
+        while manifests:
+            try:
+                self._objects = await self._cluster.read(
+                    self._reader.objects, self._plan.service, manifests, seconds=_READ_SECONDS
+                )
+            except UnreadableError as problem:
+                self._log(f"{', '.join(_kinds(manifests))}: not checked: {problem}")
+                return
+            missing = not_accepted(self._plan, manifests, self._objects)
+            if missing is None:
+                break
+            if time.monotonic() > end:
+                await self._fail(f"{missing} (wait.timeout {self._plan.wait.timeout})", ())
+            self._progress.say(missing)
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if level is WaitLevel.SCHEDULED:
+            self._served.update(map(_minimum, manifests))
+
+    async def _seen(self) -> Observed:
+        """What is noted in the state; looks once more where something may be down."""
+        known = {**self._observed.objects, **_trimmed(self._live or {}), **_trimmed(self._objects)}
+        up = [name for name in self._steps if is_available(known.get(name))]
+        if self._live is None and len(up) < len(self._steps):
+            with contextlib.suppress(UnreadableError):
+                await self._look()
+            known |= _trimmed(self._live or {})
+        names = {each["metadata"]["name"] for each in self._manifests}
+        return Observed(
+            {name: each for name, each in known.items() if name in names},
+            {name: value for name, value in self._served.items() if name in names},
+        )
+
+    def _refusal(self, problem: Exception) -> pulumi.RunError:
+        return pulumi.RunError(
+            f"{self._plan.service}: replicas cannot change one after the other, because the "
+            f"cluster cannot be read: {problem}. Let the program list LeaderWorkerSets, or use "
+            "rollout.strategy AllAtOnce for this update (docs/rollout.md)"
+        )
+
+    async def _fail(self, what: str, names: Sequence[str]) -> None:
+        lines = await explain_failure(self._cluster, self._plan.service, names)
+        raise pulumi.RunError("\n".join([f"{self._plan.service}: {what}", *lines]))
+
+    def _log(self, text: str) -> None:
+        pulumi.log.info(text, self._component)
+
+
+def _trimmed(live: Live) -> Live:
+    return {name: trimmed(each) for name, each in live.items()}
+
+
+def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
+    return pod_group["metadata"]["name"], str(pod_group["spec"]["minMember"])
+
+
+def _kinds(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{each['kind']} {each['metadata']['name']}" for each in manifests]
+
+
+def _seconds(text: str) -> float:
+    return float(durations.seconds(text) or 0)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,218 @@
+"""Refuses updates in which running replicas join a gang, or get more nodes in one, and never end.
+
+The scheduler places a pod of a gang only if all pods that the PodGroup asks for exist. A running
+replica counts as it is: with its gang annotation and its number of pods. So the first replica that
+changes may wait for later ones, while those wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, update_order
+from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
+from fusioninfer_pulumi.topology.role_rollout import field_location
+from fusioninfer_pulumi.topology.topology import Topology
+
+#: LeaderWorkerSets that a message names; the others are counted.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class RunningLws:
+    """A LeaderWorkerSet before the update.
+
+    Attributes:
+        gang: PodGroup that its pods name, empty for none.
+        nodes: Pods in one replica.
+        replicas: Its replicas.
+        changes: Whether the update changes its pods in place.
+    """
+
+    gang: str
+    nodes: int
+    replicas: int
+    changes: bool
+
+
+#: The existing LeaderWorkerSets of a service by name. None if its state is unknown or if it is
+#: replaced: then it counts as what the gang asks for.
+Running = Mapping[str, RunningLws | None]
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A LeaderWorkerSet of a gang: what it is to be, and what runs."""
+
+    step: LwsStep
+    role: RolePlan
+    planned: LwsPlan
+    gang: GangPlan
+    running: RunningLws | None
+
+    @cached_property
+    def needed(self) -> int:
+        """Replicas of the role that the gang needs."""
+        minima = minima_of(self.gang)
+        return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
+
+    @cached_property
+    def counts_for_minimum(self) -> bool:
+        """Whether its replicas count for the minimum of its role."""
+        if self.planned.ordinal is None:
+            return True
+        lowest = self.gang.sub_groups is None or any(
+            each.lowest for each in self.gang.sub_groups if each.role == self.role.name
+        )
+        return not lowest or self.planned.ordinal < self.needed
+
+    @cached_property
+    def joins(self) -> bool:
+        """Whether what runs has another gang, or fewer nodes, than the plan asks for."""
+        if self.running is None:
+            return False
+        ours = self.running.gang == self.gang.pod_group and self.running.nodes >= self.role.nodes
+        return not ours
+
+    @cached_property
+    def held(self) -> int:
+        """Replicas that a partition keeps out of the gang."""
+        count, rollout = len(self.planned.replicas), self.step.rollout
+        if not self.joins or (self.step.whole and rollout.strategy is RolloutStrategy.RECREATE):
+            return 0
+        return count if self.step.frozen else min(rollout.partition, count) * self.step.whole
+
+    def waits(self, at_once: Collection[str]) -> bool:
+        """Whether its change waits until the gang is complete."""
+        if self.running is None or not self.running.changes or self.step.role in at_once:
+            return False
+        strategy = self.step.rollout.strategy
+        in_parts = self.step.whole and strategy is not RolloutStrategy.RECREATE
+        return self.step.in_turn or (self.step.required and in_parts)
+
+    def first(self, at_once: Collection[str]) -> int:
+        """Replicas that change before it waits."""
+        count = len(self.planned.replicas)
+        if not self.joins or not self.step.whole or not self.waits(at_once):
+            return count
+        assert self.running is not None
+        # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
+        # If it surges by all replicas, it leaves one out.
+        beside = min(self.step.rollout.max_surge, count - 1)
+        return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held)
+
+
+def gang_findings(plan: Topology, running: Running) -> list[Finding]:
+    """Returns an error for each role that would prevent a gang from becoming complete.
+
+    Either its partition holds back replicas that the gang needs, or its replicas cannot change one
+    after the other.
+    """
+    gangs = {gang.group: gang for gang in plan.gangs}
+    planned = {each.name: (role, each) for role in plan.roles for each in role.lws}
+    members = [
+        _Member(step, role, each, gangs[each.group], running.get(step.name))
+        for step in update_order(plan)
+        for role, each in [planned[step.name]]
+        if gangs
+    ]
+    if not any(member.joins for member in members):
+        return []
+    held = list(_held_back(members))
+    if not held:
+        # What keeps its template does not take part.
+        members = [member for member in members if not (member.joins and member.step.frozen)]
+    return [*held, *_blocked(members)]
+
+
+def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
+    all_joined = {
+        member.step.name: len(member.planned.replicas) - member.held for member in members
+    }
+    roles: dict[str, list[_Member]] = {}
+    for member in _missing(members, all_joined):
+        if member.held:
+            roles.setdefault(member.role.name, []).append(member)
+    for held in roles.values():
+        yield error(
+            "gang-update-held-back",
+            field_location(held[0].role, "partition"),
+            f"holds back replicas that the gang counts on: {_named(held)}. Leave the partition out "
+            "for this update (docs/rollout.md)",
+        )
+
+
+def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
+    """Yields an error for each role whose first replicas wait for those that change after them.
+
+    Each round assumes that the roles of earlier findings change all at once.
+    """
+    at_once: set[str] = set()
+    while True:
+        stuck, late = _simulate(members, at_once)
+        if not stuck:
+            return
+        for role in dict.fromkeys(member.role.name for member in stuck):
+            yield _deadlock(next(each for each in stuck if each.role.name == role), late)
+            at_once.add(role)
+
+
+def _simulate(
+    members: Sequence[_Member], at_once: Collection[str]
+) -> tuple[list[_Member], list[_Member]]:
+    """Returns what waits for its gang for ever, and what would join that gang later."""
+    steps = [member.step for member in members]
+    by_name = {member.step.name: member for member in members}
+    waiting = {name for name, member in by_name.items() if member.running is not None}
+    joined = {m.step.name: 0 if m.joins else len(m.planned.replicas) for m in members}
+    changing: set[str] = set()
+    while begun := next_lws(steps, waiting, changing, ()):
+        waiting.difference_update(begun)
+        joined.update({name: by_name[name].first(at_once) for name in begun})
+        changing.update(name for name in begun if by_name[name].waits(at_once))
+        short = {member.gang.pod_group for member in _missing(members, joined)}
+        changing = {name for name in changing if by_name[name].gang.pod_group in short}
+    stuck = [by_name[step.name] for step in steps if step.name in changing]
+    late = [each for each in _missing(members, joined) if each.joins]
+    roles, last = {each.role.name for each in late}, max((e.step.stage for e in late), default=0)
+    # Others only wait for them.
+    guilty = [each for each in stuck if each.role.name in roles or each.step.stage < last]
+    return guilty or stuck, late
+
+
+def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
+    """Returns what has not joined, of the roles of which a gang has too few replicas."""
+    have: dict[tuple[str, str], int] = {}
+    for each in members:
+        if each.counts_for_minimum:
+            share = each.gang.pod_group, each.role.name
+            have[share] = have.get(share, 0) + joined[each.step.name]
+    return [
+        each
+        for each in members
+        if each.counts_for_minimum
+        and have[each.gang.pod_group, each.role.name] < each.needed
+        and joined[each.step.name] < len(each.planned.replicas)
+    ]
+
+
+def _deadlock(member: _Member, late: Sequence[_Member]) -> Finding:
+    ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
+    return error(
+        "gang-update-never-ends",
+        field_location(member.role, "strategy"),
+        f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
+        f"when gang {member.gang.pod_group} is complete, and {_named(late)} would join it later. "
+        f"Use {ways} for this update, or rename the role (docs/rollout.md)",
+    )
+
+
+def _named(members: Sequence[_Member]) -> str:
+    names = [member.step.name for member in members]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
