@@ -47,6 +47,7 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_types.py
 
 .PHONY: test-pythons
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine

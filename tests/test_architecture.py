@@ -107,6 +107,8 @@ def test_a_package_imports_only_earlier_packages() -> None:
 
 def test_only_component_and_the_program_runner_import_pulumi() -> None:
     def excess(path: Path) -> set[str]:
+        if name(path) == "api/dicts.py":
+            return set()  # for type checkers alone
         allowed = any(name(path).startswith(f"{home}/") for home in PULUMI)
         # Importing pulumi_kubernetes takes seconds, and nothing needs it.
         forbidden = set() if allowed else {"pulumi", "google", "grpc"}

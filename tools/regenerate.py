@@ -1,4 +1,4 @@
-"""Regenerates committed files: the JSON Schema and the examples' expected.yaml."""
+"""Regenerates committed files: dictionaries, schemas and the examples' expected.yaml."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import args_dicts
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
 
@@ -19,6 +21,7 @@ def main() -> int:
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
+    args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -12,6 +12,11 @@ from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.types import ObjectName, PositiveCount, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 _Label = Annotated[
     str,
@@ -37,6 +42,10 @@ class ResourceClaimArgs(SpecModel):
     ResourceClaim; either makes a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
     `templateName` and `claimName` name existing objects.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
 
     name: _Label
     """Name of the claim in the pod."""

@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -18,12 +18,18 @@ from fusioninfer_pulumi.api.types import (
     Count,
     LeafText,
     ObjectName,
+    PodPart,
     PositiveCount,
     Text,
     json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -65,6 +71,10 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
+
     name: ObjectName
     """Name of the Secret."""
 
@@ -74,6 +84,10 @@ class SecretKeyArgs(SpecModel):
 
 class S3Args(SpecModel):
     """How a bucket is reached."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
 
     secret_name: ObjectName | None = None
     """Secret with the credentials; without one the pod's identity is used."""
@@ -94,6 +108,10 @@ class S3Args(SpecModel):
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
+
     name: Text
     """Name by which requests ask for it."""
 
@@ -103,6 +121,10 @@ class LoraAdapterArgs(SpecModel):
 
 class LoraArgs(SpecModel):
     """LoRA adapters that are served beside the model."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.LoraArgsDict]) -> None: ...
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
@@ -120,24 +142,32 @@ class LoraArgs(SpecModel):
 class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
+
     image: LeafText = FETCHER_IMAGE
     """Its image, by default KServe's storage-initializer; may be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     """What fetches: it gets a source and a folder as its last two arguments."""
 
-    env: list[dict[str, Any]] = Field(default_factory=list)
+    env: list[PodPart] = Field(default_factory=list)
     """More variables, such as proxies or mirrors."""
 
-    resources: dict[str, Any] | None = None
+    resources: PodPart | None = None
     """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
 
-    security_context: dict[str, Any] | None = None
+    security_context: PodPart | None = None
     """Its security context, in place of an unprivileged one of user 1000."""
 
 
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
 
     size: Bytes
     """Its size, such as `500Gi`."""
@@ -155,6 +185,10 @@ class StorageArgs(SpecModel):
 class WarmUpJobArgs(SpecModel):
     """The pod that fills the cache."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.WarmUpJobArgsDict]) -> None: ...
+
     timeout: Text = "2h"
     """How long it may take, all attempts together."""
 
@@ -168,7 +202,7 @@ class WarmUpJobArgs(SpecModel):
     node_selector: dict[str, str] | None = None
     """Nodes on which it may run."""
 
-    tolerations: list[dict[str, Any]] | None = None
+    tolerations: list[PodPart] | None = None
     """Taints that it tolerates."""
 
     service_account_name: ObjectName | None = None
@@ -177,6 +211,10 @@ class WarmUpJobArgs(SpecModel):
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
 
     claim_name: ObjectName | None = None
     """An existing PersistentVolumeClaim; exclusive with `storage`."""
@@ -206,6 +244,10 @@ class CacheArgs(SpecModel):
 
 class ModelArgs(SpecModel):
     """The model: its files get into every serving pod, and the engine's arguments name it."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -26,9 +26,18 @@ from fusioninfer_pulumi.findings import Finding, Location, error, shown, similar
 from fusioninfer_pulumi.kube.durations import is_for_routes
 from fusioninfer_pulumi.kube.outputs import is_output
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
+
 
 class SplitArgs(SpecModel):
     """A share of the requests for another service of the namespace, such as a canary."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SplitArgsDict]) -> None: ...
 
     service: Name
     """Name of the service; its router says `routedBy`."""
@@ -40,6 +49,10 @@ class SplitArgs(SpecModel):
 class HttpRouteRefArgs(SpecModel):
     """An HTTPRoute that is made elsewhere."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.HttpRouteRefArgsDict]) -> None: ...
+
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -49,6 +62,10 @@ class HttpRouteRefArgs(SpecModel):
 
 class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
 
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; by default those of `gateway`."""
@@ -83,6 +100,10 @@ class HttpRouteArgs(SpecModel):
 class GatewayRefArgs(SpecModel):
     """A Gateway that exists already."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.GatewayRefArgsDict]) -> None: ...
+
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -102,6 +123,10 @@ class GatewayRefArgs(SpecModel):
 
 class GatewayArgs(SpecModel):
     """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
 
     implementation: str | None = Field(default=None, min_length=1)
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`

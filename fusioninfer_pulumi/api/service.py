@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,11 @@ from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.api.types import MAX_COUNT, AnnotationMap, Count, LabelMap, Name, Namespace
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import labels
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
@@ -97,6 +102,10 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     Raises:
         InvalidServiceError: The input cannot work; every problem is listed.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
 
     @model_validator(mode="before")
     @classmethod
