@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import ObjectName, PositiveCount, json_findings
+from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
 
@@ -65,11 +65,11 @@ class ResourceClaimArgs(SpecModel):
     spec: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     """The spec of a ResourceClaim, passed on as it is."""
 
-    template_name: ObjectName | None = None
-    """An existing ResourceClaimTemplate."""
+    template_name: PassedName | None = None
+    """An existing ResourceClaimTemplate; may be an Output."""
 
-    claim_name: ObjectName | None = None
-    """An existing ResourceClaim, which all pods share."""
+    claim_name: PassedName | None = None
+    """An existing ResourceClaim, which all pods share; may be an Output."""
 
     @property
     def made(self) -> bool:

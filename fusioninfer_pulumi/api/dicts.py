@@ -155,8 +155,8 @@ class AutoscalingMetricArgsDict(TypedDict, total=False):
 class CacheArgsDict(TypedDict, total=False):
     """A volume that keeps model files for all pods of the service."""
 
-    claim_name: str | None
-    """An existing PersistentVolumeClaim; exclusive with `storage`."""
+    claim_name: Input[str] | None
+    """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
 
     storage: StorageArgs | StorageArgsDict | None
     """A claim that the service makes."""
@@ -184,7 +184,7 @@ class CacheArgsDict(TypedDict, total=False):
 class ClaimReferenceArgsDict(TypedDict, total=False):
     """An existing PersistentVolumeClaim of the service's namespace."""
 
-    name: Required[str]
+    name: Required[Input[str]]
     """Name of the claim; several pods need one that is `ReadWriteMany`."""
 
     path: str | None
@@ -356,8 +356,9 @@ class GatewayArgsDict(TypedDict, total=False):
     refs: Sequence[GatewayRefArgs | GatewayRefArgsDict] | None
     """Existing Gateways; without it a Gateway is created."""
 
-    gateway_class_name: str | None
-    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`."""
+    gateway_class_name: Input[str] | None
+    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be
+    an Output."""
 
     listeners: Sequence[Mapping[str, Any]] | None
     """Its listeners; by default HTTP on port 80."""
@@ -449,8 +450,8 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     namespace: Input[str]
     """Namespace of every object; may be an Output."""
 
-    labels: Mapping[str, str]
-    """Labels of every object."""
+    labels: Mapping[str, Input[str]]
+    """Labels of every object; values may be Outputs."""
 
     annotations: Mapping[str, Input[str]]
     """Annotations of every object; values may be Outputs."""
@@ -665,8 +666,8 @@ class ModelArgsDict(TypedDict, total=False):
     s3: S3Args | S3ArgsDict
     """How `s3://` is reached."""
 
-    image_pull_secrets: Sequence[str]
-    """Secrets for pulling `oci://` and the fetcher's image."""
+    image_pull_secrets: Sequence[Input[str]]
+    """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | LoraArgsDict | None
     """LoRA adapters."""
@@ -821,9 +822,9 @@ class PickerTlsArgsDict(TypedDict, total=False):
     enabled: bool
     """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
 
-    secret_name: str | None
-    """Secret with `tls.crt` and `tls.key`; by default the picker signs a certificate by itself,
-    which no gateway verifies."""
+    secret_name: Input[str] | None
+    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
+    certificate by itself, which no gateway verifies."""
 
 
 class PoolArgsDict(TypedDict, total=False):
@@ -894,11 +895,11 @@ class ResourceClaimArgsDict(TypedDict, total=False):
     spec: Mapping[str, Any] | None
     """The spec of a ResourceClaim, passed on as it is."""
 
-    template_name: str | None
-    """An existing ResourceClaimTemplate."""
+    template_name: Input[str] | None
+    """An existing ResourceClaimTemplate; may be an Output."""
 
-    claim_name: str | None
-    """An existing ResourceClaim, which all pods share."""
+    claim_name: Input[str] | None
+    """An existing ResourceClaim, which all pods share; may be an Output."""
 
 
 class RoleArgsDict(TypedDict, total=False):
@@ -1108,8 +1109,8 @@ class RolloutArgsDict(TypedDict, total=False):
 class S3ArgsDict(TypedDict, total=False):
     """How a bucket is reached."""
 
-    secret_name: str | None
-    """Secret with the credentials; without one the pod's identity is used."""
+    secret_name: Input[str] | None
+    """Secret with the credentials; without one the pod's identity is used. May be an Output."""
 
     access_key_id_key: str
     """Key of the Secret that holds the access key's id."""
@@ -1117,11 +1118,11 @@ class S3ArgsDict(TypedDict, total=False):
     secret_access_key_key: str
     """Key of the Secret that holds the secret access key."""
 
-    endpoint: str | None
-    """URL of a store other than AWS."""
+    endpoint: Input[str] | None
+    """URL of a store other than AWS; may be an Output."""
 
-    region: str | None
-    """Region of the bucket."""
+    region: Input[str] | None
+    """Region of the bucket; may be an Output."""
 
 
 class SchedulingStrategyArgsDict(TypedDict, total=False):
@@ -1130,8 +1131,8 @@ class SchedulingStrategyArgsDict(TypedDict, total=False):
     scheduler_name: str | None
     """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
 
-    queue: str | None
-    """Volcano queue; by default Volcano's `default`."""
+    queue: Input[str] | None
+    """Volcano queue; by default Volcano's `default`. May be an Output."""
 
     priority_class_name: str | None
     """PriorityClass of the PodGroup and of the pods."""
@@ -1150,8 +1151,8 @@ class SecondaryTierArgsDict(TypedDict, total=False):
 class SecretKeyArgsDict(TypedDict, total=False):
     """One key of a Secret in the service's namespace."""
 
-    name: Required[str]
-    """Name of the Secret."""
+    name: Required[Input[str]]
+    """Name of the Secret; may be an Output."""
 
     key: str
     """Key that holds the value."""
@@ -1230,8 +1231,8 @@ class StorageArgsDict(TypedDict, total=False):
     size: Required[str | int]
     """Its size, such as `500Gi`."""
 
-    storage_class_name: str | None
-    """StorageClass, by default the cluster's."""
+    storage_class_name: Input[str] | None
+    """StorageClass, by default the cluster's; may be an Output."""
 
     access_modes: Sequence[
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
@@ -1266,8 +1267,8 @@ class TaintArgsDict(TypedDict, total=False):
 class TokenSecretArgsDict(TypedDict, total=False):
     """A key of a Secret."""
 
-    name: Required[str]
-    """Name of the Secret, in the service's namespace."""
+    name: Required[Input[str]]
+    """Name of the Secret, in the service's namespace; may be an Output."""
 
     key: str
     """Key that holds the token; `token` by default."""
@@ -1325,11 +1326,11 @@ class WarmUpJobArgsDict(TypedDict, total=False):
     """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
     deleted one anew."""
 
-    node_selector: Mapping[str, str] | None
-    """Nodes on which it may run."""
+    node_selector: Mapping[str, Input[str]] | None
+    """Nodes on which it may run; values may be Outputs."""
 
     tolerations: Sequence[Mapping[str, Any]] | None
     """Taints that it tolerates."""
 
-    service_account_name: str | None
-    """Its ServiceAccount, by default the namespace's; it gets no token."""
+    service_account_name: Input[str] | None
+    """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""

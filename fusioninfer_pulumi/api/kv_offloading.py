@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Bytes, ObjectName, bytes_finding, json_findings
+from fusioninfer_pulumi.api.types import Bytes, PassedName, bytes_finding, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
 
@@ -52,7 +52,7 @@ class ClaimReferenceArgs(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
 
-    name: ObjectName
+    name: PassedName
     """Name of the claim; several pods need one that is `ReadWriteMany`."""
 
     path: _Folder | None = None

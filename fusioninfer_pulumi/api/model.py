@@ -17,7 +17,8 @@ from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
     LeafText,
-    ObjectName,
+    PassedName,
+    PassedText,
     PodPart,
     PositiveCount,
     Text,
@@ -75,8 +76,8 @@ class SecretKeyArgs(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
 
-    name: ObjectName
-    """Name of the Secret."""
+    name: PassedName
+    """Name of the Secret; may be an Output."""
 
     key: Text = "HF_TOKEN"
     """Key that holds the value."""
@@ -89,8 +90,8 @@ class S3Args(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
 
-    secret_name: ObjectName | None = None
-    """Secret with the credentials; without one the pod's identity is used."""
+    secret_name: PassedName | None = None
+    """Secret with the credentials; without one the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
     """Key of the Secret that holds the access key's id."""
@@ -98,11 +99,11 @@ class S3Args(SpecModel):
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
-    endpoint: Text | None = None
-    """URL of a store other than AWS."""
+    endpoint: PassedText | None = None
+    """URL of a store other than AWS; may be an Output."""
 
-    region: Text | None = None
-    """Region of the bucket."""
+    region: PassedText | None = None
+    """Region of the bucket; may be an Output."""
 
 
 class LoraAdapterArgs(SpecModel):
@@ -172,8 +173,8 @@ class StorageArgs(SpecModel):
     size: Bytes
     """Its size, such as `500Gi`."""
 
-    storage_class_name: ObjectName | None = None
-    """StorageClass, by default the cluster's."""
+    storage_class_name: PassedName | None = None
+    """StorageClass, by default the cluster's; may be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
@@ -199,14 +200,14 @@ class WarmUpJobArgs(SpecModel):
     """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
     deleted one anew."""
 
-    node_selector: dict[str, str] | None = None
-    """Nodes on which it may run."""
+    node_selector: dict[str, LeafText] | None = None
+    """Nodes on which it may run; values may be Outputs."""
 
     tolerations: list[PodPart] | None = None
     """Taints that it tolerates."""
 
-    service_account_name: ObjectName | None = None
-    """Its ServiceAccount, by default the namespace's; it gets no token."""
+    service_account_name: PassedName | None = None
+    """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
 
 
 class CacheArgs(SpecModel):
@@ -216,8 +217,8 @@ class CacheArgs(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
 
-    claim_name: ObjectName | None = None
-    """An existing PersistentVolumeClaim; exclusive with `storage`."""
+    claim_name: PassedName | None = None
+    """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
 
     storage: StorageArgs | None = None
     """A claim that the service makes."""
@@ -277,8 +278,8 @@ class ModelArgs(SpecModel):
     s3: S3Args = Field(default_factory=S3Args)
     """How `s3://` is reached."""
 
-    image_pull_secrets: list[ObjectName] = Field(default_factory=list)
-    """Secrets for pulling `oci://` and the fetcher's image."""
+    image_pull_secrets: list[PassedName] = Field(default_factory=list)
+    """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
     """LoRA adapters."""

@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error, string_format
-from fusioninfer_pulumi.api.types import LabelMap
+from fusioninfer_pulumi.api.types import LabelMap, PassedText
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -46,8 +46,8 @@ class TokenSecretArgs(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
 
-    name: str = Field(min_length=1)
-    """Name of the Secret, in the service's namespace."""
+    name: PassedText
+    """Name of the Secret, in the service's namespace; may be an Output."""
 
     key: str = Field(default="token", min_length=1)
     """Key that holds the token; `token` by default."""

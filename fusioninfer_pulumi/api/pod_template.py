@@ -550,10 +550,10 @@ def _label(at: Location, key: Any, value: Any) -> Iterator[Finding]:
     if key in labels.OWNED_LABELS or key in labels.LWS_OWNED_LABELS:
         owner = "fusioninfer-pulumi" if key in labels.OWNED_LABELS else "LeaderWorkerSet"
         yield error("label-reserved", at, f"is set by {owner}; remove it")
-    elif is_output(value):
-        yield error("output-not-allowed", at, LIFT)
-    elif found := label_finding(at, key, value):
-        yield found
+    else:
+        found = label_key_finding(at, key) if is_output(value) else label_finding(at, key, value)
+        if found is not None:
+            yield found
 
 
 def _annotation(at: Location, key: Any, value: Any) -> Iterator[Finding]:

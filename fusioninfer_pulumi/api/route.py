@@ -18,6 +18,7 @@ from fusioninfer_pulumi.api.types import (
     LeafText,
     Name,
     Namespace,
+    PassedText,
     Port,
     known_json_findings,
     namespace_finding,
@@ -136,8 +137,9 @@ class GatewayArgs(SpecModel):
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways; without it a Gateway is created."""
 
-    gateway_class_name: str | None = Field(default=None, min_length=1)
-    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`."""
+    gateway_class_name: PassedText | None = None
+    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be
+    an Output."""
 
     listeners: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     """Its listeners; by default HTTP on port 80."""

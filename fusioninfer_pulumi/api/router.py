@@ -17,6 +17,7 @@ from fusioninfer_pulumi.api.pod_template import (
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
+    PassedText,
     PodPart,
     PositiveCount,
     known_json_findings,
@@ -67,9 +68,9 @@ class PickerTlsArgs(SpecModel):
     enabled: bool = True
     """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
 
-    secret_name: str | None = Field(default=None, min_length=1)
-    """Secret with `tls.crt` and `tls.key`; by default the picker signs a certificate by itself,
-    which no gateway verifies."""
+    secret_name: PassedText | None = None
+    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
+    certificate by itself, which no gateway verifies."""
 
 
 class EndpointPickerArgs(SpecModel):

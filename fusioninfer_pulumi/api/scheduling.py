@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, SchedulerName
+from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, SchedulerName
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -107,8 +107,8 @@ class SchedulingStrategyArgs(SpecModel):
     scheduler_name: SchedulerName | None = None
     """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
 
-    queue: ObjectName | None = None
-    """Volcano queue; by default Volcano's `default`."""
+    queue: PassedName | None = None
+    """Volcano queue; by default Volcano's `default`. May be an Output."""
 
     priority_class_name: ObjectName | None = None
     """PriorityClass of the PodGroup and of the pods."""

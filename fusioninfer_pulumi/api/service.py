@@ -18,7 +18,14 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, role_findings
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.api.types import MAX_COUNT, AnnotationMap, Count, LabelMap, Name, Namespace
+from fusioninfer_pulumi.api.types import (
+    MAX_COUNT,
+    AnnotationMap,
+    Count,
+    Name,
+    Namespace,
+    PassedLabelMap,
+)
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import labels
 
@@ -40,8 +47,8 @@ class ServiceMetadata(SpecModel):
     namespace: Namespace = "default"
     """Namespace of every object; may be an Output."""
 
-    labels: LabelMap = Field(default_factory=dict)
-    """Labels of every object."""
+    labels: PassedLabelMap = Field(default_factory=dict)
+    """Labels of every object; values may be Outputs."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of every object; values may be Outputs."""

@@ -210,6 +210,16 @@ def _label_map(value: Any) -> Any:
     return value
 
 
+def _passed_label_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        found = (
+            label_key_finding((), key) if is_output(item) else label_finding((), key, item)
+            for key, item in value.items()
+        )
+        raise_findings("labels", filter(None, found))
+    return value
+
+
 def _annotation_map(value: Any) -> Any:
     if isinstance(value, Mapping):
         raise_findings("annotations", filter(None, (label_key_finding((), key) for key in value)))
@@ -221,6 +231,8 @@ LabelKey = Annotated[
     str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
 ]
 LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
+#: Labels whose values may be pulumi Outputs.
+PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_passed_label_map)]
 AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
 
 # Amounts
