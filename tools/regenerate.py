@@ -10,6 +10,7 @@ from pathlib import Path
 import args_dicts
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
+from fusioninfer_pulumi.provider import schema as package_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +22,8 @@ def main() -> int:
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
+    package = ROOT / "fusioninfer_pulumi" / package_schema.PACKAGED
+    package.write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
