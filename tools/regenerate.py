@@ -25,7 +25,7 @@ def main() -> int:
     package = ROOT / "fusioninfer_pulumi" / package_schema.PACKAGED
     package.write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
-    for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
+    for project in sorted((ROOT / "examples").rglob("__main__.py")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(
             [*command, str(project.parent)], capture_output=True, text=True, check=True

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.catalog import tool
-from e2e.engine.project import Project
+from e2e.engine.project import REPOSITORY, Project
 from e2e.engine.services import images, role, router, service
 from e2e.harness import Cluster
 
@@ -22,6 +23,7 @@ Make = Callable[..., Project]
 NEEDS = "the Pulumi engine is on PATH, and `python -m e2e.build_tools --only pulumi-yaml` was run"
 HOST = tool("pulumi-yaml").directory / "bin"
 PLUGIN = Path(sys.prefix) / "bin" / "pulumi-resource-fusioninfer"
+PLUGINS = {"providers": [{"name": "fusioninfer", "path": str(PLUGIN.parent)}]}
 
 pytestmark = pytest.mark.skipif(
     not (HOST.is_dir() or shutil.which("pulumi-language-yaml")), reason="no YAML language host"
@@ -49,9 +51,7 @@ class YamlProject:
         program = {
             "name": self.project.folder.name,
             "runtime": "yaml",
-            "plugins": {
-                "providers": [{"name": "fusioninfer", "path": str(PLUGIN.parent)}],
-            },
+            "plugins": PLUGINS,
             "resources": resources,
             "outputs": {
                 "status": f"${{{first}.status}}",
@@ -194,3 +194,23 @@ def test_secrets_and_outputs(cluster: Cluster, namespace: str, yaml_project: Yam
     assert env["TOKEN"] == "t0ken-value"
     assert env["UPSTREAM"] == f"http://other.{namespace}.svc:8000"
     stack.down().assert_fine()
+
+
+@pytest.mark.proves("the YAML example and the YAML template pass a preview", needs=NEEDS)
+@pytest.mark.parametrize("program", ["examples/yaml", "templates/yaml"])
+def test_programs_of_this_repository(yaml_project: YamlProject, program: str) -> None:
+    stack = yaml_project.project
+    described = yaml.safe_load((REPOSITORY / program / "Pulumi.yaml").read_text(encoding="utf-8"))
+    # Their plugin comes from the repository's address.
+    del described["packages"], described["description"]
+    described.pop("template", None)
+    described["name"] = stack.folder.name
+    described["plugins"] = PLUGINS
+    (stack.folder / "Pulumi.yaml").write_text(json.dumps(described), encoding="utf-8")
+    for key, value in {"model": "Qwen/Qwen3-8B", "gpus": "1", "replicas": "3"}.items():
+        stack.run("config", "set", key, value).assert_fine()
+    assert sorted(each for each in children(stack) if ":LeaderWorkerSet " in each) == [
+        f"kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet {name}-inference-{index}"
+        for index in range(3)
+        for name in described["resources"]
+    ]
