@@ -45,6 +45,7 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_types.py
 
 .PHONY: docs
 docs: $(STAMP)  ## Build the documentation site into site/, with every warning an error

@@ -1,14 +1,26 @@
-"""A ready Pulumi project for whoever has only YAML.
+"""A ready Pulumi project for whoever has only YAML, and the plugin of the package `fusioninfer`.
 
-`pulumi config set manifests a.yaml,b.yaml` names the manifests; every InferenceService in them is
-deployed, and its endpoint and status are exported under its name.
+As a project: `pulumi config set manifests a.yaml,b.yaml` names the manifests; every
+InferenceService in them is deployed, and its endpoint and status are exported under its name.
+As a plugin (PulumiPlugin.yaml): `pulumi package add` with this folder or its git address.
 """
 
 import pulumi
 
 from fusioninfer_pulumi import InferenceService, load
 
-for path in pulumi.Config().require("manifests").split(","):
-    for args in load(path.strip()):
-        service = InferenceService(str(args.name), args)
-        pulumi.export(str(args.name), {"endpoint": service.endpoint, "status": service.status})
+
+def deploy() -> None:
+    """Deploys the manifests."""
+    for path in pulumi.Config().require("manifests").split(","):
+        for args in load(path.strip()):
+            service = InferenceService(str(args.name), args)
+            pulumi.export(str(args.name), {"endpoint": service.endpoint, "status": service.status})
+
+
+if pulumi.runtime.get_root_resource() is not None:
+    deploy()
+else:  # no program has a stack yet: Pulumi starts this folder as a plugin
+    from fusioninfer_pulumi.provider.server import main
+
+    main()

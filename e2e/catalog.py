@@ -159,6 +159,12 @@ TOOLS: tuple[Tool, ...] = (
         ldflags="-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}",
         optional=True,
     ),
+    Tool(
+        name="pulumi-yaml",
+        source="github.com/pulumi/pulumi-yaml",
+        programs={"pulumi-language-yaml": "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"},
+        optional=True,
+    ),
 )
 
 

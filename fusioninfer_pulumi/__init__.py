@@ -6,167 +6,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.api import (
-        AutoscalingArgs,
-        AutoscalingEngine,
-        AutoscalingMetricArgs,
-        ComponentType,
-        DeviceArgs,
-        DeviceRequirementArgs,
-        DisruptionBudgetArgs,
-        EndpointPickerArgs,
-        FailureMode,
-        GangMode,
-        GangPolicyArgs,
-        GatewayArgs,
-        GatewayRefArgs,
-        HttpRouteArgs,
-        InferenceServiceArgs,
-        InventoryArgs,
-        KvCacheOffloadingArgs,
-        KvEventsArgs,
-        KvRole,
-        KvTransferArgs,
-        Launcher,
-        MetricsMode,
-        MetricSource,
-        MonitoringArgs,
-        MultinodeArgs,
-        NetworkConfigArgs,
-        NetworkPolicyArgs,
-        NodePoolArgs,
-        PickerTlsArgs,
-        PoolArgs,
-        PrefillDecodeRatioArgs,
-        RestartPolicy,
-        RoleArgs,
-        RoleOrder,
-        RolePlacementArgs,
-        RoleRolloutArgs,
-        RolloutArgs,
-        RolloutStrategy,
-        SchedulingStrategyArgs,
-        ServicePlacementArgs,
-        SidecarArgs,
-        SidecarConnector,
-        StartupArgs,
-        StartupPolicy,
-        Strategy,
-        SubdomainPolicy,
-        SubGroupPolicyArgs,
-        SubGroupPolicyType,
-        TaintArgs,
-        TaintEffect,
-        TokenSecretArgs,
-        TopologySpreadArgs,
-        TracingArgs,
-        UnhealthyPods,
-        WaitArgs,
-        WaitLevel,
-        WhenUnsatisfiable,
-    )
-    from fusioninfer_pulumi.component import (
-        Gateway,
-        HTTPRoute,
-        InferencePool,
-        InferenceService,
-        LeaderWorkerSet,
-        PodGroup,
+    from fusioninfer_pulumi.api import *  # noqa: F403  # the models: `api` is the list of them
+    from fusioninfer_pulumi.api.dicts import *  # noqa: F403  # their dictionaries
+    from fusioninfer_pulumi.component import Gateway as Gateway
+    from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
+    from fusioninfer_pulumi.component import InferencePool as InferencePool
+    from fusioninfer_pulumi.component import InferenceService as InferenceService
+    from fusioninfer_pulumi.component import LeaderWorkerSet as LeaderWorkerSet
+    from fusioninfer_pulumi.component import PodGroup as PodGroup
+    from fusioninfer_pulumi.component.prerequisites import (
+        ServingPrerequisites as ServingPrerequisites,
     )
     from fusioninfer_pulumi.component.prerequisites import (
-        ServingPrerequisites,
-        ServingPrerequisitesArgs,
+        ServingPrerequisitesArgs as ServingPrerequisitesArgs,
     )
-    from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-    from fusioninfer_pulumi.loading import load, load_inventory, loads
-    from fusioninfer_pulumi.objects import render
-    from fusioninfer_pulumi.placement import Placement, place, read_inventory, read_placement
-    from fusioninfer_pulumi.planning import plan_service, plan_services
-    from fusioninfer_pulumi.service_plan import ServicePlan
+    from fusioninfer_pulumi.findings import Finding as Finding
+    from fusioninfer_pulumi.findings import InvalidServiceError as InvalidServiceError
+    from fusioninfer_pulumi.findings import Severity as Severity
+    from fusioninfer_pulumi.loading import load as load
+    from fusioninfer_pulumi.loading import load_inventory as load_inventory
+    from fusioninfer_pulumi.loading import loads as loads
+    from fusioninfer_pulumi.objects import render as render
+    from fusioninfer_pulumi.placement import Placement as Placement
+    from fusioninfer_pulumi.placement import place as place
+    from fusioninfer_pulumi.placement import read_inventory as read_inventory
+    from fusioninfer_pulumi.placement import read_placement as read_placement
+    from fusioninfer_pulumi.planning import plan_service as plan_service
+    from fusioninfer_pulumi.planning import plan_services as plan_services
+    from fusioninfer_pulumi.service_plan import ServicePlan as ServicePlan
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AutoscalingArgs",
-    "AutoscalingEngine",
-    "AutoscalingMetricArgs",
-    "ComponentType",
-    "DeviceArgs",
-    "DeviceRequirementArgs",
-    "DisruptionBudgetArgs",
-    "EndpointPickerArgs",
-    "FailureMode",
-    "Finding",
-    "GangMode",
-    "GangPolicyArgs",
-    "Gateway",
-    "GatewayArgs",
-    "GatewayRefArgs",
-    "HTTPRoute",
-    "HttpRouteArgs",
-    "InferencePool",
-    "InferenceService",
-    "InferenceServiceArgs",
-    "InvalidServiceError",
-    "InventoryArgs",
-    "KvCacheOffloadingArgs",
-    "KvEventsArgs",
-    "KvRole",
-    "KvTransferArgs",
-    "Launcher",
-    "LeaderWorkerSet",
-    "MetricSource",
-    "MetricsMode",
-    "MonitoringArgs",
-    "MultinodeArgs",
-    "NetworkConfigArgs",
-    "NetworkPolicyArgs",
-    "NodePoolArgs",
-    "PickerTlsArgs",
-    "Placement",
-    "PodGroup",
-    "PoolArgs",
-    "PrefillDecodeRatioArgs",
-    "RestartPolicy",
-    "RoleArgs",
-    "RoleOrder",
-    "RolePlacementArgs",
-    "RoleRolloutArgs",
-    "RolloutArgs",
-    "RolloutStrategy",
-    "SchedulingStrategyArgs",
-    "ServicePlacementArgs",
-    "ServicePlan",
-    "ServingPrerequisites",
-    "ServingPrerequisitesArgs",
-    "Severity",
-    "SidecarArgs",
-    "SidecarConnector",
-    "StartupArgs",
-    "StartupPolicy",
-    "Strategy",
-    "SubGroupPolicyArgs",
-    "SubGroupPolicyType",
-    "SubdomainPolicy",
-    "TaintArgs",
-    "TaintEffect",
-    "TokenSecretArgs",
-    "TopologySpreadArgs",
-    "TracingArgs",
-    "UnhealthyPods",
-    "WaitArgs",
-    "WaitLevel",
-    "WhenUnsatisfiable",
-    "load",
-    "load_inventory",
-    "loads",
-    "place",
-    "plan_service",
-    "plan_services",
-    "read_inventory",
-    "read_placement",
-    "render",
-]
 
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `api`.
@@ -190,13 +59,25 @@ _PACKAGES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    package = next((package for package, names in _PACKAGES.items() if name in names), "api")
+    if name == "__all__":
+        return _public_names()
+    package = next((package for package, names in _PACKAGES.items() if name in names), None)
+    if package is None:
+        package = "api.dicts" if name.endswith("ArgsDict") else "api"
+        if name.startswith("_") or name not in _public_names():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{package}"), name)
     globals()[name] = value
     return value
 
 
+def _public_names() -> list[str]:
+    """Every name that programs may use, sorted."""
+    models = importlib.import_module(f"{__name__}.api").model_names()
+    dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
+    listed = [name for names in _PACKAGES.values() for name in names]
+    return sorted([*models, *dicts, *listed])
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_public_names()})

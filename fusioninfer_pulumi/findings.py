@@ -161,7 +161,6 @@ def path_text(location: Location) -> str:
 
 
 LIFT = (
-    "must be a plain value, got a pulumi Output; read it from pulumi.Config (or another plain "
-    "source) instead: only image, env values, annotations, hostnames, namespace and pod template "
-    "fields that are passed through may be Outputs"
+    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or give the "
+    "resource that it comes from a fixed name and write that name"
 )

@@ -11,7 +11,8 @@ from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/**/Pulumi.yaml"))
+#: Programs in Python; `test_templates` plans the one in YAML.
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/**/__main__.py"))
 
 
 def rendered(capsys: pytest.CaptureFixture[str], source: Path) -> str:

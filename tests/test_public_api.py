@@ -1,17 +1,26 @@
-"""The public names, exactly; programs depend on them."""
+"""The public names: every model and enum of the API, and those of version 0.1.0."""
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
+import inspect
+import pydoc
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 import fusioninfer_pulumi
+import fusioninfer_pulumi.api
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.schema import fields_schema
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 
-NAMES = [
+#: Those of version 0.1.0; programs depend on them.
+RELEASED = [
     "AutoscalingArgs",
     "AutoscalingEngine",
     "AutoscalingMetricArgs",
@@ -94,8 +103,35 @@ NAMES = [
 ]
 
 
-def test_the_names_are_exactly_these() -> None:
-    assert fusioninfer_pulumi.__all__ == NAMES
+NAMES: list[str] = fusioninfer_pulumi.__all__
+MODELS = fields_schema(InferenceServiceArgs, InventoryArgs)
+
+
+def test_every_model_and_enum_of_the_api_is_public() -> None:
+    assert set(fusioninfer_pulumi.api.model_names()) == set(MODELS)
+    assert set(MODELS) <= set(NAMES)
+
+
+def test_every_model_has_a_dictionary() -> None:
+    dicts = {f"{name}Dict" for name, schema in MODELS.items() if "properties" in schema}
+    assert {name for name in NAMES if name.endswith("ArgsDict")} == dicts
+
+
+def test_no_released_name_is_gone() -> None:
+    assert set(RELEASED) <= set(NAMES)
+
+
+def test_type_checkers_see_the_names_that_are_loaded_on_use() -> None:
+    tree = ast.parse(Path(str(fusioninfer_pulumi.__file__)).read_text(encoding="utf-8"))
+    imported = {
+        (str(node.module).removeprefix("fusioninfer_pulumi."), alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if str(node.module).startswith("fusioninfer_pulumi.") and alias.name != "*"
+    }
+    lazy = fusioninfer_pulumi._PACKAGES.items()
+    assert imported == {(package, name) for package, names in lazy for name in names}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -131,3 +167,14 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "assert 'pulumi' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "properties" in MODELS[name]])
+def test_help_shows_every_field_with_its_meaning(name: str) -> None:
+    model = getattr(fusioninfer_pulumi, name)
+    text = " ".join(pydoc.plain(pydoc.render_doc(model)).split())
+    for field, held in inspect.signature(model).parameters.items():
+        assert held.kind is inspect.Parameter.KEYWORD_ONLY
+        schema = MODELS[name]["properties"][model.model_fields[field].alias or field]
+        assert f"{field}: " in text or f"{field} (default " in text
+        assert " ".join(schema["description"].split("\n")[0].split()) in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,11 @@ from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
 from fusioninfer_pulumi.schemas.kind import SCALING
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -29,6 +34,10 @@ class MetricSource(str, enum.Enum):
 
 class AutoscalingMetricArgs(SpecModel):
     """One metric, with the value that a replica may have of it."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.AutoscalingMetricArgsDict]) -> None: ...
 
     name: str | None = Field(default=None, min_length=1)
     """`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."""
@@ -52,6 +61,10 @@ class AutoscalingMetricArgs(SpecModel):
 class KedaFallbackArgs(SpecModel):
     """Replicas while the metrics cannot be had."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.KedaFallbackArgsDict]) -> None: ...
+
     failure_threshold: PositiveCount
     """Failures in a row after which it holds."""
 
@@ -64,6 +77,10 @@ class KedaFallbackArgs(SpecModel):
 
 class KedaArgs(SpecModel):
     """Further fields of a ScaledObject."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.KedaArgsDict]) -> None: ...
 
     polling_interval: PositiveCount | None = None
     """Seconds between two looks at the metrics."""
@@ -83,6 +100,10 @@ class KedaArgs(SpecModel):
 
 class AutoscalingArgs(SpecModel):
     """Scales the replicas of a role; needs `layout: PerRole`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.AutoscalingArgsDict]) -> None: ...
 
     engine: Annotated[AutoscalingEngine, Field(strict=False)] = AutoscalingEngine.HPA
     """`HPA` (default) or `KEDA`."""
@@ -117,6 +138,10 @@ class AutoscalingArgs(SpecModel):
 
 class PrefillDecodeRatioArgs(SpecModel):
     """Bounds for the replicas of prefill for each replica of decode."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.PrefillDecodeRatioArgsDict]) -> None: ...
 
     min: float | None = Field(default=None, gt=0)
     """Fewest, such as `0.25`."""

@@ -26,6 +26,22 @@ else:
             except ValidationError as problem:
                 raise InvalidServiceError(findings_of(problem, cls), cls.__name__) from None
 
+        @property
+        def __signature__(cls) -> Any:
+            from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
+
+            return _help.signature(cls)
+
+        @__signature__.setter
+        def __signature__(cls, value: Any) -> None:
+            """Forgets pydantic's, which names the fields as YAML does."""
+
+        @property
+        def __doc__(cls) -> Any:
+            from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
+
+            return _help.documentation(cls)
+
 
 class SpecModel(BaseModel, metaclass=_Constructed):
     """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused.
@@ -33,6 +49,11 @@ class SpecModel(BaseModel, metaclass=_Constructed):
     Raises:
         InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
     """
+
+    if TYPE_CHECKING:
+        # Each model says what it takes by its TypedDict in `dicts`: more than its fields hold.
+        def __init__(self, **fields: Any) -> None:
+            """Takes the fields by name; editors show the meaning, default and unit of each."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import ObjectName, PositiveCount, fits, json_findings
+from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
 from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 _Label = Annotated[
     str,
@@ -39,6 +44,10 @@ class ResourceClaimArgs(SpecModel):
     `templateName` and `claimName` name existing objects.
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
+
     name: _Label
     """Name of the claim in the pod."""
 
@@ -57,11 +66,11 @@ class ResourceClaimArgs(SpecModel):
     spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed on as it is."""
 
-    template_name: ObjectName | None = None
-    """An existing ResourceClaimTemplate."""
+    template_name: PassedName | None = None
+    """An existing ResourceClaimTemplate; may be an Output."""
 
-    claim_name: ObjectName | None = None
-    """An existing ResourceClaim, which all pods share."""
+    claim_name: PassedName | None = None
+    """An existing ResourceClaim, which all pods share; may be an Output."""
 
     @property
     def made(self) -> bool:

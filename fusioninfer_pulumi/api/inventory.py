@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,11 @@ from fusioninfer_pulumi.api.messages import raise_findings
 from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text, label_finding
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 INVENTORY_KIND = "NodePoolInventory"
 
@@ -29,6 +34,10 @@ class TaintEffect(str, enum.Enum):
 class TaintArgs(SpecModel):
     """A taint of a pool's nodes, as Kubernetes writes it."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.TaintArgsDict]) -> None: ...
+
     key: Text
     """Key of the taint."""
 
@@ -42,6 +51,10 @@ class TaintArgs(SpecModel):
 class DeviceArgs(SpecModel):
     """What the accelerators of a pool are."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
+
     memory: Bytes | None = None
     """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
     without it."""
@@ -52,6 +65,10 @@ class DeviceArgs(SpecModel):
 
 class NodePoolArgs(SpecModel):
     """Nodes of one kind."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.NodePoolArgsDict]) -> None: ...
 
     name: Text
     """Name of the pool, unique in the inventory."""
@@ -93,6 +110,10 @@ class InventoryArgs(SpecModel):
     Raises:
         InvalidServiceError: The input cannot work; every problem is listed.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
 
     pool_label: Text | None = None
     """Node label that identifies a pool; its value is the pool's name unless the pool's own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -18,12 +18,18 @@ from fusioninfer_pulumi.api.pod_template import (
 from fusioninfer_pulumi.api.types import (
     Count,
     LeafText,
+    PodPart,
     Port,
     PositiveCount,
     Text,
     known_json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 
 class KvRole(str, enum.Enum):
@@ -50,6 +56,10 @@ class SidecarArgs(SpecModel):
     It listens on the pool's port and passes everything else on to the engine beside it.
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
+
     enabled: bool = True
     """Whether it is added; without it the pods serve as their template says."""
 
@@ -68,7 +78,7 @@ class SidecarArgs(SpecModel):
     """Whether it sends prompts to pods of the service's pool only, whatever a client's header
     says. It then reads pool and pods, with a ServiceAccount and a Role of its own."""
 
-    resources: dict[str, Any] | None = None
+    resources: PodPart | None = None
     """Resources of its container, in place of the default requests."""
 
     args: list[str] | None = None
@@ -92,6 +102,10 @@ _Endpoint = Annotated[
 
 class RdmaArgs(SpecModel):
     """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.RdmaArgsDict]) -> None: ...
 
     resource: _Resource | None = None
     """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
@@ -119,6 +133,10 @@ class KvTransferArgs(SpecModel):
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
     engine's arguments hold `--kv-transfer-config` already, they are used as they are.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether the engines hand the KV cache over; false: decode computes each prompt again."""
@@ -154,6 +172,10 @@ class KvEventsArgs(SpecModel):
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
 
     endpoint: _Endpoint = "tcp://*:5557"
     """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""

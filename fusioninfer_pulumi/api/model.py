@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -17,7 +17,9 @@ from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
     LeafText,
-    ObjectName,
+    PassedName,
+    PassedText,
+    PodPart,
     PositiveCount,
     Text,
     fits,
@@ -27,6 +29,11 @@ from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, TOLERATIONS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -68,8 +75,12 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
-    name: ObjectName
-    """Name of the Secret."""
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
+
+    name: PassedName
+    """Name of the Secret; may be an Output."""
 
     key: Text = "HF_TOKEN"
     """Key that holds the value."""
@@ -78,8 +89,12 @@ class SecretKeyArgs(SpecModel):
 class S3Args(SpecModel):
     """How a bucket is reached."""
 
-    secret_name: ObjectName | None = None
-    """Secret with the credentials; without one the pod's identity is used."""
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
+
+    secret_name: PassedName | None = None
+    """Secret with the credentials; without one the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
     """Key of the Secret that holds the access key's id."""
@@ -87,15 +102,19 @@ class S3Args(SpecModel):
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
-    endpoint: Text | None = None
-    """URL of a store other than AWS."""
+    endpoint: PassedText | None = None
+    """URL of a store other than AWS; may be an Output."""
 
-    region: Text | None = None
-    """Region of the bucket."""
+    region: PassedText | None = None
+    """Region of the bucket; may be an Output."""
 
 
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
 
     name: Text
     """Name by which requests ask for it."""
@@ -106,6 +125,10 @@ class LoraAdapterArgs(SpecModel):
 
 class LoraArgs(SpecModel):
     """LoRA adapters that are served beside the model."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.LoraArgsDict]) -> None: ...
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
@@ -123,30 +146,38 @@ class LoraArgs(SpecModel):
 class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
+
     image: LeafText = FETCHER_IMAGE
     """Its image, by default KServe's storage-initializer; may be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     """What fetches: it gets a source and a folder as its last two arguments."""
 
-    env: list[dict[str, Any]] = Field(default_factory=list)
+    env: list[PodPart] = Field(default_factory=list)
     """More variables, such as proxies or mirrors."""
 
-    resources: dict[str, Any] | None = None
+    resources: PodPart | None = None
     """Its resources, in place of the default requests (100m CPU, 512Mi memory)."""
 
-    security_context: dict[str, Any] | None = None
+    security_context: PodPart | None = None
     """Its security context, in place of an unprivileged one of user 1000."""
 
 
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
+
     size: Bytes
     """Its size, such as `500Gi`."""
 
-    storage_class_name: ObjectName | None = None
-    """StorageClass, by default the cluster's."""
+    storage_class_name: PassedName | None = None
+    """StorageClass, by default the cluster's; may be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
@@ -158,6 +189,10 @@ class StorageArgs(SpecModel):
 class WarmUpJobArgs(SpecModel):
     """The pod that fills the cache."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.WarmUpJobArgsDict]) -> None: ...
+
     timeout: Text = "2h"
     """How long it may take, all attempts together."""
 
@@ -168,21 +203,25 @@ class WarmUpJobArgs(SpecModel):
     """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
     deleted one anew."""
 
-    node_selector: dict[str, str] | None = None
-    """Nodes on which it may run."""
+    node_selector: dict[str, LeafText] | None = None
+    """Nodes on which it may run; values may be Outputs."""
 
-    tolerations: Annotated[list[dict[str, Any]], fits(TOLERATIONS)] | None = None
+    tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
     """Taints that it tolerates."""
 
-    service_account_name: ObjectName | None = None
-    """Its ServiceAccount, by default the namespace's; it gets no token."""
+    service_account_name: PassedName | None = None
+    """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
 
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
 
-    claim_name: ObjectName | None = None
-    """An existing PersistentVolumeClaim; exclusive with `storage`."""
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
+
+    claim_name: PassedName | None = None
+    """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
 
     storage: StorageArgs | None = None
     """A claim that the service creates."""
@@ -209,6 +248,10 @@ class CacheArgs(SpecModel):
 
 class ModelArgs(SpecModel):
     """The model: its files get into every serving pod, and the engine's arguments name it."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
@@ -242,8 +285,8 @@ class ModelArgs(SpecModel):
     s3: S3Args = Field(default_factory=S3Args)
     """How `s3://` is reached."""
 
-    image_pull_secrets: list[ObjectName] = Field(default_factory=list)
-    """Secrets for pulling `oci://` and the fetcher's image."""
+    image_pull_secrets: list[PassedName] = Field(default_factory=list)
+    """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
     """LoRA adapters."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error, string_format
-from fusioninfer_pulumi.api.types import LabelMap
+from fusioninfer_pulumi.api.types import LabelMap, PassedText
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 # The type Duration of the Prometheus operator's API, without 0.
 _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
@@ -37,8 +42,12 @@ Interval = Annotated[
 class TokenSecretArgs(SpecModel):
     """A key of a Secret."""
 
-    name: str = Field(min_length=1)
-    """Name of the Secret, in the service's namespace."""
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
+
+    name: PassedText
+    """Name of the Secret, in the service's namespace; may be an Output."""
 
     key: str = Field(default="token", min_length=1)
     """Key that holds the token; `token` by default."""
@@ -49,6 +58,10 @@ _Path = Annotated[str, string_format(r"^/", "a path that starts with /")]
 
 class MonitoringArgs(SpecModel):
     """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.MonitoringArgsDict]) -> None: ...
 
     engines: bool = True
     """A PodMonitor for each serving role: its leaders, on the serving port."""

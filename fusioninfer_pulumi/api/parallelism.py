@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.types import Port, PositiveCount
 from fusioninfer_pulumi.findings import Finding, Location, error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 
 class ParallelismArgs(SpecModel):
@@ -18,6 +23,10 @@ class ParallelismArgs(SpecModel):
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
     unless `multinode.nodeCount` says otherwise.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.ParallelismArgsDict]) -> None: ...
 
     tensor: PositiveCount | None = None
     """Accelerators that share each layer; by default the engine's 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -35,6 +35,11 @@ from fusioninfer_pulumi.api.router import (
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount, Text
 from fusioninfer_pulumi.findings import Finding, Location, error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 
 class ComponentType(str, enum.Enum):
@@ -105,6 +110,10 @@ class Strategy(str, enum.Enum):
 class MultinodeArgs(SpecModel):
     """Spreads each replica of a role over several nodes."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.MultinodeArgsDict]) -> None: ...
+
     node_count: PositiveCount | None = None
     """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`.
     Required, unless the role's `parallelism` says it (`pipeline`, or `data` with `dataLocal`)."""
@@ -117,12 +126,20 @@ class MultinodeArgs(SpecModel):
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.NetworkConfigArgsDict]) -> None: ...
+
     subdomain_policy: Annotated[SubdomainPolicy, Field(strict=False)]
     """`Shared` (LeaderWorkerSet's default) or `UniquePerReplica`."""
 
 
 class SubGroupPolicyArgs(SpecModel):
     """LeaderWorkerSet's `subGroupPolicy` (not Volcano's field of that name)."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SubGroupPolicyArgsDict]) -> None: ...
 
     sub_group_size: PositiveCount
     """Pods in a subgroup; must divide the node count, or the node count less the leader."""
@@ -133,6 +150,10 @@ class SubGroupPolicyArgs(SpecModel):
 
 class RoleArgs(SpecModel):
     """One role: a router, or pods that serve a model."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.RoleArgsDict]) -> None: ...
 
     name: PartName
     """Name of the role, unique in the service; part of its objects' names."""

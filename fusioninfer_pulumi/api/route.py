@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from fusioninfer_pulumi.api.types import (
     LeafText,
     Name,
     Namespace,
+    PassedText,
     Port,
     known_json_findings,
 )
@@ -23,9 +24,18 @@ from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
 from fusioninfer_pulumi.schemas.normal import normal
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
+
 
 class SplitArgs(SpecModel):
     """A share of the requests for another service of the namespace, such as a canary."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SplitArgsDict]) -> None: ...
 
     service: Name
     """Name of the service; its router says `routedBy`."""
@@ -37,6 +47,10 @@ class SplitArgs(SpecModel):
 class HttpRouteRefArgs(SpecModel):
     """An HTTPRoute that is made elsewhere."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.HttpRouteRefArgsDict]) -> None: ...
+
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -46,6 +60,10 @@ class HttpRouteRefArgs(SpecModel):
 
 class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
 
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; by default those of `gateway`."""
@@ -80,6 +98,10 @@ class HttpRouteArgs(SpecModel):
 class GatewayRefArgs(SpecModel):
     """A Gateway that exists already."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.GatewayRefArgsDict]) -> None: ...
+
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -100,6 +122,10 @@ class GatewayRefArgs(SpecModel):
 class GatewayArgs(SpecModel):
     """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
+
     implementation: str | None = Field(default=None, min_length=1)
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
     or `gke`. What it needs beside the route is then generated; class names do not tell.
@@ -108,8 +134,9 @@ class GatewayArgs(SpecModel):
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways; without it a Gateway is created."""
 
-    gateway_class_name: str | None = Field(default=None, min_length=1)
-    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`."""
+    gateway_class_name: PassedText | None = None
+    """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be
+    an Output."""
 
     listeners: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
     """Its listeners; by default HTTP on port 80."""

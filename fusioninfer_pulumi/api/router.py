@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -14,11 +14,23 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_template_findings,
     resource_findings,
 )
-from fusioninfer_pulumi.api.types import LeafText, OnOff, PositiveCount, known_json_findings
+from fusioninfer_pulumi.api.types import (
+    LeafText,
+    OnOff,
+    PassedText,
+    PodPart,
+    PositiveCount,
+    known_json_findings,
+)
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -51,16 +63,24 @@ class GroupPairing(str, enum.Enum):
 class PickerTlsArgs(SpecModel):
     """TLS between the gateway and the endpoint picker."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.PickerTlsArgsDict]) -> None: ...
+
     enabled: bool = True
     """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
 
-    secret_name: str | None = Field(default=None, min_length=1)
-    """Secret with `tls.crt` and `tls.key`; by default the picker signs a certificate by itself,
-    which no gateway verifies."""
+    secret_name: PassedText | None = None
+    """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
+    certificate by itself, which no gateway verifies."""
 
 
 class EndpointPickerArgs(SpecModel):
     """The endpoint picker: the program that chooses a pod for each request."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
 
     image: LeafText | None = None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
@@ -72,10 +92,10 @@ class EndpointPickerArgs(SpecModel):
     replicas: PositiveCount = 1
     """Pods; with several of them one leads and the others stand by."""
 
-    resources: dict[str, Any] | None = None
+    resources: PodPart | None = None
     """Resources of its container, in place of the default requests."""
 
-    template: dict[str, Any] | None = None
+    template: PodPart | None = None
     """Overrides of its pod template, merged into the generated one: mappings key by key, lists of
     named items (containers, volumes, env) by name. Its container is named `epp`."""
 
@@ -107,6 +127,10 @@ class EndpointPickerArgs(SpecModel):
 class PoolArgs(SpecModel):
     """How the InferencePool is guarded: gateways drop the service's traffic when it goes."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
+
     protect: bool | None = None
     """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""
 
@@ -116,6 +140,10 @@ class PoolArgs(SpecModel):
 
 class NetworkPolicyArgs(SpecModel):
     """Who reaches the service's pods; everybody else is shut out."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
 
     gateway: list[dict[str, Any]] = Field(min_length=1)
     """NetworkPolicyPeers that match the gateway's proxies."""

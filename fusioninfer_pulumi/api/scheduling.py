@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, SchedulerName
+from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, SchedulerName
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 
 class GangMode(str, enum.Enum):
@@ -36,6 +41,10 @@ class NetworkTopologyMode(str, enum.Enum):
 class NetworkTopologyRuleArgs(SpecModel):
     """How far apart in the network pods may be placed."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.NetworkTopologyRuleArgsDict]) -> None: ...
+
     mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
     """`hard` (default) or `soft`."""
 
@@ -45,6 +54,10 @@ class NetworkTopologyRuleArgs(SpecModel):
 
 class NetworkTopologyArgs(SpecModel):
     """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.NetworkTopologyArgsDict]) -> None: ...
 
     group_policy: NetworkTopologyRuleArgs | None = None
     """For all pods of a gang: of a serving group, or of the service where there are no groups."""
@@ -56,6 +69,10 @@ class NetworkTopologyArgs(SpecModel):
 
 class GangPolicyArgs(SpecModel):
     """What must be placed together before any of it starts."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.GangPolicyArgsDict]) -> None: ...
 
     mode: OnOff[GangMode] = GangMode.AUTO
     """`Auto` (default), `On` or `Off`."""
@@ -83,11 +100,15 @@ class GangPolicyArgs(SpecModel):
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
+
     scheduler_name: SchedulerName | None = None
     """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
 
-    queue: ObjectName | None = None
-    """Volcano queue; by default Volcano's `default`."""
+    queue: PassedName | None = None
+    """Volcano queue; by default Volcano's `default`. May be an Output."""
 
     priority_class_name: ObjectName | None = None
     """PriorityClass of the PodGroup and of the pods."""

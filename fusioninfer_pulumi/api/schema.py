@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from fusioninfer_pulumi.api.service import InferenceServiceManifest
+from fusioninfer_pulumi.api.types import OUTPUT_MARK
 
 #: Where the package holds the schema.
 PACKAGED = "schema/inference-service.schema.json"
@@ -35,13 +36,19 @@ class _Untitled(GenerateJsonSchema):
         """
         built = super().model_schema(schema)
         model: type[BaseModel] = schema["cls"]
-        for name, text in _docstrings(model).items():
+        built["description"] = class_docstring(model)
+        for name, text in field_docstrings(model).items():
             alias = model.model_fields[name].alias or name
             built["properties"][alias].setdefault("description", text)
         return built
 
 
-def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+def class_docstring(model: type[BaseModel]) -> str:
+    """The docstring of a model as it is written: `__doc__` has the fields, too."""
+    return inspect.cleandoc(vars(model)["__doc__"])
+
+
+def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The string below each field of a model and of its bases."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
@@ -59,6 +66,19 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:
+    """The schema of each model and enum that can be reached from `roots`, by its name.
+
+    Fields have their names in YAML; those that may be Outputs carry `OUTPUT_MARK`.
+    """
+    found: dict[str, Any] = {}
+    for root in roots:
+        schema = root.model_json_schema(by_alias=True, schema_generator=_Untitled)
+        found |= schema.pop("$defs", {})
+        found[root.__name__] = schema
+    return dict(sorted(found.items()))
+
+
 def manifest_schema() -> dict[str, Any]:
     """Generates the schema from the models.
 
@@ -67,7 +87,14 @@ def manifest_schema() -> dict[str, Any]:
     """
     schema = InferenceServiceManifest.model_json_schema(by_alias=True, schema_generator=_Untitled)
     schema["title"] = "InferenceService (fusioninfer.io/v1alpha1)"
-    return {"$schema": _DIALECT, **schema}
+    return {"$schema": _DIALECT, **_unmarked(schema)}
+
+
+def _unmarked(schema: Any) -> Any:
+    """Without the mark of Outputs, which manifests cannot hold."""
+    if isinstance(schema, dict):
+        return {key: _unmarked(each) for key, each in schema.items() if key != OUTPUT_MARK}
+    return [_unmarked(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def schema_text() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,9 +18,21 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, role_findings
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.api.types import MAX_COUNT, AnnotationMap, Count, LabelMap, Name, Namespace
+from fusioninfer_pulumi.api.types import (
+    MAX_COUNT,
+    AnnotationMap,
+    Count,
+    Name,
+    Namespace,
+    PassedLabelMap,
+)
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import labels
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.api import dicts
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
@@ -35,8 +47,8 @@ class ServiceMetadata(SpecModel):
     namespace: Namespace = "default"
     """Namespace of every object; may be an Output."""
 
-    labels: LabelMap = Field(default_factory=dict)
-    """Labels of every object."""
+    labels: PassedLabelMap = Field(default_factory=dict)
+    """Labels of every object; values may be Outputs."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of every object; values may be Outputs."""
@@ -97,6 +109,10 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     Raises:
         InvalidServiceError: The input cannot work; every problem is listed.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

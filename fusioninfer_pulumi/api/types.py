@@ -27,7 +27,11 @@ from fusioninfer_pulumi.api.messages import raise_findings, rule_error, string_f
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, errors, shown
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.typed_args import to_plain
+from fusioninfer_pulumi.kube.typed_args import (
+    fields_given_twice,
+    to_plain,
+    with_kubernetes_names,
+)
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import Part
 
@@ -95,8 +99,40 @@ def _leaf_text(value: Any) -> Any:
     raise rule_error("wrong-type", "must be a string, got " + shown(value))
 
 
+#: Marks a field in `api.schema.fields_schema` that may be a pulumi Output.
+OUTPUT_MARK = "x-output"
+
+
+class _PassedOn:
+    """Takes a pulumi Output beside the values of another type: the field is only passed on."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def validated(value: Any, known: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            return value if is_output(value) else known(value)
+
+        return core_schema.no_info_wrap_validator_function(
+            validated, handler.generate_schema(self._kind)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(core), OUTPUT_MARK: True}
+
+
 #: A string that may be a pulumi Output.
-LeafText = Annotated[Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string"})]
+LeafText = Annotated[
+    Any, PlainValidator(_leaf_text), WithJsonSchema({"type": "string", OUTPUT_MARK: True})
+]
+#: Any string but the empty one, or a pulumi Output.
+PassedText = Annotated[Any, _PassedOn(Text)]
+#: Name of any object, or a pulumi Output.
+PassedName = Annotated[Any, _PassedOn(ObjectName)]
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -122,7 +158,9 @@ def _namespace(value: Any) -> Any:
 
 
 #: A namespace, which may be a pulumi Output.
-Namespace = Annotated[Any, PlainValidator(_namespace), WithJsonSchema({"type": "string"})]
+Namespace = Annotated[
+    Any, PlainValidator(_namespace), WithJsonSchema({"type": "string", OUTPUT_MARK: True})
+]
 
 # Labels and annotations
 
@@ -175,6 +213,16 @@ def _label_map(value: Any) -> Any:
     return value
 
 
+def _passed_label_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        found = (
+            label_key_finding((), key) if is_output(item) else label_finding((), key, item)
+            for key, item in value.items()
+        )
+        raise_findings("labels", filter(None, found))
+    return value
+
+
 def _annotation_map(value: Any) -> Any:
     if isinstance(value, Mapping):
         raise_findings("annotations", filter(None, (label_key_finding((), key) for key in value)))
@@ -186,6 +234,8 @@ LabelKey = Annotated[
     str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
 ]
 LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
+#: Labels whose values may be pulumi Outputs.
+PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_passed_label_map)]
 AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
 
 # Amounts
@@ -320,10 +370,23 @@ def fits(part: Part) -> AfterValidator:
 
 # Any JSON
 
-#: A Kubernetes pod template as in YAML: `metadata` and `spec`, in camelCase; or typed args.
+
+def _kubernetes(value: Any) -> Any:
+    plain = to_plain(value)
+    for named, also in fields_given_twice(plain):
+        raise rule_error(
+            "field-given-twice", f"{named} and {also} are the same field; give it once"
+        )
+    return with_kubernetes_names(plain)
+
+
+#: A part of a pod template as in YAML, in camelCase; or as pulumi_kubernetes takes it: typed args,
+#: or a dictionary with snake_case names.
+PodPart = Annotated[dict[str, Any], BeforeValidator(_kubernetes)]
+#: A Kubernetes pod template, in the same forms: `metadata` and `spec`.
 PodTemplate = Annotated[
     dict[str, Any],
-    BeforeValidator(to_plain),
+    BeforeValidator(_kubernetes),
     WithJsonSchema(
         {
             "type": "object",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
@@ -44,6 +44,9 @@ from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service import endpoint
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.api.dicts import InferenceServiceArgsDict
 
 
 class InferenceService(pulumi.ComponentResource):
@@ -94,7 +97,7 @@ class InferenceService(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: InferenceServiceArgs | Mapping[str, Any],
+        args: InferenceServiceArgs | InferenceServiceArgsDict | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Registers the service and its objects.

@@ -1,12 +1,15 @@
-"""Converts pulumi_kubernetes' typed args to plain Kubernetes structures, without importing them.
+"""Converts what pulumi_kubernetes takes to plain Kubernetes structures, without importing it.
 
 Args such as `PodTemplateSpecArgs` hold values under Python names; each property has its Kubernetes
-name as an attribute.
+name as an attribute. In their dictionaries the names of fields are known by `pod_fields`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from fusioninfer_pulumi.kube.pod_fields import KUBERNETES_NAMES, MAPS
 
 # Attribute of the SDK with the Kubernetes name of a property.
 _MARK = "_pulumi_name"
@@ -34,6 +37,37 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     return value
+
+
+def with_kubernetes_names(value: Any) -> Any:
+    """Returns a pod template or a part of it with Kubernetes' names for the fields of Python.
+
+    Keys that are no field's name in Python stay, and so do those of maps, such as labels.
+    """
+    if isinstance(value, dict):
+        return {
+            (named := KUBERNETES_NAMES.get(key, key)): item
+            if named in MAPS and isinstance(item, dict)
+            else with_kubernetes_names(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [with_kubernetes_names(item) for item in value]
+    return value
+
+
+def fields_given_twice(value: Any) -> Iterator[tuple[str, str]]:
+    """Yields both names of each field that is given in Python's and in Kubernetes' spelling."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            named = KUBERNETES_NAMES.get(key, key) if isinstance(key, str) else key
+            if named != key and named in value:
+                yield named, key
+            if named not in MAPS:
+                yield from fields_given_twice(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from fields_given_twice(item)
 
 
 def _names(kind: type) -> dict[str, str]:

@@ -32,6 +32,7 @@ from fusioninfer_pulumi.kube.containers import (
     with_env,
     with_mounts,
 )
+from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 Manifest = dict[str, Any]
@@ -118,12 +119,13 @@ def token_variable(model: ModelArgs) -> Manifest:
     return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
 
 
-def cache_claim(service: str, cache: CacheArgs) -> str:
-    """Name of the claim of a cache: an existing one, or the service's own."""
+def cache_claim(service: str, cache: CacheArgs) -> Any:
+    """Name of the claim of a cache: an existing one, which may be an Output, or the service's."""
     if cache.claim_name is not None or cache.storage is None:
         return cache.claim_name or ""
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
-    immutable = f"{cache.storage.storage_class_name or ''} {modes}"
+    storage_class = with_placeholders(cache.storage.storage_class_name)
+    immutable = f"{storage_class or ''} {modes}"
     return names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
 
 

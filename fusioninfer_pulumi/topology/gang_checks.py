@@ -16,6 +16,7 @@ from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
 from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import pod_requests
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
@@ -86,9 +87,9 @@ def _pod_scheduler(
             )
 
 
-def _pod_queue(pod: Pod, queue: str) -> Iterator[Finding]:
+def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
     own = _annotations(pod).get(labels.QUEUE_NAME)
-    if own not in (None, queue):
+    if own not in (None, queue) and not is_output(queue):
         yield error(
             "queue-differs-from-service",
             _annotation(pod, labels.QUEUE_NAME),

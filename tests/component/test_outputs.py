@@ -10,7 +10,7 @@ import pulumi
 import pytest
 from google.protobuf import json_format
 from pulumi.runtime import rpc
-from pulumi_kubernetes.core.v1 import Namespace
+from pulumi_kubernetes.core.v1 import Namespace, Secret
 from samples import container, role, template
 
 from fusioninfer_pulumi import InferenceService, InferenceServiceArgs, Severity
@@ -278,3 +278,16 @@ def test_outputs_are_combined_without_looking_into_them(
     deployment = engine.run(lambda: InferenceService("svc", spec) and None)
     # One for the URN of each resource, and the URL.
     assert len(calls) <= len(deployment.registered) + 3
+
+
+def test_a_secret_of_the_same_program_is_created_before_the_pods_that_read_it(engine: Any) -> None:
+    def program() -> None:
+        token = Secret("token", metadata={"name": "token"}).metadata.apply(lambda held: held.name)
+        model = {"uri": "hf://a/b", "token_secret": {"name": token}}
+        InferenceService("svc", {**args(args=[]), "model": model})
+
+    deployment = engine.run(program)
+    urn = deployment["token"].urn
+    sent = deployment["svc-inference-0"].request
+    assert urn in sent.propertyDependencies["spec"].urns
+    assert urn in sent.dependencies

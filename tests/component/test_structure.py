@@ -30,10 +30,6 @@ STRUCTURE: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
         "template": {"spec": {"containers": [{**TEMPLATE["spec"]["containers"][0],
                                               "name": output}]}},
     },
-    "roles[0].template.metadata.labels.team": lambda role, output: {
-        **role,
-        "template": {**TEMPLATE, "metadata": {"labels": {"team": output}}},
-    },
 }  # fmt: skip
 
 
@@ -50,7 +46,7 @@ def test_an_output_where_structure_is_needed_is_refused(engine: Any, path: str) 
 
     assert engine.run(program).registered == []
     assert lines[0].startswith(f"svc: {path}: ")
-    assert "got a pulumi Output; read it from pulumi.Config" in lines[0]
+    assert "got a pulumi Output; take it from pulumi.Config" in lines[0]
     assert "0x" not in "".join(lines)
 
 

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.component.prerequisites._table import (
     release_text,
 )
 from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import gateway_extras
 from fusioninfer_pulumi.service_plan import ServicePlan
@@ -273,7 +274,7 @@ def _named(plan: ServicePlan) -> Iterator[tuple[NamedKind, str]]:
     for priority in named:
         if isinstance(priority, str) and priority:
             yield table.PRIORITY_CLASS, priority
-    if plan.queue and plan.scheduler_name:
+    if plan.queue and plan.scheduler_name and not is_output(plan.queue):
         yield table.QUEUE, plan.queue
 
 

@@ -1,0 +1,167 @@
+"""The plugin `pulumi-resource-fusioninfer`: constructs components for the Pulumi engine.
+
+Pulumi's own `component_provider_host` cannot read the arguments' types (string annotations,
+unions), and shows errors as tracebacks (pulumi#17012, #19178).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi.provider
+from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
+from pulumi.runtime import settings
+
+from fusioninfer_pulumi import __version__
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
+from fusioninfer_pulumi.component.prerequisites import (
+    ServingPrerequisites,
+    ServingPrerequisitesArgs,
+)
+from fusioninfer_pulumi.component.prerequisites.component import TOKEN as PREREQUISITES_TOKEN
+from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.loading.validate import examine_mapping
+from fusioninfer_pulumi.provider.schema import packaged_schema
+
+
+class Provider(pulumi.provider.Provider):
+    """Constructs the components; holds nothing, since several are constructed at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(__version__, packaged_schema())
+
+    def construct(
+        self,
+        name: str,
+        resource_type: str,
+        inputs: Mapping[str, Any],
+        options: pulumi.ResourceOptions | None = None,
+    ) -> pulumi.provider.ConstructResult:
+        """Registers a component and its objects.
+
+        Raises:
+            InputPropertiesError: The component cannot work; one error for each problem.
+        """
+        if resource_type not in _CONSTRUCT:
+            raise ValueError(f"the package fusioninfer has no resource {resource_type}")
+        _enter_stack()
+        given = {key: as_written(value) for key, value in inputs.items()}
+        try:
+            made, outputs = _CONSTRUCT[resource_type](name, given, options)
+        except InvalidServiceError as problem:
+            raise property_errors(name, problem.findings) from None
+        state = {key: _explained(getattr(made, key), name) for key in outputs}
+        return pulumi.provider.ConstructResult(made.urn, state)
+
+
+def as_written(value: Any) -> Any:
+    """A value as programs write it: all numbers arrive as floats, and unknown ones as markers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, pulumi.output.Unknown):
+        return _unknown()
+    if isinstance(value, dict):
+        return {key: as_written(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [as_written(each) for each in value]
+    return value
+
+
+def property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
+    """Findings as errors of a component's properties."""
+    details: list[InputPropertyErrorDetails] = [
+        {"property_path": each.path, "reason": each.text} for each in findings
+    ]
+    return InputPropertiesError(f"{name} cannot work", details)
+
+
+Constructed = tuple[pulumi.ComponentResource, tuple[str, ...]]
+
+
+def _inference_service(
+    name: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None
+) -> Constructed:
+    made = InferenceService(name, inputs, options)
+    return made, ("name", "namespace", "endpoint", "status")
+
+
+def _serving_prerequisites(
+    name: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None
+) -> Constructed:
+    held = inputs.get("services")
+    if not isinstance(held, list):
+        raise InputPropertiesError(
+            f"{name} cannot work",
+            [{"property_path": "services", "reason": "must be a list of services"}],
+        )
+    args = ServingPrerequisitesArgs(
+        services=_services(held),
+        kubeconfig=inputs.get("kubeconfig"),
+        context=inputs.get("context"),
+        lws_namespace=inputs.get("lwsNamespace") or "lws-system",
+        volcano_namespace=inputs.get("volcanoNamespace") or "volcano-system",
+    )
+    return ServingPrerequisites(name, args, options), ("checked", "releases")
+
+
+_CONSTRUCT: Mapping[
+    str, Callable[[str, Mapping[str, Any], pulumi.ResourceOptions | None], Constructed]
+] = {TOKEN: _inference_service, PREREQUISITES_TOKEN: _serving_prerequisites}
+
+
+def _services(held: Sequence[Any]) -> list[InferenceServiceArgs]:
+    """The services whose needs are checked; their findings are located below `services`."""
+    found: list[InferenceServiceArgs] = []
+    for index, mapping in enumerate(held):
+        document = examine_mapping(mapping, f"services[{index}]")
+        raise_errors((each.under("services", index) for each in document.findings), "")
+        assert document.args is not None, "a document without errors has a service"
+        found.append(document.args)
+    return found
+
+
+def _enter_stack() -> None:
+    """Makes the stack known, as in a program: components read its state by it."""
+    stack, project = pulumi.get_stack(), pulumi.get_project()
+    urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
+    settings.set_root_resource(pulumi.resource.DependencyResource(urn))
+
+
+def _unknown() -> pulumi.Output[Any]:
+    """What an output of a resource that does not exist yet is, while previewing."""
+    known: asyncio.Future[bool] = asyncio.Future()
+    known.set_result(False)
+    value: asyncio.Future[Any] = asyncio.Future()
+    value.set_result(pulumi.output.UNKNOWN)
+    return pulumi.Output(set(), value, known)
+
+
+def _explained(output: Any, name: str) -> Any:
+    """An output whose refusal, found only while it is computed, is one of properties, too."""
+    if not is_output(output):
+        return output
+
+    async def value() -> Any:
+        try:
+            return await output.future(with_unknowns=True)
+        except InvalidServiceError as problem:
+            raise property_errors(name, problem.findings) from None
+        except pulumi.RunError as problem:
+            raise InputPropertiesError(f"{name}: {problem}", []) from None
+
+    loop = asyncio.get_event_loop()
+    return pulumi.Output(
+        output.resources(), loop.create_task(value()), output.is_known(), output.is_secret()
+    )
+
+
+def main() -> None:
+    """Serves the package until Pulumi ends the process: `pulumi-resource-fusioninfer`."""
+    pulumi.provider.main(Provider(), sys.argv[1:])

@@ -1,0 +1,19 @@
+"""Deploys a large language model."""
+
+import pulumi
+from service import service_args
+
+from fusioninfer_pulumi import InferenceService
+
+config = pulumi.Config()
+service = InferenceService(
+    "llm",
+    service_args(
+        model=config.require("model"),
+        gpus=config.require_int("gpus"),
+        replicas=config.require_int("replicas"),
+    ),
+)
+
+pulumi.export("endpoint", service.endpoint)
+pulumi.export("status", service.status)

@@ -1,0 +1,174 @@
+"""Fields that are only passed on take Outputs, which reach the objects untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from samples import container, prefill_decode, role, service, template
+
+from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
+from fusioninfer_pulumi.api.schema import fields_schema
+from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.findings import Finding, errors
+
+SCHEMAS = fields_schema(InferenceServiceArgs)
+
+
+def marked(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return OUTPUT_MARK in schema or any(marked(each) for each in schema.values())
+    return isinstance(schema, list) and any(marked(each) for each in schema)
+
+
+MARKED = {
+    f"{name}.{field}"
+    for name, schema in SCHEMAS.items()
+    for field, held in schema.get("properties", {}).items()
+    if marked(held)
+}
+
+
+def model(uri: str = "hf://a/b", **more: Any) -> Any:
+    return service(role(template=template(container(args=[]))), model={"uri": uri, **more})
+
+
+def cached(job: Any = None, **cache: Any) -> Any:
+    return model(cache={"warmUp": True, **cache, **({"job": job} if job else {})})
+
+
+def router(**more: Any) -> Any:
+    return service({"name": "router", "componentType": "router", **more}, role())
+
+
+def picked(**more: Any) -> Any:
+    return router(endpointPicker=more)
+
+
+def offloaded(name: Any) -> Any:
+    disk = {"fileSystem": {"pvc": {"ref": {"name": name}}}}
+    offloading = {"cpu": "8Gi", "secondary": [disk]}
+    serving = container(
+        image="vllm/vllm-openai:v0.22.0",
+        gpus="1",
+        resources={"limits": {"nvidia.com/gpu": "1", "memory": "100Gi"}},
+    )
+    return service(role(template=template(serving), kvCacheOffloading=offloading))
+
+
+def monitored(name: Any) -> Any:
+    made = router(endpointPicker={"metrics": "Authenticated"})
+    made["spec"]["roles"][1]["template"] = template(
+        container(ports=[{"name": "http", "containerPort": 8000}])
+    )
+    made["spec"]["monitoring"] = {"pickerToken": {"name": name}}
+    return made
+
+
+def paired(image: Any) -> Any:
+    made = prefill_decode({"kvTransfer": {}}, {"kvTransfer": {"sidecar": {"image": image}}})
+    made["spec"]["roles"].append({"name": "router", "componentType": "router"})
+    return made
+
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    "InferenceServiceArgs.namespace": lambda out: service(metadata={"namespace": out}),
+    "InferenceServiceArgs.labels": lambda out: service(metadata={"labels": {"a": out}}),
+    "InferenceServiceArgs.annotations": lambda out: service(metadata={"annotations": {"a": out}}),
+    "SchedulingStrategyArgs.queue": lambda out: prefill_decode(schedulingStrategy={"queue": out}),
+    "SecretKeyArgs.name": lambda out: model(tokenSecret={"name": out}),
+    "S3Args.secretName": lambda out: model("s3://b/k", s3={"secretName": out}),
+    "S3Args.endpoint": lambda out: model("s3://b/k", s3={"endpoint": out}),
+    "S3Args.region": lambda out: model("s3://b/k", s3={"region": out}),
+    "ModelArgs.imagePullSecrets": lambda out: model("oci://a/b", imagePullSecrets=[out]),
+    "FetcherArgs.image": lambda out: model("s3://b/k", fetcher={"image": out}),
+    "StorageArgs.storageClassName": lambda out: cached(
+        storage={"size": "1Gi", "storageClassName": out}
+    ),
+    "CacheArgs.claimName": lambda out: cached(claimName=out),
+    "WarmUpJobArgs.nodeSelector": lambda out: cached({"nodeSelector": {"a": out}}, claimName="c"),
+    "WarmUpJobArgs.serviceAccountName": lambda out: cached(
+        {"serviceAccountName": out}, claimName="c"
+    ),
+    "ResourceClaimArgs.templateName": lambda out: service(
+        role(resourceClaims=[{"name": "a", "templateName": out}])
+    ),
+    "ResourceClaimArgs.claimName": lambda out: service(
+        role(resourceClaims=[{"name": "a", "claimName": out}])
+    ),
+    "ClaimReferenceArgs.name": offloaded,
+    "TokenSecretArgs.name": monitored,
+    "PickerTlsArgs.secretName": lambda out: picked(tls={"secretName": out}),
+    "EndpointPickerArgs.image": lambda out: picked(image=out, family="gaie-1.2"),
+    "GatewayArgs.gatewayClassName": lambda out: router(gateway={"gatewayClassName": out}),
+    "GatewayArgs.annotations": lambda out: router(gateway={"annotations": {"a": out}}),
+    "GatewayRefArgs.namespace": lambda out: router(
+        gateway={"refs": [{"name": "g", "namespace": out}]}
+    ),
+    "HttpRouteArgs.hostnames": lambda out: router(gateway={}, httproute={"hostnames": [out]}),
+    "HttpRouteRefArgs.namespace": lambda out: router(
+        httproute={"refs": [{"name": "r", "namespace": out}]}
+    ),
+    "SidecarArgs.image": paired,
+}
+#: Only read by the plan, or not part of a service's objects.
+NOWHERE = {"HttpRouteRefArgs.namespace"}
+POD: dict[str, Callable[[Any], Any]] = {
+    "a label": lambda out: service(role(template=template(metadata={"labels": {"a": out}}))),
+    "a service account": lambda out: service(role(template=template(serviceAccountName=out))),
+    "arguments of a container that is not read": lambda out: service(
+        role(template=template(container(), {"name": "proxy", "image": "p", "args": [out]}))
+    ),
+    "arguments of an init container": lambda out: service(
+        role(template=template(initContainers=[{"name": "i", "image": "p", "args": [out]}]))
+    ),
+    "a Secret's name": lambda out: service(
+        role(template=template(volumes=[{"name": "s", "secret": {"secretName": out}}]))
+    ),
+    "a claim's name": lambda out: service(
+        role(
+            template=template(volumes=[{"name": "s", "persistentVolumeClaim": {"claimName": out}}])
+        )
+    ),
+    "a volume's source": lambda out: service(
+        role(template=template(volumes=[{"name": "s", "configMap": out}]))
+    ),
+    "a pull secret": lambda out: service(role(template=template(imagePullSecrets=[{"name": out}]))),
+}
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from leaves(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from leaves(each)
+    else:
+        yield value
+
+
+def objects(manifest: Any) -> tuple[list[Finding], list[Any]]:
+    plan = plan_service(InferenceServiceArgs.model_validate(manifest))
+    return errors(plan.findings), list(leaves(render(plan)))
+
+
+def test_every_such_field_has_a_case() -> None:
+    assert set(CASES) == MARKED
+
+
+@pytest.mark.parametrize("where", [*CASES, *POD])
+def test_an_output_reaches_the_objects_untouched(where: str, output: Any) -> None:
+    later = output("known-later")
+    refused, held = objects((CASES | POD)[where](later))
+    assert refused == []
+    assert (later in held) == (where not in NOWHERE)
+    texts = [each for each in held if isinstance(each, str)]
+    assert not [each for each in texts if "Output" in each or "0x" in each]
+
+
+@pytest.mark.parametrize("where", CASES)
+def test_a_plain_value_is_still_checked(where: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        InferenceServiceArgs.model_validate(CASES[where](["not", "text"]))

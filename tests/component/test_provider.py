@@ -1,0 +1,102 @@
+"""What the plugin makes of the engine's requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.errors import InputPropertiesError
+from samples import container, role, template
+
+from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.provider.server import Provider, as_written
+
+CHECK = "fusioninfer:index:ServingPrerequisites"
+
+
+def over_the_wire(value: Any) -> Any:
+    """All numbers are floats there."""
+    if isinstance(value, dict):
+        return {key: over_the_wire(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [over_the_wire(each) for each in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def inputs(**more: Any) -> dict[str, Any]:
+    pod = template(container(gpus=1, ports=[{"name": "http", "containerPort": 8000}]))
+    return {"roles": [role(replicas=2, template=pod)], **more}
+
+
+def objects(deployment: Any) -> list[Any]:
+    return [(each.key, each.inputs) for each in deployment.registered]
+
+
+def test_a_remote_program_registers_what_a_python_program_does(engine: Any) -> None:
+    local = engine.run(lambda: InferenceService("svc", inputs()) and None)
+    remote = engine.run(
+        lambda: Provider().construct("svc", TOKEN, over_the_wire(inputs())) and None
+    )
+    assert objects(remote) == objects(local)
+    assert len(objects(local)) > 3
+
+
+def test_outputs_are_those_of_the_component(engine: Any) -> None:
+    def program() -> Any:
+        return Provider().construct("svc", TOKEN, over_the_wire(inputs())).state
+
+    deployment = engine.run(program, preview=True)
+    assert deployment.exports["endpoint"] == "http://svc.default.svc:8000"
+    assert set(deployment.exports) == {"name", "namespace", "endpoint", "status"}
+
+
+def test_findings_are_errors_of_properties(output: Any) -> None:
+    output("the fixture gives an event loop")
+    wrong = over_the_wire(inputs(layout="PerPod"))
+    wrong["roles"][0]["replicas"] = 1.5
+    with pytest.raises(InputPropertiesError) as refused:
+        Provider().construct("svc", TOKEN, wrong)
+    assert [each["property_path"] for each in refused.value.errors or ()] == [
+        "roles[0].replicas",
+        "layout",
+    ]
+
+
+def test_a_secret_inside_of_a_template_stays_one(engine: Any) -> None:
+    def program() -> None:
+        token = pulumi.Output.secret("t0ken")
+        held = inputs()
+        held["roles"][0]["template"] = template(container(env=[{"name": "T", "value": token}]))
+        Provider().construct("svc", TOKEN, over_the_wire(held))
+
+    deployment = engine.run(program)
+    assert "t0ken" in str(deployment["svc-inference-0"].inputs)
+    assert "secret" in str(deployment["svc-inference-0"].inputs)
+
+
+def test_whole_floats_are_integers() -> None:
+    given = {"a": [1.0, 2.5, True, "1.0", None], "b": {"c": 3.0}}
+    assert repr(as_written(given)) == "{'a': [1, 2.5, True, '1.0', None], 'b': {'c': 3}}"
+
+
+def test_unknown_values_are_outputs(output: Any) -> None:
+    output("the fixture gives an event loop")
+    given = as_written({"image": pulumi.output.Unknown()})
+    assert isinstance(given["image"], pulumi.Output)
+
+
+def test_prerequisites_locate_what_is_wrong_in_a_service(engine: Any) -> None:
+    def program() -> None:
+        with pytest.raises(InputPropertiesError) as refused:
+            Provider().construct("check", CHECK, {"services": [{"name": "a", "roles": []}]})
+        (found,) = refused.value.errors or ()
+        assert found["property_path"] == "services[0].roles"
+
+    assert engine.run(program).registered == []
+
+
+def test_a_resource_of_no_such_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="no resource fusioninfer:index:Nothing"):
+        Provider().construct("a", "fusioninfer:index:Nothing", {})

@@ -1,0 +1,87 @@
+"""Pod templates in the forms of pulumi_kubernetes become Kubernetes' own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes.core.v1._inputs as core
+import pulumi_kubernetes.meta.v1._inputs as meta
+import pytest
+
+from fusioninfer_pulumi import InvalidServiceError, RoleArgs
+from fusioninfer_pulumi.kube.pod_fields import KUBERNETES_NAMES, MAPS
+from fusioninfer_pulumi.kube.typed_args import with_kubernetes_names
+
+
+def properties() -> dict[str, tuple[str, str]]:
+    """Kubernetes' name and types of each property in a pod template, by its name in Python."""
+    found: dict[str, tuple[str, str]] = {}
+    waiting, seen = ["PodTemplateSpecArgs"], set()
+    while waiting:
+        kind = waiting.pop()
+        if kind in seen:
+            continue
+        seen.add(kind)
+        held: Any = getattr(core, kind, None) or getattr(meta, kind)
+        for python, member in vars(held).items():
+            if isinstance(member, property) and hasattr(member.fget, "_pulumi_name"):
+                returned = str(member.fget.__annotations__["return"])
+                others = found.get(python, ("", ""))[1]
+                found[python] = (member.fget._pulumi_name, others + returned)
+                waiting += re.findall(r"'(?:[\w.]*\.)?(\w+Args)'", returned)
+    return found
+
+
+def test_the_names_are_those_of_pulumi_kubernetes() -> None:
+    held = properties()
+    assert {python: name for python, (name, _) in held.items() if python != name} == (
+        KUBERNETES_NAMES
+    )
+    assert {name for name, returned in held.values() if "Mapping" in returned} == MAPS
+
+
+def test_fields_are_renamed_at_every_depth() -> None:
+    value = {
+        "spec": {
+            "host_pid": True,
+            "init_containers": [
+                {"env": [{"value_from": {"secret_key_ref": {"name": "a", "key": "some_key"}}}]}
+            ],
+            "volumes": [{"persistent_volume_claim": {"claim_name": "b_c", "read_only": True}}],
+        }
+    }
+    assert with_kubernetes_names(value) == {
+        "spec": {
+            "hostPID": True,
+            "initContainers": [
+                {"env": [{"valueFrom": {"secretKeyRef": {"name": "a", "key": "some_key"}}}]}
+            ],
+            "volumes": [{"persistentVolumeClaim": {"claimName": "b_c", "readOnly": True}}],
+        }
+    }
+
+
+@pytest.mark.parametrize("field", sorted(MAPS))
+def test_keys_of_the_user_stay(field: str) -> None:
+    assert with_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
+
+
+def test_a_map_in_snake_case_keeps_its_keys() -> None:
+    value = {"node_selector": {"host_ip": "x"}, "match_labels": {"pod_ip": "y"}}
+    expected = {"nodeSelector": {"host_ip": "x"}, "matchLabels": {"pod_ip": "y"}}
+    assert with_kubernetes_names(value) == expected
+
+
+def test_camel_case_and_outputs_stay() -> None:
+    output = pulumi.Output.from_input({"host_ip": "x"})
+    value = {"containerPort": 1, "unknown_key": 2, "volumes": output}
+    assert with_kubernetes_names(value) == value
+
+
+def test_a_field_in_both_spellings_is_refused() -> None:
+    pod = {"containers": [], "nodeSelector": {}, "node_selector": {}}
+    with pytest.raises(InvalidServiceError, match="nodeSelector and node_selector") as refused:
+        RoleArgs(name="a", component_type="worker", template={"spec": pod})
+    assert [each.rule for each in refused.value.findings] == ["field-given-twice"]

@@ -1,0 +1,92 @@
+"""The schema of the Pulumi package: current, whole, and the same as the models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.api.schema import fields_schema
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.provider.schema import packaged_schema, schema_text
+
+SCHEMA = json.loads(schema_text())
+TYPES = SCHEMA["types"]
+SERVICE = SCHEMA["resources"][TOKEN]
+
+
+def parts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from parts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from parts(each)
+
+
+def kind(name: str) -> Any:
+    return TYPES[f"fusioninfer:index:{name}"]
+
+
+def test_it_is_current_in_the_package() -> None:
+    # `make regenerate` writes it anew.
+    assert packaged_schema() == schema_text()
+
+
+def test_every_reference_leads_to_a_type() -> None:
+    used = {each["$ref"] for each in parts(SCHEMA) if "$ref" in each}
+    known = {f"#/types/{token}" for token in TYPES}
+    assert used - known == {"pulumi.json#/Any"}
+    # The service is an input of ServingPrerequisites only.
+    assert known - used == set()
+
+
+def test_every_model_and_enum_is_a_type_with_all_of_its_fields() -> None:
+    for name, model in fields_schema(InferenceServiceArgs).items():
+        found = kind("Service" if name == "InferenceServiceArgs" else name.removesuffix("Args"))
+        if "enum" in model:
+            assert [each["value"] for each in found["enum"]] == model["enum"]
+        else:
+            assert set(found["properties"]) == set(model["properties"])
+            assert all(each["description"] for each in found["properties"].values())
+    fields = fields_schema(InferenceServiceArgs)["InferenceServiceArgs"]["properties"]
+    assert set(SERVICE["inputProperties"]) == set(fields)
+    assert SERVICE["requiredInputs"] == ["roles"]
+
+
+def test_what_is_read_is_plain_and_what_is_passed_on_is_not() -> None:
+    role = kind("Role")["properties"]
+    assert role["replicas"] == {
+        "type": "integer",
+        "plain": True,
+        "description": role["replicas"]["description"],
+    }
+    assert role["componentType"]["plain"]
+    assert "plain" not in role["template"]
+    assert "plain" not in kind("SchedulingStrategy")["properties"]["queue"]
+    assert "plain" not in kind("SecretKey")["properties"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "types"),
+    [
+        ("Rollout", "maxUnavailable", ["integer", "string"]),
+        ("AutoscalingMetric", "target", ["string", "number"]),
+    ],
+)
+def test_a_field_of_several_types_takes_each(name: str, field: str, types: list[str]) -> None:
+    assert [each["type"] for each in kind(name)["properties"][field]["oneOf"]] == types
+
+
+def test_on_and_off_are_words() -> None:
+    assert kind("GangPolicy")["properties"]["mode"]["$ref"] == "#/types/fusioninfer:index:GangMode"
+
+
+def test_registries_find_a_component() -> None:
+    assert "kind/component" in SCHEMA["keywords"]
+    assert SCHEMA["license"] == "Apache-2.0"
+    assert all(each["isComponent"] for each in SCHEMA["resources"].values())

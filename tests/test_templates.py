@@ -1,0 +1,85 @@
+"""Projects that `pulumi new` makes of the templates pass `check` and their own test."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+from fusioninfer_pulumi.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+TEMPLATES = ROOT / "templates"
+ANSWERS = {"model": "Qwen/Qwen3-8B", "gpus": "2", "replicas": "3"}
+
+
+def generated(name: str, folder: Path) -> Path:
+    """A project as `pulumi new` writes it."""
+    made = folder / "chat"
+    shutil.copytree(TEMPLATES / name, made, ignore=shutil.ignore_patterns("__pycache__"))
+    described = made / "Pulumi.yaml"
+    text = described.read_text(encoding="utf-8")
+    text = text.replace("${PROJECT}", "chat").replace("${DESCRIPTION}", "A chat model")
+    project = yaml.safe_load(text)
+    del project["template"]
+    described.write_text(yaml.safe_dump(project, sort_keys=False), encoding="utf-8")
+    config = {f"chat:{key}": value for key, value in ANSWERS.items()}
+    (made / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
+    return made
+
+
+def test_a_python_project_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project = generated("python", tmp_path)
+    assert main(["check", str(project), "--stack", "dev"]) == 0
+    assert main(["plan", str(project), "--stack", "dev", "--output", "json"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert (plan["totalPods"], plan["totalGpus"]) == (3, 6)
+
+
+def test_a_python_projects_own_test_passes(tmp_path: Path) -> None:
+    project = generated("python", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def answered(value: Any) -> Any:
+    """A YAML program's properties with the config in them."""
+    if isinstance(value, dict):
+        return {key: answered(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [answered(each) for each in value]
+    if isinstance(value, str):
+        for key, answer in ANSWERS.items():
+            if value == f"${{{key}}}":
+                return int(answer) if answer.isdecimal() else answer
+            value = value.replace(f"${{{key}}}", answer)
+    return value
+
+
+@pytest.mark.parametrize(
+    "path", ["templates/yaml/Pulumi.yaml", "examples/yaml/Pulumi.yaml"], ids=["template", "example"]
+)
+def test_a_yaml_programs_service_has_a_plan(path: str) -> None:
+    program = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+    (resource,) = program["resources"].values()
+    assert resource["type"] == "fusioninfer:InferenceService"
+    plan = plan_service(InferenceServiceArgs(**answered(resource["properties"])), "llm")
+    assert plan.total_pods == 3
+
+
+@pytest.mark.parametrize("name", ["python", "yaml"])
+def test_a_template_asks_for_model_gpus_and_replicas(name: str) -> None:
+    project = yaml.safe_load((TEMPLATES / name / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert list(project["template"]["config"]) == ["model", "gpus", "replicas"]
+    assert project["name"] == "${PROJECT}"
+    if name == "yaml":
+        assert set(project["config"]) == set(project["template"]["config"])

@@ -1,0 +1,24 @@
+"""Typical mistakes; mypy and pyright find one in each line that says so, and nowhere else."""
+
+from fusioninfer_pulumi import (
+    ComponentType,
+    InferenceServiceArgs,
+    InferenceServiceArgsDict,
+    RoleArgs,
+    StorageArgs,
+)
+
+template = {"spec": {"containers": [{"name": "vllm", "image": "vllm/vllm-openai:v0.11.0"}]}}
+role = RoleArgs(name="a", component_type="worker", template=template)
+
+InferenceServiceArgs(roles=[role], layot="PerRole")  # mistake: misspelled field
+InferenceServiceArgs(roles=[role], layout="PerPod")  # mistake: no such layout
+InferenceServiceArgs()  # mistake: roles are required
+InferenceServiceArgs(roles=role)  # mistake: a list is needed
+RoleArgs(name="a", component_type=ComponentType.WORKER, replicas="2")  # mistake: a number is needed
+RoleArgs(name="a", component_type="work")  # mistake: no such type
+RoleArgs(name="a", component_type="worker", multinode=2)  # mistake: a mapping is needed
+RoleArgs(name="a", component_type="worker", multinode={"nodes": 2})  # mistake: node_count
+StorageArgs(size=None)  # mistake: a size is needed
+args: InferenceServiceArgsDict = {"roles": [role], "layot": "PerRole"}  # mistake: misspelled key
+replicas = role.replica  # mistake: misspelled attribute

@@ -1,0 +1,109 @@
+"""Checks the programs of users with mypy and pyright, in their strict modes.
+
+`examples/`, `templates/`, the programs of README and docs, and `tests/typed_programs/accepted.py`
+have no error; `tests/typed_programs/mistakes.py` has one in each line that says so. Pyright is
+taken from `basedpyright`, which brings all that it needs; its own additional rules are off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MISTAKES = "mistakes.py"
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Every program with a name of its own."""
+    for folder in ("examples", "templates"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if {".venv", "venv"} & set(path.parts):
+                continue
+            text = path.read_text(encoding="utf-8")
+            place = "_".join(path.parent.relative_to(ROOT).parts).replace("-", "_")
+            yield (f"{place}.py" if path.name == "__main__.py" else path.name), text
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for index, text in enumerate(_BLOCK.findall(path.read_text(encoding="utf-8"))):
+            if "import" in text:
+                yield f"{path.stem.replace('-', '_').lower()}_{index}.py", text
+    for path in sorted((ROOT / "tests" / "typed_programs").glob("*.py")):
+        yield path.name, path.read_text(encoding="utf-8")
+
+
+def mypy(folder: Path) -> set[tuple[str, int, str]]:
+    """File, line and message of each error."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file="]
+    command += [f"--cache-dir={ROOT / '.mypy_cache' / 'programs'}", "--show-absolute-path"]
+    done = subprocess.run(
+        [*command, *map(str, sorted(folder.glob("*.py")))],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout + done.stderr)
+    lines = re.findall(r"^(.+?):(\d+): error: (.*)$", done.stdout, re.MULTILINE)
+    return {(Path(path).name, int(line), message) for path, line, message in lines}
+
+
+def pyright(folder: Path) -> set[tuple[str, int, str]]:
+    """File, line and message of each error."""
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["."]}
+    # Kubernetes objects and config are Any: to write a type for them is not asked of users.
+    unknown = ("Variable", "Member", "Argument", "Parameter", "Lambda")
+    settings |= {f"reportUnknown{each}Type": False for each in unknown}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout + done.stderr)
+    return {
+        (Path(each["file"]).name, each["range"]["start"]["line"] + 1, each["message"])
+        for each in json.loads(done.stdout)["generalDiagnostics"]
+        if each["severity"] == "error"
+    }
+
+
+def main() -> int:
+    """Prints what is wrong, for each checker."""
+    failed = False
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        held = dict(programs())
+        for name, text in held.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        wanted = {
+            line
+            for line, text in enumerate(held[MISTAKES].splitlines(), start=1)
+            if "# mistake: " in text
+        }
+        for check in (mypy, pyright):
+            found = check(folder)
+            problems = sorted(each for each in found if each[0] != MISTAKES)
+            reported = {line for name, line, _ in found if name == MISTAKES}
+            problems += [
+                (MISTAKES, line, "no error" if line in wanted else "an error, but no mistake")
+                for line in sorted(reported ^ wanted)
+            ]
+            for name, line, message in problems:
+                print(f"{check.__name__}: {name}:{line}: {message}")
+            print(f"{check.__name__}: {len(held)} programs, {len(problems)} problems")
+            failed = failed or bool(problems)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
