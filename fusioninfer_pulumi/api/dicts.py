@@ -159,7 +159,7 @@ class CacheArgsDict(TypedDict, total=False):
     """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
 
     storage: StorageArgs | StorageArgsDict | None
-    """A claim that the service makes."""
+    """A claim that the service creates."""
 
     mount_path: str
     """Where it is mounted."""
@@ -192,7 +192,7 @@ class ClaimReferenceArgsDict(TypedDict, total=False):
 
 
 class ClaimTierArgsDict(TypedDict, total=False):
-    """A PersistentVolumeClaim: `spec` makes one for each pod, `ref` names an existing one."""
+    """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
 
     spec: Mapping[str, Any] | None
     """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
@@ -275,7 +275,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """What the gateway does without the picker; by default `FailOpen`."""
 
     metrics: MetricsMode | Literal["Off", "Authenticated", "Unauthenticated"] | Literal[False]
-    """Who may read its metrics; by default nobody."""
+    """Who may read its metrics; by default no one."""
 
     threshold: int | None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
@@ -503,12 +503,12 @@ class InventoryArgsDict(TypedDict, total=False):
     """The node pools of a cluster."""
 
     pool_label: str | None
-    """Node label that tells the pools apart; its value is the pool's name unless the pool's own
+    """Node label that identifies a pool; its value is the pool's name unless the pool's own
     `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list
     among their `labels`."""
 
     pools: Required[Sequence[NodePoolArgs | NodePoolArgsDict]]
-    """The pools; of equally good ones the first is taken."""
+    """The pools; the first of equally good pools is used."""
 
 
 class KedaArgsDict(TypedDict, total=False):
@@ -562,9 +562,9 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
 
 
 class KvEventsArgsDict(TypedDict, total=False):
-    """What the engine tells about its KV cache, for a picker that scores by it.
+    """What the engine publishes about its KV cache, for an endpoint picker that scores by it.
 
-    `{}` makes each pod publish on its own address, where a picker that discovers pods subscribes."""
+    With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes."""
 
     endpoint: str
     """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
@@ -647,6 +647,10 @@ class ModelArgsDict(TypedDict, total=False):
 
     size: str | int | None
     """Size of its files, such as `140Gi`."""
+
+    config: Mapping[str, Any] | str | None
+    """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
+    of known models."""
 
     mount_path: str
     """Where its files are, but for those in a cache without `mountModel`."""
@@ -874,7 +878,7 @@ class ResourceClaimArgsDict(TypedDict, total=False):
     """Devices of each pod of a role.
 
     `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
-    ResourceClaim; either makes a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
+    ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
     `templateName` and `claimName` name existing objects."""
 
     name: Required[str]
@@ -943,6 +947,10 @@ class RoleArgsDict(TypedDict, total=False):
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
 
+    accelerator: str | None
+    """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
+    memory, it selects no nodes. By default what claims and node selectors tell."""
+
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
     its resources; by default none."""
@@ -978,7 +986,7 @@ class RoleArgsDict(TypedDict, total=False):
     arguments and environment that the engine needs for it."""
 
     kv_events: KvEventsArgs | KvEventsArgsDict | None
-    """What the engine tells the endpoint picker about its KV cache; by default nothing."""
+    """What the engine publishes to the endpoint picker about its KV cache; by default nothing."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
     """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;
@@ -1219,7 +1227,7 @@ class StartupArgsDict(TypedDict, total=False):
 
     model_size: str | int | None
     """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
-    with `readRate` and 5 minutes for everything else it makes the time."""
+    with `readRate` and 5 minutes for everything else it gives the time."""
 
     read_rate: str | int
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
@@ -1278,7 +1286,7 @@ class TopologySpreadArgsDict(TypedDict, total=False):
     """Spreads the leaders of a role's replicas over zones, racks or nodes."""
 
     topology_key: Required[str]
-    """Label of nodes that tells the domains apart, such as `topology.kubernetes.io/zone`."""
+    """Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."""
 
     max_skew: int
     """By how many leaders two domains may differ; 1 by default."""

@@ -205,19 +205,19 @@ def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
     """Objects of one service: those that a program registered, else those of its plan."""
     from fusioninfer_pulumi.objects import render as render_plan  # of another render
 
-    planned = [] if errors(item.findings) else list(render_plan(item))
+    planned: list[Mapping[str, Any]] = [] if errors(item.findings) else list(render_plan(item))
     if source.objects is None:
         return planned
-    own = [
+    own: list[Mapping[str, Any]] = [
         held
         for held in source.objects
         if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE) == item.service
     ]
-    namesakes = [plan for plan in source.plans if plan.service == item.service]
-    if len(namesakes) == 1:
+    same_name = [plan for plan in source.plans if plan.service == item.service]
+    if len(same_name) == 1:
         return own
     # One of another namespace has other objects. One of another cluster has the same again.
-    before = [plan.namespace for plan in takewhile(lambda plan: plan is not item, namesakes)]
+    before = [plan.namespace for plan in takewhile(lambda plan: plan is not item, same_name)]
     wanted, turn = {_identity(each) for each in planned}, before.count(item.namespace)
     found: list[Mapping[str, Any]] = []
     seen: Counter[tuple[str, str, str]] = Counter()

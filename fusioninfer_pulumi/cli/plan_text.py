@@ -91,7 +91,7 @@ def plan_svg(
     for number, row in enumerate(rows):
         if number:
             console.print()
-        _print(console, *row)
+        _print(console, *row, alone=len(rows) == 1)
     if placement is not None:
         console.print()
         console.print(_pools(placement))
