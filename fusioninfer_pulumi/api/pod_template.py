@@ -104,10 +104,9 @@ def _pattern(place: Location) -> str:
 
 
 def _text(kind: str, pattern: str, longest: int = 2**31, rule: str = "invalid-format") -> Check:
-    compiled = re.compile(pattern)
-
     def check(at: Location, value: Any) -> Iterator[Finding]:
-        if isinstance(value, str) and (compiled.fullmatch(value) is None or len(value) > longest):
+        # Compiled when it is needed first: most templates have values for few of the fields.
+        if isinstance(value, str) and (not re.fullmatch(pattern, value) or len(value) > longest):
             yield mismatch(at, value, kind, rule)
 
     return check
