@@ -104,9 +104,10 @@ def _pattern(place: Location) -> str:
 
 
 def _text(kind: str, pattern: str, longest: int = 2**31, rule: str = "invalid-format") -> Check:
+    compiled = re.compile(pattern)
+
     def check(at: Location, value: Any) -> Iterator[Finding]:
-        # Compiled when it is needed first: most templates have values for few of the fields.
-        if isinstance(value, str) and (not re.fullmatch(pattern, value) or len(value) > longest):
+        if isinstance(value, str) and (compiled.fullmatch(value) is None or len(value) > longest):
             yield mismatch(at, value, kind, rule)
 
     return check
