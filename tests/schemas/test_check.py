@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from samples import container, pod, problems, rendered, role, service, template
+from samples import container, nodes, pod, problems, rendered, role, service, template
 from samples import warnings as warned
 
 from fusioninfer_pulumi.schemas.check import OTHER_RELEASES, object_findings, part_findings
@@ -62,7 +62,9 @@ def test_a_pod_template_fits_its_schema_at_any_depth(given: Any, told: str) -> N
 
 
 def test_fields_of_other_releases_of_kubernetes_are_no_typing_errors() -> None:
-    given = pod(container(), workloadRef={"name": "x"})
+    given = service(
+        role(template=template(container(), workloadRef={"name": "x"}), multinode=nodes(2))
+    )
     assert problems(given) == []
     (told,) = [each for each in warned(given) if "workloadRef" in each]
     assert told.startswith(f"warning: {POD}.workloadRef: LeaderWorkerSet 0.9 has no such field")
