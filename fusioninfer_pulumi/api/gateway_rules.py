@@ -29,7 +29,6 @@ All values have the right types: their schemas are checked before.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -229,6 +228,8 @@ def gateway_rule_findings(at: Location, gateway: Manifest) -> Iterator[Finding]:
 def _is_address(kind: str, value: str) -> bool:
     if kind == "Hostname":
         return value == "" or _HOST.fullmatch(value) is not None
+    import ipaddress  # noqa: PLC0415  # start-up time: few Gateways have addresses
+
     try:
         ipaddress.ip_address(value)
     except ValueError:
