@@ -13,11 +13,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import yaml
-from drawn_services import draw_service
 
 from e2e.inputs import DOCUMENTS
 from tests.importers import documents, kserve_documents
@@ -242,6 +242,12 @@ def bases() -> dict[str, list[Manifest]]:
     return found
 
 
+def _drawn(seed: int) -> list[Manifest]:
+    # By its name: pytest finds the tests' packages, and mypy does not.
+    documents: list[Manifest] = import_module("drawn_services").draw_service(seed).documents
+    return documents
+
+
 def mutants(seed: int, count: int) -> Iterator[Mutant]:
     """Yields mutants that are the same for a seed."""
     draw = random.Random(seed)
@@ -255,7 +261,7 @@ def mutants(seed: int, count: int) -> Iterator[Mutant]:
             name = draw.choice(named)
         else:
             name = f"drawn {draw.randrange(DRAWN)}"
-        given = bases()[name] if name in bases() else draw_service(int(name[6:])).documents
+        given = bases()[name] if name in bases() else _drawn(int(name[6:]))
         held: list[Manifest] = json.loads(json.dumps(given))
         slips = [_slip(draw, held) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
         yield Mutant(name, tuple(filter(None, slips)), held)

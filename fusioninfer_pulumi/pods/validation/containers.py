@@ -80,7 +80,9 @@ def _port(at: Location, value: Any) -> Iterator[Finding]:
     """A port's number, or the name of one."""
     if isinstance(value, str):
         if not PORT_NAME.fits(value):
-            message = f"must be an integer from 1 to 65535 or the name of a port, got {shown(value)}"
+            message = (
+                f"must be an integer from 1 to 65535 or the name of a port, got {shown(value)}"
+            )
             yield error("invalid-port", at, message)
     else:
         yield from _PORT_NUMBER(at, value)
@@ -404,7 +406,7 @@ def _read_only(at: Location, mount: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _one_sub_path(at: Location, mount: Mapping[str, Any]) -> Iterator[Finding]:
-    if given(mount.get("subPath")) and given(mount.get("subPathExpr")):
+    if text(mount.get("subPath")) and text(mount.get("subPathExpr")):
         message = "subPath and subPathExpr exclude each other; remove one"
         yield error("sub-paths-several", (*at, "subPathExpr"), message)
 

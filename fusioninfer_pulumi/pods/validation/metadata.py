@@ -139,7 +139,7 @@ def _app_armor(
         for each in listed(spec.get(key))
     ]
     if container not in names:
-        yield error("container-not-found", at, f"the pod has no container {shown(container)}")
+        yield error("profile-of-no-container", at, f"there is no container {shown(container)}")
     words = ("", "runtime/default", "unconfined")
     if isinstance(profile, str) and not (profile in words or profile.startswith("localhost/")):
         message = f"must be runtime/default, unconfined or localhost/NAME, got {shown(profile)}"
