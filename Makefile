@@ -84,6 +84,10 @@ regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the 
 	$(BIN)/python tools/regenerate.py
 	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
 
+.PHONY: schemas
+schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
+	$(BIN)/python tools/schemas.py
+
 .PHONY: compare
 compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT
 	$(BIN)/python tools/compare_versions.py $(OLD)

@@ -177,7 +177,7 @@ def _dns(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _address(at: Location, value: Any) -> Iterator[Finding]:
-    if not isinstance(value, str) or IPV4.fullmatch(value) is not None:
+    if not isinstance(value, str) or IPV4.fits(value):
         return
     try:
         valid = "%" not in value and ipaddress.ip_address(value) is not None
