@@ -101,8 +101,10 @@ def test_findings_about_a_role_that_is_refused_otherwise_are_told_too() -> None:
     wrong = container(resources={"limits": {"cpus": "1"}}, imagePullPolicy=7)
     assert problems(service(role(template=template(wrong)))) == [
         f"{POD}.containers[0].imagePullPolicy: must be a string, got 7; quote it in YAML",
-        f'{POD}.containers[0].resources.limits.cpus: "cpus" is no resource of a container; did you '
-        "mean cpu?",
+        (
+            f'{POD}.containers[0].resources.limits.cpus: "cpus" is no resource of a container; did '
+            "you mean cpu?"
+        ),
     ]
 
 
