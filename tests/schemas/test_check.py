@@ -139,6 +139,15 @@ def test_what_is_not_known_yet_fits_wherever_it_stands(output: Any) -> None:
     assert said(value, POD_TEMPLATE) == []
 
 
+@pytest.mark.parametrize("levels", [150, 400])
+def test_what_is_nested_too_deep_is_refused_as_that(levels: int) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(levels):
+        deep = {"a": deep}
+    said = problems(pod(container(), affinity=deep))
+    assert any("nested deeper than 100 levels" in each for each in said)
+
+
 def test_findings_come_in_the_order_of_the_text() -> None:
     value = {"spec": {"hostNetwork": 1, "containers": [{"image": 1}], "qqq": 1}}
     assert [each.partition(": ")[0] for each in said(value, POD_TEMPLATE)] == [
