@@ -60,7 +60,7 @@ _HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 def route_rule_findings(at: Location, route: Manifest) -> Iterator[Finding]:
     """Checks the spec of an HTTPRoute."""
-    yield from _parents((*at, "parentRefs"), route.get("parentRefs") or ())
+    yield from parent_findings((*at, "parentRefs"), route.get("parentRefs") or ())
     rules = route.get("rules") or ()
     # A rule without matches has one by default, of all paths.
     matches = sum(len(rule.get("matches") or (None,)) for rule in rules)
@@ -77,7 +77,8 @@ def route_rule_findings(at: Location, route: Manifest) -> Iterator[Finding]:
         yield from _rule(here, rule)
 
 
-def _parents(at: Location, parents: Sequence[Manifest]) -> Iterator[Finding]:
+def parent_findings(at: Location, parents: Sequence[Manifest]) -> Iterator[Finding]:
+    """Checks the Gateways that a route attaches to."""
     seen: dict[tuple[Any, ...], list[tuple[Any, Any]]] = {}
     for index, parent in enumerate(parents):
         if is_output(parent.get("namespace")):
