@@ -14,9 +14,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: The packages in their order: each imports only itself and those before it.
 ORDER = (
-    "kube", "findings", "api", "engines", "pickers", "importers", "pods", "topology", "routing",
-    "operations", "rollout", "service_plan", "name_collisions", "planning", "loading", "checked",
-    "objects", "placement", "component", "cli", "__init__",
+    "kube", "findings", "rules", "api", "engines", "pickers", "importers", "pods", "topology",
+    "routing", "operations", "rollout", "service_plan", "name_collisions", "planning",
+    "loading", "checked", "objects", "placement", "component", "cli", "__init__",
 )  # fmt: skip
 #: Files that still import later packages; to become empty.
 PENDING = {

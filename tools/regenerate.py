@@ -1,4 +1,4 @@
-"""Regenerates committed files: the JSON Schema and the examples' expected.yaml."""
+"""Regenerates committed files: the JSON Schema, docs/rules.md and the examples' expected.yaml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
+from fusioninfer_pulumi.cli.rule_texts import page
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +20,7 @@ def main() -> int:
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
+    (ROOT / "docs" / "rules.md").write_text(page(), encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("Pulumi.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(
