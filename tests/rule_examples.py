@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.cli.sources import Source, plan_all
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.loading.file_set import Text, parse, read_set
-from fusioninfer_pulumi.rules import Rule
+from fusioninfer_pulumi.rules.registry import Rule
 
 
 def found_by(rule: Rule) -> set[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 from rule_examples import found_by
 from rules_in_code import ids
 
-from fusioninfer_pulumi.rules import rules
+from fusioninfer_pulumi.rules.registry import rules
 
 FOLDER = "fusioninfer_pulumi/rules"
 #: Rules that need more than an input: a cluster, a program, a command line. Only to be shortened.

@@ -121,8 +121,8 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi import rules as registry
     from fusioninfer_pulumi.cli.rule_texts import full, table
+    from fusioninfer_pulumi.rules import registry
 
     color = has_colour(sys.stdout)
     if options.rule is None:

@@ -200,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     for name, command in commands.choices.items():
         command.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.epilog = f"examples:\n{_EXAMPLES[name]}"
+        command.epilog = f"examples:\n{_EXAMPLES[name]}" if name in _EXAMPLES else None
     return top
 
 

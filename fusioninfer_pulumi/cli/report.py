@@ -14,7 +14,7 @@ from urllib.parse import quote
 from fusioninfer_pulumi.cli.lines import Lines
 from fusioninfer_pulumi.cli.output import print_json
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.rules import rules
+from fusioninfer_pulumi.rules.registry import rules
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

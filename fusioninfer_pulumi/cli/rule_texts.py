@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.output import styled, to_yaml
-from fusioninfer_pulumi.rules import Rule, bases, rules
+from fusioninfer_pulumi.rules.registry import Rule, bases, rules
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 _HEAD = """\

@@ -33,7 +33,7 @@ def ignoring_findings(
     """Warns of ignored rules that do not exist, and of those that are errors here."""
     if not ignored:
         return
-    from fusioninfer_pulumi.rules import rules  # noqa: PLC0415  # few services ignore any
+    from fusioninfer_pulumi.rules.registry import rules  # noqa: PLC0415  # few services ignore any
 
     refused = {each.rule for each in found if each.severity is Severity.ERROR}
     for rule in sorted(ignored):

@@ -16,7 +16,7 @@ from samples import container, listening, prefill_decode, role, service, templat
 from fusioninfer_pulumi.cli.lines import Lines
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.rule_texts import page
-from fusioninfer_pulumi.rules import rules
+from fusioninfer_pulumi.rules.registry import rules
 
 ROOT = Path(__file__).parent.parent.parent
 WARNED = service(listening("a", 8000), listening("b", 9000))
