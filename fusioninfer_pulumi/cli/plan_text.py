@@ -15,7 +15,6 @@ from rich.text import Text
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import Severity, one_line
-from fusioninfer_pulumi.fit.tables import COLUMNS, memory_row
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.placement.explain import missing_text, pools_text
 from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
@@ -134,6 +133,8 @@ def _roles(plan: ServicePlan) -> Table:
 
 def _memory(plan: ServicePlan) -> Table:
     """Memory of one accelerator of each role in GiB, and what the cache of a replica holds."""
+    from fusioninfer_pulumi.fit.tables import COLUMNS, memory_row  # of few services
+
     table = _table(("ROLE", "left"), *((title, "right") for title in COLUMNS))
     for name, found in plan.memory.items():
         table.add_row(name, *memory_row(found))

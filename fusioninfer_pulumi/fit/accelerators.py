@@ -38,12 +38,12 @@ B200         | 178.35 | unslothai/unsloth#3411           | NVIDIA-B200          
 A100         | 79.15  | vLLM 0.8.5's log                 | NVIDIA-A100-SXM4-80GB NVIDIA-A100-80GB-PCIe | nvidia-a100-80gb                  | p4de.* Standard_ND96amsr_A100_v4 Standard_NC24ads_A100_v4 Standard_NC48ads_A100_v4 Standard_NC96ads_A100_v4
 A100-40GB    | 39.38  | vllm-project/vllm#16570          | NVIDIA-A100-SXM4-40GB NVIDIA-A100-PCIE-40GB | nvidia-tesla-a100                 | p4d.* Standard_ND96asr_v4
 L40S         | 44.31  | vLLM 0.10.0's log                | NVIDIA-L40S                            |                                        | g6e.*
-L4           | 22.0   | nvidia-smi 23034 MiB             | NVIDIA-L4                              | nvidia-l4                              | g6.*
+L4           | 22.03  | vLLM 0.29.0's log                | NVIDIA-L4                              | nvidia-l4                              | g6.*
 A10G         | 22.0   | nvidia-smi 23028 MiB             | NVIDIA-A10G                            |                                        | g5.*
 T4           | 14.74  | vLLM 0.7.2's log                 | Tesla-T4 NVIDIA-T4                     | nvidia-tesla-t4                        | g4dn.* Standard_NC4as_T4_v3 Standard_NC8as_T4_v3 Standard_NC16as_T4_v3 Standard_NC64as_T4_v3
 RTX-PRO-6000 | 94.97  | nvidia-smi 97887 MiB             | NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition | nvidia-rtx-pro-6000              | g7e.*
 RTX-5090     | 31.36  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-5090                |                                        |
-RTX-4090     | 23.55  | vllm-project/vllm#13061          | NVIDIA-GeForce-RTX-4090                |                                        |
+RTX-4090     | 23.52  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-4090                |                                        |
 RTX-3090     | 23.58  | vllm-project/vllm#10517          | NVIDIA-GeForce-RTX-3090                |                                        |
 RTX-A6000    | 47.5   | vLLM 0.9.2's log                 | NVIDIA-RTX-A6000                       |                                        |
 RTX-A5000    | 23.55  | nvidia-smi 24564 MiB             | NVIDIA-RTX-A5000                       |                                        |

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,17 @@ def test_without_an_accelerator_plans_are_as_they_were(capsys: pytest.CaptureFix
     _, out, _ = ran(capsys, "plan", path, "--output", "json")
     assert "memory" not in json.loads(out)[0]["roles"][0]
     assert "WEIGHTS" not in ran(capsys, "plan", path)[1]
+
+
+def test_services_that_tell_no_accelerator_do_not_pay_for_it() -> None:
+    path = written("a.yaml", service(product=None))
+    program = (
+        "import sys; from fusioninfer_pulumi.cli.main import main; "
+        f"main(['plan', '{path}']); "
+        "sys.exit(any(name.startswith('fusioninfer_pulumi.fit') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0
 
 
 def test_check_refuses_what_cannot_start(capsys: pytest.CaptureFixture[str]) -> None:
