@@ -96,7 +96,7 @@ def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> Non
         stack.write(routed(namespace, port=endpoint.port, wait=short))
         told = stack.up()
         assert told.status != 0
-        assert "svc-httproute-wait" in told.text
+        assert "svc: HTTPRoute svc-httproute at svc-gateway: not Accepted" in told.text
         assert endpoint.asked == []
         # At another level the outputs say what the controller said.
         stack.write(routed(namespace, port=endpoint.port, wait=QUICK))

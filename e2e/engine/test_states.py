@@ -54,7 +54,7 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
     # It fails for that one, and says so; what comes after it is as it was.
     (lacking,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
     assert told.status != 0
-    assert f"LeaderWorkerSet ({lacking.removesuffix('-0')})" in told.text, told.text[-4000:]
+    assert f"svc: {lacking.removesuffix('-0')} is not available" in told.text, told.text[-4000:]
     images = tags(cluster, namespace)
     assert images["svc-serve-0-0"] == ("1" if lacking == "svc-serve-1-0" else "2")
 
@@ -254,7 +254,7 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
-    assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 9}
+    assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 6}
 
 
 @pytest.mark.proves(
