@@ -12,7 +12,20 @@ import pytest
 import yaml
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import GROUPS, QUICK, left, lws, pods, ready, role, service, tags
+from e2e.engine.services import (
+    GROUPS,
+    QUICK,
+    left,
+    lws,
+    noted,
+    pods,
+    ready,
+    rendered,
+    role,
+    router,
+    service,
+    tags,
+)
 from e2e.harness import Cluster
 from e2e.harness.pods import LEADERS
 from fusioninfer_pulumi import load, plan_service, render
@@ -248,6 +261,29 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     assert one.preview() == two.preview() == {}
     one.down().assert_fine()
     assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
+
+
+@pytest.mark.proves(
+    "at every wait.level, in both layouts, with and without groups and a router, what a service "
+    "registers are the objects that `render` prints, and no more",
+    needs=ENGINE,
+)
+def test_one_resource_for_each_object(tmp_path: Path) -> None:
+    stack = Project(tmp_path / "all", None)
+    wanted = []
+    for level in ("None", "Scheduled", "Available", "Serving"):
+        for layout in ("PerReplica", "PerRole"):
+            for more in ({}, {"groups": 2}, {"router": True}):
+                roles = [router()] if "router" in more else []
+                name = f"s{len(wanted)}"
+                made = service("default", *roles, role(replicas=2, gpus=1, **SPREAD), name=name)
+                groups = {"groups": 2} if "groups" in more else {}
+                made["spec"] |= {"layout": layout, "wait": {"level": level}, **groups}
+                wanted.append(made)
+    stack.write(*wanted)
+    steps = stack.json("preview", "--json", KUBECONFIG=str(tmp_path / "none"))["steps"]
+    registered = noted([step["newState"] for step in steps])
+    assert registered == sorted(name for each in wanted for name in rendered(each))
 
 
 @pytest.mark.proves("a preview needs no cluster", needs=ENGINE)
