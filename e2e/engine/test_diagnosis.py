@@ -47,6 +47,7 @@ def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
     assert not [line for line in lines if "svc-serve-1" in line or "svc-serve-0" in line]
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "a gang without room fails at its timeout in the scheduler's words, with the accelerators that "
     "are missing",
@@ -79,6 +80,7 @@ def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) 
     assert "maximum cpu usage per Container is 1m" in refused
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "without rights to read the cluster, a creation returns when the objects are applied and says "
     "so, and an update in which replicas would have to take turns is refused",

@@ -40,6 +40,7 @@ options = pulumi.ResourceOptions(provider=provider)
 )
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("provider", ["default", "explicit"])
 @pytest.mark.proves(
     "a replica that is down for another reason is changed first, and no other goes down until it "

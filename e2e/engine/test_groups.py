@@ -61,6 +61,7 @@ def tags(cluster: Cluster, namespace: str) -> dict[int, set[str]]:
     return found
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "with rollout.level Group an image change takes at most maxUnavailable groups down, the "
     "highest first, the next when it is back; groups below the partition keep their pods, also in "

@@ -15,6 +15,7 @@ Make = Callable[..., Project]
 SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("workers", [None, "2"])
 @pytest.mark.proves(
     "an all-or-nothing gang that gets replicas and another image in one update is changed one "

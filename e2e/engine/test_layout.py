@@ -27,6 +27,7 @@ SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("replicas", "gang"), [(3, False), (5, True)])
 @pytest.mark.proves(
     "with one set for each role: creating waits, a second `up` does nothing, and an image "

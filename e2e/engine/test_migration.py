@@ -61,6 +61,7 @@ def services(namespace: str, tag: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("tag", ["1", "2"])
 @pytest.mark.proves(
     "a stack that version 0.1.0 made moves over with one `up`, also together with an image: its "

@@ -25,6 +25,7 @@ Make = Callable[..., Project]
 SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "creating a service waits for its replicas; a second and third `up` do nothing", needs=ENGINE
 )
@@ -41,7 +42,10 @@ def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Mak
         assert stack.changes() == {}
 
 
-@pytest.mark.parametrize(("replicas", "gang"), [(3, False), (3, True), (20, False), (20, True)])
+@pytest.mark.parametrize(
+    ("replicas", "gang"),
+    [(3, False), pytest.param(3, True, marks=pytest.mark.core), (20, False), (20, True)],
+)
 @pytest.mark.proves(
     "an image change never takes more than maxUnavailable replicas down", needs=ENGINE
 )
@@ -121,6 +125,7 @@ def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> Non
     assert stack.preview() == {}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "an image that cannot run halts the update; a good one, or the old, repairs it", needs=ENGINE
 )
@@ -182,6 +187,7 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     assert set(images(cluster, namespace).values()) == {"2"}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "a replica more adds one set, a replica less removes it, nothing else restarts", needs=ENGINE
 )

@@ -34,6 +34,7 @@ def routed(namespace: str, *, wait: Any = SERVING, port: int = 8080, **route: An
 STAND_IN = "a stand-in playing the gateway's controller"
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     f"wait.level Serving waits for Gateway, pool and route ({STAND_IN}) and for an answer from "
     "/v1/models; a preview asks nothing; a second `up` does nothing",

@@ -111,6 +111,7 @@ def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.preview() == {}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "wait.level None does not wait, and later updates are paced all the same", needs=ENGINE
 )
@@ -263,6 +264,7 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "at every wait.level, in both layouts, with and without groups and a router, what a service "
     "registers are the objects that `render` prints, and no more",
@@ -286,6 +288,7 @@ def test_one_resource_for_each_object(tmp_path: Path) -> None:
     assert registered == sorted(name for each in wanted for name in rendered(each))
 
 
+@pytest.mark.core
 @pytest.mark.proves("a preview needs no cluster", needs=ENGINE)
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
@@ -293,6 +296,7 @@ def test_preview_without_a_cluster(tmp_path: Path) -> None:
     assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 6}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "files of the provider's render-to-directory mode are what `render` prints", needs=ENGINE
 )
