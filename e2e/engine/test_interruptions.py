@@ -87,7 +87,12 @@ def repaired(cluster: Cluster, namespace: str, stack: Project, wanted: Mapping[s
     needs=ENGINE,
 )
 def test_killed_once(cluster: Cluster, namespace: str, project: Make) -> None:
-    kill_twice(cluster, namespace, project(), Moment(signal.SIGKILL, True, 3.5, 6.0))
+    kill_twice(
+        cluster,
+        namespace,
+        project(),
+        Moment(signal.SIGKILL, everybody=True, creating=3.5, updating=6.0),
+    )
 
 
 @pytest.mark.long
