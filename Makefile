@@ -67,8 +67,12 @@ e2e-tools: $(STAMP)  ## Build the real components (Go; about 15 minutes once, th
 	$(BIN)/python -m e2e.build_tools
 
 .PHONY: e2e
-e2e: e2e-tools  ## Prove the objects on the real components
-	$(BIN)/python -m pytest e2e -m 'not long'
+e2e: e2e-tools  ## Prove the objects on the real components, and a core of what Pulumi does with them
+	$(BIN)/python -m pytest e2e -m 'not long and (core or not engine)'
+
+.PHONY: e2e-engine
+e2e-engine: e2e-tools  ## Prove all that Pulumi does with them (needs the engine on PATH)
+	$(BIN)/python -m pytest e2e/engine -m 'not long'
 
 .PHONY: e2e-full
 e2e-full: e2e-tools  ## The same with the long random runs

@@ -76,6 +76,7 @@ class Update:
             if each["kind"] == "LeaderWorkerSet"
         }
         self._before = stack_lws_of(name, plan) or {}
+        self._existing = {*self._before} & {*self._steps}
         self._observed = observed_of(name)
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[None]] = {}
@@ -133,15 +134,14 @@ class Update:
 
     async def _begin(self) -> None:
         """Registers what is new and required; what exists waits for its turn."""
-        existing = self._before.keys() & self._steps.keys()
         if takes_over():
             await self._look()
-            existing |= (self._live or {}).keys() & self._steps.keys()
-        self._waiting = set(existing)
+            self._existing |= (self._live or {}).keys() & self._steps.keys()
+        self._waiting = {*self._existing}
         for step in self._order:
-            if step.name not in existing and not step.required and existing:
+            if step.name not in self._existing and not step.required and self._existing:
                 self._optional.add(step.name)
-            elif step.name not in existing:
+            elif step.name not in self._existing:
                 self._register([step.name])
         await self._look_before(
             {
@@ -191,7 +191,7 @@ class Update:
         for name in names:
             self._waiting.discard(name)
             self._optional.discard(name)
-            if name in self._before and self._steps[name].in_turn:
+            if name in self._existing and self._steps[name].in_turn:
                 self._changing.add(name)
             self._open([name])
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
@@ -233,7 +233,7 @@ class Update:
         """Existing LeaderWorkerSets that are unavailable; none while nobody has looked."""
         if self._live is None:
             return set()
-        return {each for each in self._before.keys() & self._steps.keys() if not self._is_up(each)}
+        return {name for name in self._existing if not self._is_up(name)}
 
     def _is_up(self, name: str) -> bool:
         step, live = self._steps[name], (self._live or {}).get(name)
