@@ -51,6 +51,11 @@ lint: $(STAMP)  ## Check style and types
 docs: $(STAMP)  ## Build the documentation site into site/, with every warning an error
 	$(BIN)/mkdocs build --strict --quiet
 
+.PHONY: package
+package: $(STAMP)  ## Build the packages, and run the wheel on every Python of this machine
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[package]'
+	$(BIN)/python tools/check_package.py
+
 .PHONY: test-pythons
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine
 	$(BIN)/python tools/test_pythons.py
@@ -101,7 +106,7 @@ compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make co
 
 .PHONY: constraints
 constraints:  ## Compile constraints.txt anew (needs uv)
-	uv pip compile -q pyproject.toml --extra dev --extra e2e --universal --python-version 3.10 \
+	uv pip compile -q pyproject.toml --extra dev --extra e2e --extra package --universal --python-version 3.10 \
 	  --no-emit-index-url --no-header --no-annotate --upgrade -o constraints.txt
 
 .PHONY: clean

@@ -16,8 +16,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = (
     "kube", "findings", "rules", "schemas", "api", "engines", "pickers", "importers", "pods",
     "fit", "topology", "routing", "operations", "rollout", "service_plan", "name_collisions",
-    "objects", "object_checks", "planning", "loading", "checked", "placement", "component", "provider", "cli",
-    "__init__",
+    "objects", "object_checks", "planning", "loading", "checked", "placement", "component",
+    "provider", "cli", "__init__",
 )  # fmt: skip
 #: Files that still import later packages; to become empty.
 PENDING = {
