@@ -181,7 +181,8 @@ def _rich_bases() -> dict[str, list[Manifest]]:
         "rollout": {"maxUnavailable": 1},
     }
     fetched = copy.deepcopy(worker)
-    fetched["template"]["spec"]["containers"][0]["args"] = ["--port", "8000"]
+    template: Any = fetched["template"]
+    template["spec"]["containers"][0]["args"] = ["--port", "8000"]
     model = {
         "uri": "hf://Qwen/Qwen3-8B",
         "tokenSecret": {"name": "hf", "key": "token"},
@@ -375,7 +376,7 @@ def _another_type(draw: random.Random, holder: Any, place: Place) -> str:
 
 
 def _twice(draw: random.Random, holder: Any, place: Place) -> str:
-    if isinstance(holder, list):
+    if isinstance(holder, list) and isinstance(place[-1], int):
         again = copy.deepcopy(holder[place[-1]])
         if isinstance(again, dict) and again and draw.random() < 0.5:
             key = draw.choice(list(again))

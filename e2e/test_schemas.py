@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_rules import GATEWAYS, ROUTES, TAKEN_GATEWAYS, TAKEN_ROUTES
 
 from e2e.harness import ApiError, Cluster
 from fusioninfer_pulumi.schemas.check import object_findings
+from tests.gateway_rules import GATEWAYS, ROUTES, TAKEN_GATEWAYS, TAKEN_ROUTES
 
 ROOT = Path(__file__).parent.parent
 

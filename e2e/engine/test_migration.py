@@ -48,9 +48,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def services(namespace: str, tag: str) -> list[dict[str, Any]]:
     """One of each kind: a gang, one set for each role, groups, levels, strategies, a router."""
-    scheduled = {"wait": {"level": "Scheduled", "timeout": "150s"}}
-    grouped = {"groups": 2, "rollout": {"level": "Group", "timeout": "150s"}}
-    at_once = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
+    scheduled: dict[str, Any] = {"wait": {"level": "Scheduled", "timeout": "150s"}}
+    grouped: dict[str, Any] = {"groups": 2, "rollout": {"level": "Group", "timeout": "150s"}}
+    at_once: dict[str, Any] = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
     return [
         service(namespace, role(replicas=3, tag=tag, **SPREAD), name="gang"),
         service(namespace, role(replicas=2, tag=tag), name="whole", layout="PerRole"),
