@@ -24,6 +24,7 @@ from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
 from fusioninfer_pulumi.component.state import (
     Observed,
+    Version,
     observed_of,
     stack_lws_of,
     takes_over,
@@ -87,8 +88,8 @@ class Update:
         self._registering: dict[str, asyncio.Task[Any]] = {}
         # Those that have changed and that others wait for.
         self._changing: set[str] = set()
-        # Generations that Pulumi has seen: a look from before knows less.
-        self._generations: dict[str, int] = {}
+        # As Pulumi has registered them: a look from before knows less.
+        self._versions: dict[str, Version] = {}
         # When each one that is awaited must be available, and the setting that says so.
         self._awaited: dict[str, tuple[float, str]] = {}
         self._blocked_since: float | None = None
@@ -124,7 +125,7 @@ class Update:
                 await self._go_on()
             await self._wait_for_objects()
             return await self._seen()
-        except BaseException as problem:
+        except Exception as problem:
             # What waits fails with it: a registration that never begins would never end.
             for gate in self._gates.values():
                 if not gate.done():
@@ -135,7 +136,10 @@ class Update:
     async def _begin(self) -> None:
         """Registers what is new and required; what exists waits for its turn."""
         if takes_over():
-            await self._look()
+            try:
+                await self._look()
+            except UnreadableError as problem:
+                raise self._refusal(problem) from None
             self._existing |= (self._live or {}).keys() & self._steps.keys()
         self._waiting = {*self._existing}
         for step in self._order:
@@ -210,7 +214,7 @@ class Update:
             del self._registering[name]
             step, before = self._steps[name], self._before.get(name)
             version = version_of(task.result() or {})
-            self._generations[name] = version[1]
+            self._versions[name] = version
             # Without a uid it was not made: an update of other targets.
             changed = bool(version[0]) and (before is None or before.version != version)
             settled = step.frozen or self._is_settled(name, self._revisions[name])
@@ -237,7 +241,9 @@ class Update:
 
     def _is_up(self, name: str) -> bool:
         step, live = self._steps[name], (self._live or {}).get(name)
-        if version_of((live or {}).get("metadata") or {})[1] < self._generations.get(name, 0):
+        uid, generation = version_of((live or {}).get("metadata") or {})
+        registered = self._versions.get(name, (uid, 0))
+        if uid != registered[0] or generation < registered[1]:
             return False
         if step.partial:
             # The status has no count of ready replicas as long as there is none.
@@ -270,18 +276,20 @@ class Update:
         try:
             await self._look()
         except UnreadableError as problem:
-            if self._waiting:
+            if self._waiting and self._changing & self._awaited.keys():
                 raise self._refusal(problem) from None
-            self._log(f"whether replicas are available was not checked: {problem}")
+            self._progress.say_once(f"whether replicas are available was not checked: {problem}")
+            self._changing -= self._awaited.keys()
             self._awaited.clear()
-            self._changing.clear()
             return
         for name in [name for name in self._awaited if self._is_up(name)]:
             del self._awaited[name]
             self._changing.discard(name)
         self._blocked_since = (self._blocked_since or now) if blocked else None
         await self._check_time(now)
-        await self._progress.show(self._live or {}, self._awaited or self._down())
+        waiting = self._awaited or self._down()
+        first = next((step.name for step in self._order if step.name in waiting), None)
+        await self._progress.show(self._live or {}, first)
 
     async def _check_time(self, now: float) -> None:
         """Fails where something did not come in time, with the reason."""
@@ -319,7 +327,7 @@ class Update:
                     self._reader.objects, self._plan.service, manifests, seconds=_READ_SECONDS
                 )
             except UnreadableError as problem:
-                self._log(f"{', '.join(_kinds(manifests))}: not checked: {problem}")
+                self._progress.say_once(f"{', '.join(_kinds(manifests))} not checked: {problem}")
                 return
             missing = not_accepted(self._plan, manifests, self._objects)
             if missing is None:
@@ -355,9 +363,6 @@ class Update:
     async def _fail(self, what: str, names: Sequence[str]) -> None:
         lines = await explain_failure(self._cluster, self._plan.service, names)
         raise pulumi.RunError("\n".join([f"{self._plan.service}: {what}", *lines]))
-
-    def _log(self, text: str) -> None:
-        pulumi.log.info(text, self._component)
 
 
 def _trimmed(live: Live) -> Live:
