@@ -272,7 +272,7 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
 )
 def test_one_resource_for_each_object(tmp_path: Path) -> None:
     stack = Project(tmp_path / "all", None)
-    wanted: list[str] = []
+    wanted: list[dict[str, Any]] = []
     for level in ("None", "Scheduled", "Available", "Serving"):
         for layout in ("PerReplica", "PerRole"):
             for more in ({}, {"groups": 2}, {"router": True}):
