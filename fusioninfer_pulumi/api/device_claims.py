@@ -34,7 +34,7 @@ class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
 
     `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
-    ResourceClaim; either makes a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
+    ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
     `templateName` and `claimName` name existing objects.
     """
 

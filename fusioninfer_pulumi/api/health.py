@@ -18,7 +18,7 @@ class StartupArgs(SpecModel):
 
     model_size: Bytes | None = None
     """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
-    with `readRate` and 5 minutes for everything else it makes the time."""
+    with `readRate` and 5 minutes for everything else it gives the time."""
 
     read_rate: Bytes = "200Mi"
     """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""

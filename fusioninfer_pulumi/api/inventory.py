@@ -95,16 +95,16 @@ class InventoryArgs(SpecModel):
     """
 
     pool_label: Text | None = None
-    """Node label that tells the pools apart; its value is the pool's name unless the pool's own
+    """Node label that identifies a pool; its value is the pool's name unless the pool's own
     `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list
     among their `labels`."""
 
     pools: list[NodePoolArgs] = Field(min_length=1)
-    """The pools; of equally good ones the first is taken."""
+    """The pools; the first of equally good pools is used."""
 
     @property
     def selector_label(self) -> str | None:
-        """The label that tells the pools apart, None where neither is given."""
+        """The label that identifies a pool, None where neither is given."""
         known = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
         return self.pool_label or next(known, None)
 
@@ -175,7 +175,7 @@ def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
         yield error(
             "pool-label-missing",
             ("poolLabel",),
-            "is required: the node label that tells the pools apart (by default one of "
+            "is required: the node label that identifies a pool (by default one of "
             f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)",
         )
         return

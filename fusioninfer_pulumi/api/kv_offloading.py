@@ -47,7 +47,7 @@ class ClaimReferenceArgs(SpecModel):
 
 
 class ClaimTierArgs(SpecModel):
-    """A PersistentVolumeClaim: `spec` makes one for each pod, `ref` names an existing one."""
+    """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
 
     spec: dict[str, Any] | None = None
     """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""

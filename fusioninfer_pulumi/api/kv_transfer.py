@@ -1,4 +1,4 @@
-"""How prefill and decode pods hand the KV cache over, and how a pod tells what it has cached."""
+"""How the KV cache gets from prefill to decode pods, and how pods publish what they cache."""
 
 from __future__ import annotations
 
@@ -150,9 +150,9 @@ class KvTransferArgs(SpecModel):
 
 
 class KvEventsArgs(SpecModel):
-    """What the engine tells about its KV cache, for a picker that scores by it.
+    """What the engine publishes about its KV cache, for an endpoint picker that scores by it.
 
-    `{}` makes each pod publish on its own address, where a picker that discovers pods subscribes.
+    With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
 
     endpoint: _Endpoint = "tcp://*:5557"

@@ -10,7 +10,7 @@ This table is the list of rules that pydantic checks:
 | `wrong-type` | The value is of another type, such as a string for an integer. |
 | `number-not-finite` | The number is infinite or NaN. |
 | `out-of-range` | The number is below the least or above the greatest one allowed. |
-| `unknown-value` | The value is none of the allowed ones. |
+| `unknown-value` | The value is not allowed. |
 | `invalid-format` | The string does not match the field's format. |
 | `too-long`, `value-empty` | The string or list has too many items, or none. |
 | `key-not-a-string` | A mapping has a key that is no string. |

@@ -182,7 +182,7 @@ class CacheArgs(SpecModel):
     """An existing PersistentVolumeClaim; exclusive with `storage`."""
 
     storage: StorageArgs | None = None
-    """A claim that the service makes."""
+    """A claim that the service creates."""
 
     mount_path: AbsolutePath = "/mnt/model-cache"
     """Where it is mounted."""

@@ -171,7 +171,7 @@ def image_findings(at: Location, image: Any) -> Iterator[Finding]:
 
 
 def is_extended(resource: str) -> bool:
-    """Tells whether a resource name is an extended resource (a device, not cpu or memory)."""
+    """Whether a resource name is an extended resource (a device, not cpu or memory)."""
     domain, slash, _ = resource.rpartition("/")
     return bool(slash) and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
 

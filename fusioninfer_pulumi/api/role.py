@@ -203,7 +203,7 @@ class RoleArgs(SpecModel):
     arguments and environment that the engine needs for it."""
 
     kv_events: KvEventsArgs | None = None
-    """What the engine tells the endpoint picker about its KV cache; by default nothing."""
+    """What the engine publishes to the endpoint picker about its KV cache; by default nothing."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | None = None
     """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;

@@ -26,7 +26,7 @@ class Layout(str, enum.Enum):
 
     @property
     def replica_label(self) -> str:
-        """Label of pods that tells a role's replicas apart; with `PerRole` LeaderWorkerSet's."""
+        """Label of pods that identifies a role's replica; with `PerRole` LeaderWorkerSet's."""
         return labels.LWS_GROUP_INDEX if self is Layout.PER_ROLE else labels.REPLICA_INDEX
 
 
@@ -35,7 +35,7 @@ class RolloutStrategy(str, enum.Enum):
 
     ROLLING = "Rolling"  #: at most `maxUnavailable` at a time, each when the last is available
     ALL_AT_ONCE = "AllAtOnce"  #: all together
-    RECREATE = "Recreate"  #: each is deleted with all its pods before it is made anew
+    RECREATE = "Recreate"  #: each is deleted with all its pods, then recreated
 
 
 class RoleOrder(str, enum.Enum):

@@ -34,7 +34,7 @@ class FailureMode(str, enum.Enum):
 class MetricsMode(str, enum.Enum):
     """Who may read the endpoint picker's metrics."""
 
-    OFF = "Off"  #: nobody
+    OFF = "Off"  #: no one
     AUTHENTICATED = "Authenticated"  #: whoever may get /metrics; needs a ClusterRoleBinding
     UNAUTHENTICATED = "Unauthenticated"  #: everybody who reaches the port
 
@@ -87,7 +87,7 @@ class EndpointPickerArgs(SpecModel):
     """What the gateway does without the picker; by default `FailOpen`."""
 
     metrics: OnOff[MetricsMode] = MetricsMode.OFF
-    """Who may read its metrics; by default nobody."""
+    """Who may read its metrics; by default no one."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's

@@ -20,7 +20,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Untitled(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes of field names."""
+    """Leaves out the titles that pydantic derives from field names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """A field's name is its title."""

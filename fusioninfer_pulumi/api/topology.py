@@ -17,13 +17,13 @@ def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
 
 
 def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
-    """Tells whether prefill and decode are separate roles."""
+    """Whether prefill and decode are separate roles."""
     types = {role.component_type for role in roles}
     return {ComponentType.PREFILLER, ComponentType.DECODER} <= types
 
 
 def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> bool:
-    """Tells whether the service's pods are scheduled as a gang.
+    """Whether the service's pods are scheduled as a gang.
 
     Decided by the declared roles, not by their replica counts: parking a role must not change
     the pods of the others.

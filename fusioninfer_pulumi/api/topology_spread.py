@@ -22,7 +22,7 @@ class TopologySpreadArgs(SpecModel):
     """Spreads the leaders of a role's replicas over zones, racks or nodes."""
 
     topology_key: LabelKey
-    """Label of nodes that tells the domains apart, such as `topology.kubernetes.io/zone`."""
+    """Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."""
 
     max_skew: PositiveCount = 1
     """By how many leaders two domains may differ; 1 by default."""

@@ -48,7 +48,7 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
             program_in_args=not has_command and _image_serves(image),
         )
     if has_command:
-        # Some other program: what it makes of its arguments is not known.
+        # Another program: how it reads its arguments is not known.
         end = len(argv.command)
         arguments = tuple(split_joined_flags(texts[end:]))
         return replace(command, program=tuple(texts[:end]), arguments=arguments)

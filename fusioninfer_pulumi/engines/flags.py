@@ -70,7 +70,7 @@ def integer(text: str | None) -> int | None:
 def split_joined_flags(arguments: Sequence[str]) -> list[str]:
     """The arguments with elements split that hold a flag and its value: `--x '{...}'`.
 
-    Without a shell nobody splits such an element, and the engine does not know the flag
+    Without a shell such an element is not split, and the engine does not know the flag
     `--x '{...}'`. Only elements that start with `--` and have white space right after the flag's
     name are split; a value that is one quoted shell word loses its quotes.
     """

@@ -130,7 +130,7 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
         arguments = positional_model(arguments)
     if not has_flag(arguments, *_BACKEND.names):
         arguments = [*arguments, *_BACKEND.words]
-    # `exec` makes the engine process 1, which gets SIGTERM when the pod ends.
+    # With `exec` the engine is process 1, which gets SIGTERM when the pod ends.
     script = f"{_HEAD} && exec {shlex.join([*program, *arguments])}"
     return ContainerCommand(list(_SHELL), [script])
 

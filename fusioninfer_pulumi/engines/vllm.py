@@ -330,7 +330,7 @@ class Vllm(Engine):
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        # The ranks share one region in /dev/shm, which every pod of an engine makes in full size;
+        # The ranks share one region in /dev/shm, which every pod of an engine creates in full size;
         # each data parallel copy has its own.
         sizes = command.parallelism
         copies = 1
@@ -373,7 +373,7 @@ class Vllm(Engine):
 
 
 def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
-    """What makes every node run the same command with its own rank.
+    """Runs the same command on every node, each with its own rank.
 
     Data parallel ranks need no further arguments: vLLM divides them among the nodes by
     `--nnodes` and `--node-rank` (`create_engine_config`, 0.11.1 to 0.33.0).
@@ -443,7 +443,7 @@ def _check_data_backend(launcher: str, arguments: Sequence[str]) -> None:
 
 
 def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
-    """What makes a node run its data parallel ranks, as many as `local`.
+    """Runs the data parallel ranks of a node, as many as `local`.
 
     As KServe and llm-d launch them, and `docs/serving/data_parallel_deployment.md` of vLLM
     describes: the other nodes run `--headless` from their first rank on, and find the leader by

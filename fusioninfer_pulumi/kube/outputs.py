@@ -26,7 +26,7 @@ def is_output(value: object) -> bool:
 
 
 def surely_equal(one: object, other: object) -> bool:
-    """Tells whether two values are known to be equal: an Output equals only itself."""
+    """Whether two values are known to be equal: an Output equals only itself."""
     return one is other or (not is_output(one) and not is_output(other) and one == other)
 
 

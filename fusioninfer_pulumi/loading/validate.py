@@ -85,7 +85,7 @@ class Document:
     unplanned: frozenset[int] = frozenset()
 
     def holds(self, finding: Finding) -> bool:
-        """Tells whether no refused field can be the cause of an error in the rest."""
+        """Whether no refused field can be the cause of an error in the rest."""
         at = _camel(finding.location)
         return not any(_may_cause(each, at) for each in self.refused)
 

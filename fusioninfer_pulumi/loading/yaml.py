@@ -15,7 +15,7 @@ MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Values of one document with every alias written out.
 MAX_VALUES = 500_000
-#: Digits of a number; Python reads no longer ones.
+#: Digits of a number; Python reads no longer number.
 MAX_DIGITS = 4300
 TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
 

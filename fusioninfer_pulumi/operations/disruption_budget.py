@@ -160,7 +160,7 @@ def disruption_budget(plan: Topology, role: RolePlan, budget: BudgetPlan) -> dic
         "metadata": metadata(plan, budget.name, role_labels(plan, role.args)),
         "spec": {
             **kept,
-            # All pods: the eviction of any pod makes its replica unavailable.
+            # All pods: the eviction of any pod leaves its replica unavailable.
             "selector": {"matchLabels": role_labels(plan, role.args)},
             "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
         },

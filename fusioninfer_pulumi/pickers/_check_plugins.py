@@ -132,7 +132,7 @@ def _check_type(
         message = f"{family.name} registers no plugin {shown(plugin.type)} and stops at it"
         if others:
             message += f"; registered by {', '.join(others)}"
-        # No endpoint picker of upstream has a type that nobody registers: the user's own, or
+        # No endpoint picker of upstream has a type that no plugin registers: the user's own, or
         # misspelt.
         say = error if others and not own_image else warning
         yield say("plugin-not-registered", at, message)

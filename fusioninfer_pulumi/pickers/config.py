@@ -2,7 +2,7 @@
 
 The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
 always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin,
-and feature gates never are, because each release knows other ones.
+and feature gates never are, because they differ between releases.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _pairing(groups: GroupAffinity | None) -> Plugins:
 
 
 def _filters(family: PickerFamily) -> Plugins:
-    """Tells prefill from decode pods by our own label, which every serving pod carries already.
+    """Separates prefill and decode pods by our own label, which every serving pod carries already.
 
     The built-in `prefill-filter` and `decode-filter` would need a second label (`llm-d.ai/role`),
     and `decode-filter` also takes pods that do not carry it.

@@ -153,7 +153,7 @@ class PickerFamily:
         return self.registers("disagg-profile-handler")
 
     def registers(self, plugin: str) -> bool:
-        """Tells whether it registers a plugin type."""
+        """Whether it registers a plugin type."""
         return plugin in self.plugins
 
 

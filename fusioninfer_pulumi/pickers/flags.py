@@ -108,7 +108,7 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
 
     Every flag but those for the KV-cache metric is accepted from v1.2.1 to v0.10.0. Booleans are
     written out with `=`, which Go's flag packages need; tracing is on by default and would print
-    spans, or send them to localhost, for nothing; profiling is on by default and is nobody's
+    spans, or send them to localhost, for nothing; profiling is on by default and no one's
     business.
     """
     arguments = [

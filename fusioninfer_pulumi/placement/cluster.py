@@ -40,7 +40,7 @@ def read_inventory(
     Args:
         kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
         context: Its context; by default the current one.
-        pool_label: Node label that tells the pools apart; by default the one of GKE, EKS, AKS or
+        pool_label: Node label that identifies a pool; by default the one of GKE, EKS, AKS or
             Karpenter that most nodes with accelerators have.
         services: The services that are about to be placed (or `name`, `namespace/name`): what
             their own pods hold counts as free.

@@ -24,7 +24,7 @@ class Pairing:
     """What prefill and decode pods agree on whom an endpoint picker pairs.
 
     Attributes:
-        family: Family of the picker, which tells the sidecar's release.
+        family: Family of the picker, which decides the sidecar's release.
         port: Port on which the prefill pods serve, and so all pods of the pool.
         prefill_https: Whether prefill pods serve HTTPS.
     """

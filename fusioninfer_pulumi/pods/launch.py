@@ -42,7 +42,7 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     name = ctx.launcher.value
-    # A worker that gives up before the ray head is up would restart its group for ever.
+    # A worker that gives up before the ray head is up would restart its group again and again.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
         edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)

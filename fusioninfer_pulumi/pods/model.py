@@ -50,7 +50,7 @@ class ModelFiles:
     """What a pod gets for its model.
 
     Attributes:
-        model: What the engine is told: a repository of Hugging Face, or a path.
+        model: What the engine loads: a repository of Hugging Face, or a path.
         revision: Revision that the engine fetches.
         adapters: Repository or path of each adapter by its name.
         volumes: Volumes by name.
@@ -111,7 +111,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
 
 
 def token_variable(model: ModelArgs) -> Manifest:
-    """The variable with the token for Hugging Face; `token_secret` must be stated."""
+    """The variable with the token for Hugging Face; `token_secret` must be set."""
     secret = model.token_secret
     assert secret is not None, "asked only where there is one"
     reference = {"name": secret.name, "key": secret.key}
@@ -202,7 +202,7 @@ _SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "runAsNonRoot": True,
-    # Stated, because a pod that runs its engine as root would pass that on.
+    # Explicit, because a pod that runs its engine as root would pass that on.
     "runAsUser": FETCHER_USER,
     "runAsGroup": FETCHER_USER,
     "seccompProfile": {"type": "RuntimeDefault"},

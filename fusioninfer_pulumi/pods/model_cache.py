@@ -34,7 +34,7 @@ Manifest = dict[str, Any]
 DIGEST_LENGTH = 8
 
 # Each source is fetched into a folder of its own, which gets its name only once it is complete:
-# no pod finds half a model, and a second attempt starts anew.
+# no pod finds half a model, and a second attempt starts over.
 _SCRIPT = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -48,8 +48,8 @@ while [ $# -gt 0 ]; do
   shift 2
 done"""
 
-# A folder that pods mount by itself may be there before anything is in it: the kubelet makes it for
-# a pod that comes first. It is filled in place, and a mark beside it says that it is complete.
+# The kubelet may have created a mounted folder, empty, for a pod that came first. So it is filled
+# in place, and a mark beside it says that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do

@@ -32,8 +32,8 @@ class Pod:
 
     Attributes:
         path: Field that the user wrote it in.
-        written: The template as the user wrote it; tells what the user has set.
-        template: The template as far as it is built. A pass makes a new one, and only appends to
+        written: The template as the user wrote it: shows what the user has set.
+        template: The template as far as it is built. A pass creates a new one, and only appends to
             lists, so that the user's indexes stay right.
         name: Name of the serving container.
         leads: Whether it is the template of leaders, or of every pod of the role.

@@ -29,7 +29,7 @@ def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         # That of a serving group is filled in for its sets: groups share a revision.
         annotations[labels.GROUP_NAME] = names.pod_group(ctx.meta.service)
     elif ctx.queue and ctx.scheduler:
-        # Without a PodGroup of ours, Volcano makes one per workload and reads the queue here.
+        # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
         annotations[labels.QUEUE_NAME] = ctx.queue
     fields = {"schedulerName": ctx.scheduler, "priorityClassName": ctx.priority_class}
     for pod in pods.each():

@@ -173,7 +173,7 @@ def _tls(command: EngineCommand, *, prefill_https: bool) -> list[str]:
     decode = command.serves_https
     stages = ["prefiller"] * prefill_https + ["decoder"] * decode
     flags = [f"--enable-tls={','.join(stages)}"] if stages else []
-    # On the pod's own loopback there is nobody to be taken for somebody else.
+    # On the pod's own loopback no other host can be impersonated.
     return [*flags, "--tls-insecure-skip-verify=decoder"] if decode else flags
 
 
@@ -267,7 +267,7 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
-            # Stated, because a pod that runs its engine as root would pass that on.
+            # Explicit, because a pod that runs its engine as root would pass that on.
             "runAsUser": USER,
             "runAsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},

@@ -222,7 +222,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
          f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric is that of all"),
         ([policy(homogeneousTarget=group())], "f#2: spec: must have one target"),
         ([binding("none")], f"f#2: policyRef: {LOST}none is no AutoscalingPolicy"),
-        ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller makes"),
+        ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller creates"),
     ],
 )  # fmt: skip
 def test_unsupported_scaling_is_refused(documents: list[Manifest], wanted: str) -> None:

@@ -36,8 +36,8 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
         ("decode", "decoder", 4),
     ]
     assert (
-        "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet makes a failed replica "
-        "anew at once, not after 60 seconds" in said(sample)
+        "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet recreates a failed "
+        "replica at once, not after 60 seconds" in said(sample)
     )
 
 
@@ -322,17 +322,15 @@ def test_findings_about_groups_name_their_field() -> None:
         (
             serving(*PAIR, recoveryPolicy="ServingGroupRecreate"),
             (
-                "f: warning: recoveryPolicy: LeaderWorkerSet makes the pods of the failed "
-                "replica anew, "
-                "not those of the other replicas and roles of its group"
+                "f: warning: recoveryPolicy: LeaderWorkerSet recreates the pods of the failed "
+                "replica, not those of the other replicas and roles of its group"
             ),
         ),
         (
             serving(recoveryPolicy="ServingGroupRecreate"),
             (
-                "f: info: recoveryPolicy: the group is one replica, which LeaderWorkerSet makes "
-                "anew as "
-                "a whole"
+                "f: info: recoveryPolicy: the group is one replica, which LeaderWorkerSet "
+                "recreates as a whole"
             ),
         ),
         (

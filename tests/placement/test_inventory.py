@@ -1,4 +1,4 @@
-"""Inventories: three forms, strict, and a label that tells the pools apart."""
+"""Inventories: three forms, strict, and a label that identifies a pool."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) 
         ({**MANIFEST, "kind": "InferenceService"},
          'kind: must be NodePoolInventory, got "InferenceService"'),
         ({"spec": {}}, "apiVersion: must be fusioninfer.io/v1alpha1, got null"),
-        ([pool("a", 1)], "poolLabel: is required: the node label that tells the pools apart"),
+        ([pool("a", 1)], "poolLabel: is required: the node label that identifies a pool"),
         ({"poolLabel": "a b", "pools": POOLS}, 'poolLabel: "a b" is no valid Kubernetes label'),
         ([*POOLS, pool("a", 1, labels={LABEL: "c"})], 'pools[0].name: "a" names 2 pools'),
         ([*POOLS, pool("c", 1, labels={LABEL: "b"})],

@@ -1,4 +1,4 @@
-"""Names of the objects that KServe's controller makes for a service."""
+"""Names of the objects that KServe's controller creates for a service."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class _Filling:
             self._report.unsupported("go-template-unsupported", node.at, message)
 
     def _scope(self, path: Location) -> Scope:
-        """What templates at a place may read: routes and pickers name what KServe makes."""
+        """What templates at a place may read: routes and pickers name what KServe creates."""
 
         def child(parent: str, suffix: str) -> str:
             made = child_name(parent, suffix)

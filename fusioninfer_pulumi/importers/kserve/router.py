@@ -14,7 +14,7 @@ from fusioninfer_pulumi.importers.kserve.scheduler import IMAGE, Objects, conver
 from fusioninfer_pulumi.importers.objects import pool_backend
 from fusioninfer_pulumi.kube import names
 
-#: Objects that KServe's controller makes for each service, by kind (InferencePoolName of its API
+#: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
 #: types, workloadServiceName of its controller); its own route leads to both.
 _SUFFIXES = {names.POOL_KIND: POOL, "Service": SERVICE}
 #: The service of each such object, by the object's namespace, kind and name.
@@ -31,7 +31,7 @@ class Related:
 
     Attributes:
         maps: ConfigMaps by namespace and name.
-        backends: Backends that KServe makes for the services that have a router.
+        backends: Backends that KServe creates for the services that have a router.
     """
 
     maps: Objects
@@ -39,13 +39,13 @@ class Related:
 
 
 def kserve_backends(namespace: Any, service: Any) -> dict[tuple[Any, str, str], str]:
-    """The backends that KServe makes for a service with a router."""
+    """The backends that KServe creates for a service with a router."""
     name = str(service)
     return {(namespace, kind, child_name(name, end)): name for kind, end in _SUFFIXES.items()}
 
 
 def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
-    """The rules of a route with our pools instead of the backends that KServe makes."""
+    """The rules of a route with our pools instead of the backends that KServe creates."""
     return _map_items(rules, lambda rule: _replaced_rule(builder, rule, known))
 
 

@@ -37,7 +37,7 @@ class Scope:
         metadata: The service's metadata.
         spec: The service's own spec, with the name of its model.
         settings: KServe's settings for the cluster (`.GlobalConfig`).
-        child: The name of an object that KServe makes, by the service's name and a suffix.
+        child: The name of an object that KServe creates, by the service's name and a suffix.
     """
 
     metadata: Mapping[str, Any]

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.importers.source import SourceDocument, of_kind
 #: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
 _OWN = "workload.serving.volcano.sh/"
 _BOOSTER = (
-    "of a ModelBooster Kthena's controller makes a ModelServing, a ModelServer and a ModelRoute, "
+    "of a ModelBooster Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute, "
     "with programs of its own in the pods; read those, as they are in the cluster: kubectl get "
     "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
     "modelroutes.networking.serving.volcano.sh "

@@ -1,7 +1,7 @@
 """A Deployment whose pods a ModelServer selects, as a service of one role.
 
-Kthena's router finds pods by their labels alone, whoever makes them. A pool of ours holds pods of a
-service, so that the Deployment becomes one: each of its pods is a replica.
+Kthena's router finds pods by their labels alone. A pool of ours holds pods of a service, so the
+Deployment becomes a service: each of its pods is a replica.
 """
 
 from __future__ import annotations

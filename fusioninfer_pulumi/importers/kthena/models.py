@@ -278,7 +278,7 @@ class MetricSource(ImportedModel):
 
 
 class TargetRef(ImportedModel):
-    """The object that is scaled; fields of an ObjectReference that nobody reads are refused."""
+    """The object that is scaled; fields of an ObjectReference without effect are refused."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -110,9 +110,7 @@ def _only_condition(
         return None
     kind, value = given[0]
     if kind == "prefix":
-        report.info(
-            "prefix-match-as-regex", at, "regular expressions are the gateway's own dialect"
-        )
+        report.info("prefix-match-as-regex", at, "regular expressions differ between gateways")
     elif kind == "regex":
         report.info(
             "regex-match-rewritten",

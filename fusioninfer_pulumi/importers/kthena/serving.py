@@ -200,13 +200,13 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
         report.info(
             "group-recreate-one-replica",
             place,
-            "the group is one replica, which LeaderWorkerSet makes anew as a whole",
+            "the group is one replica, which LeaderWorkerSet recreates as a whole",
         )
     elif policy == "ServingGroupRecreate":
         report.warning(
             "group-recreate-narrower",
             place,
-            "LeaderWorkerSet makes the pods of the failed replica anew, not those of the other "
+            "LeaderWorkerSet recreates the pods of the failed replica, not those of the other "
             "replicas and roles of its group",
         )
     grace = spec.template.restart_grace_period_seconds
@@ -222,7 +222,7 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
         report.warning(
             "restart-grace-unsupported",
             where,
-            f"LeaderWorkerSet makes a failed replica anew at once, not after {grace} seconds",
+            f"LeaderWorkerSet recreates a failed replica at once, not after {grace} seconds",
         )
 
 

@@ -1,9 +1,10 @@
 """A ModelCache that a deployment refers to, as the model of a service with a warm-up Job.
 
-Modelplane makes one volume in each cluster (`ReadWriteMany`), lets a Job download the model to its
-root once, and mounts it at `/mnt/models` in every pod, for reading and writing. vLLM without a
-command gets `--model=/mnt/models`, unless its arguments name a model; every other command names the
-path by itself (functions/compose-model-cache, compose-model-replica/function/backends/base.py).
+Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to its
+root once. The volume is mounted at `/mnt/models` in every pod, for reading and writing. vLLM
+without a command gets `--model=/mnt/models`, unless its arguments name a model; every other command
+names the path by itself (functions/compose-model-cache,
+compose-model-replica/function/backends/base.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A ModelService as the route to the deployments that it selects.
 
 Modelplane labels an endpoint for each replica with its deployment, its cluster and the labels of
-the deployment's template. A ModelService selects endpoints by label, and makes one HTTPRoute, which
-takes `/NAMESPACE/NAME/` off the path; a second one, in the cluster of a replica, leads to its
+the deployment's template. A ModelService selects endpoints by label and creates one HTTPRoute,
+which takes `/NAMESPACE/NAME/` off the path; a second one, in the cluster of a replica, leads to its
 InferencePool (functions/compose-model-service, compose-model-replica/function/routing.py).
 """
 
