@@ -18,7 +18,7 @@ def as_updated(olds: Objects, news: Objects, turns: Turns) -> tuple[Objects, lis
             continue  # nothing to keep, or made anew with the count of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
         kept[
-            f"role {role_of(key, new)} is autoscaled: `pulumi up` keeps its live replicas, and {before} "
-            f"-> {after} holds for a LeaderWorkerSet that is created"
+            f"role {role_of(key, new)} is autoscaled: `pulumi up` keeps its live replicas, and "
+            f"{before} -> {after} holds for a LeaderWorkerSet that is created"
         ] = None
     return updated, list(kept)
