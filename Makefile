@@ -51,6 +51,11 @@ lint: $(STAMP)  ## Check style and types
 docs: $(STAMP)  ## Build the documentation site into site/, with every warning an error
 	$(BIN)/mkdocs build --strict --quiet
 
+.PHONY: package
+package: $(STAMP)  ## Build the packages, and run the wheel on every Python of this machine
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[package]'
+	$(BIN)/python tools/check_package.py
+
 .PHONY: test-pythons
 test-pythons: $(STAMP)  ## Run the fast tests on every Python from 3.10 to 3.13 of this machine
 	$(BIN)/python tools/test_pythons.py
@@ -67,8 +72,12 @@ e2e-tools: $(STAMP)  ## Build the real components (Go; about 15 minutes once, th
 	$(BIN)/python -m e2e.build_tools
 
 .PHONY: e2e
-e2e: e2e-tools  ## Prove the objects on the real components
-	$(BIN)/python -m pytest e2e -m 'not long'
+e2e: e2e-tools  ## Prove the objects on the real components, and a core of what Pulumi does with them
+	$(BIN)/python -m pytest e2e -m 'not long and (core or not engine)'
+
+.PHONY: e2e-engine
+e2e-engine: e2e-tools  ## Prove all that Pulumi does with them (needs the engine on PATH)
+	$(BIN)/python -m pytest e2e/engine -m 'not long'
 
 .PHONY: e2e-full
 e2e-full: e2e-tools  ## The same with the long random runs
@@ -87,13 +96,17 @@ regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the 
 	$(BIN)/python tools/regenerate.py
 	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
 
+.PHONY: schemas
+schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
+	$(BIN)/python tools/schemas.py
+
 .PHONY: compare
 compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT
 	$(BIN)/python tools/compare_versions.py $(OLD)
 
 .PHONY: constraints
 constraints:  ## Compile constraints.txt anew (needs uv)
-	uv pip compile -q pyproject.toml --extra dev --extra e2e --universal --python-version 3.10 \
+	uv pip compile -q pyproject.toml --extra dev --extra e2e --extra package --universal --python-version 3.10 \
 	  --no-emit-index-url --no-header --no-annotate --upgrade -o constraints.txt
 
 .PHONY: clean

@@ -65,12 +65,41 @@ def of_starting(runs: int) -> Iterator[Result]:
         yield Result(f"{name} / {_YARDSTICK}", detail, seconds / base, goal, bound)
 
 
+def of_engine(replicas: int, runs: int) -> Iterator[Result]:
+    """Yields what the component costs on the real engine, if it is on PATH."""
+    # Needs what only the end-to-end tests install.
+    from benchmarks import engine  # noqa: PLC0415
+
+    if engine.missing():
+        return
+    ours, theirs = engine.measured(replicas, runs)
+    what = f"{replicas} replicas of one pod, the engine"
+    yield Result(
+        f"{what}: resources / objects rendered",
+        f"{ours.resources} / {ours.objects}",
+        ours.resources / ours.objects,
+        goal=1,
+        bound=1,
+    )
+    for name, goal, mine, base in (
+        ("first up beyond the time of the pods", 1.5, ours.up, theirs.up),
+        ("up without a change", 1.3, ours.again, theirs.again),
+        ("preview without a change", 1.3, ours.preview, theirs.preview),
+    ):
+        pods = engine.POD_SECONDS if mine is ours.up else 0.0
+        seconds = min(mine) - pods
+        detail = f"{seconds:.1f} s / {min(base):.1f} s"
+        yield Result(f"{what}: {name} / by hand", detail, seconds / min(base), goal, 2 * goal)
+
+
 def results(*, quick: bool) -> Iterator[Result]:
     """Yields all results; `quick` only shows that the benchmarks run."""
     yield from of_building((20,) if quick else (1_000, 10_000), 1 if quick else 5)
     for replicas in (20,) if quick else (100, 1_000):
         yield from of_component(replicas, 1 if quick else 5)
     yield from of_starting(1 if quick else 11)
+    if not quick:
+        yield from of_engine(100, 3)
 
 
 def main(arguments: list[str] | None = None) -> int:

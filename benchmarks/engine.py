@@ -1,19 +1,16 @@
-"""Times services on the real Pulumi engine and API server: `python -m benchmarks.engine`.
+"""The component on the real Pulumi engine and API server, against a program by hand.
 
-Needs the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. A program by hand
-registers only the same Kubernetes objects, or also a patch that waits for each LeaderWorkerSet
-it. Programs take turns, each run in its own stack and namespace. The fastest run counts, and only
-ratios are comparable.
+Needs the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. The program by hand
+registers the same objects and waits for nothing. Both take turns, each run in a stack and namespace
+of its own; the fastest run counts, and only ratios are comparable.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +19,13 @@ from e2e.engine.project import Project, missing
 from e2e.engine.services import role, service
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
-from fusioninfer_pulumi.component import patches as waits
+
+__all__ = ["Times", "measured", "missing"]
 
 BY_HAND = """\
 import json
 from pathlib import Path
 
-import pulumi
 import pulumi_kubernetes as kubernetes
 
 for each in json.loads(Path("objects.json").read_text()):
@@ -37,122 +34,73 @@ for each in json.loads(Path("objects.json").read_text()):
         metadata["annotations"] = {"pulumi.com/skipAwait": "true"}
         kubernetes.core.v1.Service(name, metadata=metadata, spec=each["spec"])
         continue
-    made = kubernetes.apiextensions.CustomResource(
+    kubernetes.apiextensions.CustomResource(
         name, api_version=each["apiVersion"], kind=each["kind"], metadata=metadata,
         spec=each["spec"],
     )
-    if WAIT:
-        identity = {key: metadata[key] for key in ("name", "namespace")}
-        notes = {"pulumi.com/waitFor": AVAILABLE, "pulumi.com/patchForce": "true"}
-        kubernetes.apiextensions.CustomResourcePatch(
-            f"{name}-wait", api_version=each["apiVersion"], kind=each["kind"],
-            metadata={**identity, "annotations": notes},
-            opts=pulumi.ResourceOptions(depends_on=[made], deleted_with=made),
-        )
 """
-
-NOTHING_AWAITED: dict[str, Any] = {
-    "wait": {"level": "None"},
-    "rollout": {"strategy": "AllAtOnce"},
-}
-BY_HAND_ONLY: dict[str, tuple[str, bool]] = {
-    f"{layout}, {what}": (layout, awaited)
-    for layout in ("PerReplica", "PerRole")
-    for what, awaited in (("objects", False), ("objects and patches", True))
-}
-"""Programs by hand: layout, and whether a patch waits for each LeaderWorkerSet."""
-PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "no wait, all at once": ("PerReplica", NOTHING_AWAITED),
-    "no wait": ("PerReplica", {"wait": {"level": "None"}}),
-    "default": ("PerReplica", {}),
-    "PerRole, no wait": ("PerRole", NOTHING_AWAITED),
-    "PerRole, default": ("PerRole", {}),
-}
-"""Services to compare: layout and settings."""
-
-PREVIEWS = 3
-"""Of each stack; they are cheap."""
+#: Until a pod is ready, which no program can make shorter.
+POD_SECONDS = 2.0
 
 
 @dataclass
 class Times:
-    """Seconds of each run."""
+    """Seconds of each run of one program.
+
+    Attributes:
+        up: The first `up`.
+        again: An `up` without a change.
+        preview: A `preview` without a change.
+        resources: Kubernetes resources of its stack.
+        objects: Objects that `render` prints.
+    """
 
     up: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
     preview: list[float] = field(default_factory=list)
+    resources: int = 0
+    objects: int = 0
 
 
-def run(cluster: Cluster, folder: Path, wanted: Mapping[str, Any], by_hand: str = "") -> Times:
-    """Creates a service, previews it without a change, and deletes it."""
-    namespace = cluster.new_namespace("bench")
-    wanted = {**wanted, "metadata": {**wanted["metadata"], "namespace": namespace}}
-    stack = Project(folder / namespace, cluster.kubeconfig)
-    if by_hand:
-        (args,) = load(wanted)
-        objects = json.dumps(render(plan_service(args)))
-        (stack.folder / "objects.json").write_text(objects, encoding="utf-8")
-        program = f"WAIT, AVAILABLE = {BY_HAND_ONLY[by_hand][1]}, {waits.AVAILABLE!r}\n{BY_HAND}"
-        (stack.folder / "__main__.py").write_text(program, encoding="utf-8")
-    else:
-        stack.write(wanted)
-    times = Times()
-    started = time.monotonic()
-    stack.up().assert_fine()
-    times.up.append(time.monotonic() - started)
-    for _ in range(PREVIEWS):
-        started = time.monotonic()
-        stack.run("preview", "--expect-no-changes").assert_fine()
-        times.preview.append(time.monotonic() - started)
-    cluster.delete_namespace(namespace, timeout=600)
-    return times
-
-
-def measure(cluster: Cluster, folder: Path, options: argparse.Namespace) -> dict[str, Times]:
-    """Returns the times of all programs, which take turns."""
-    measured: dict[str, Times] = {}
-    for number in range(options.runs):
-        for name in (*BY_HAND_ONLY, *PROGRAMS):
-            print(f"run {number + 1}: {name} ...", file=sys.stderr, flush=True)
-            layout, settings = PROGRAMS.get(name) or (BY_HAND_ONLY[name][0], {})
-            wanted = service("default", role(replicas=options.replicas), layout=layout, **settings)
-            times = run(cluster, folder, wanted, name if name in BY_HAND_ONLY else "")
-            known = measured.setdefault(name, Times())
-            known.up += times.up
-            known.preview += times.preview
-    return measured
-
-
-def table(measured: Mapping[str, Times]) -> Iterator[str]:
-    """The ratios in Markdown, to the objects by hand and to the objects with their patches."""
-    others = ("objects", "objects and patches")
-    yield "| Service | " + " | ".join(f"{run} / {n}" for run in ("up", "preview") for n in others)
-    yield "|---|" + "---:|" * 4
-    for name, (layout, _) in PROGRAMS.items():
-        cells = []
-        for kind in ("up", "preview"):
-            for other in others:
-                ours = min(getattr(measured[name], kind))
-                theirs = min(getattr(measured[f"{layout}, {other}"], kind))
-                cells.append(f"{ours / theirs:.2f} ({ours:.1f} s / {theirs:.1f} s)")
-        yield f"| {name} | {' | '.join(cells)} |"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measures and prints the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
-    parser.add_argument("--replicas", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=3)
-    options = parser.parse_args(arguments)
-    if missing():
-        print(f"not on PATH: {', '.join(missing())}", file=sys.stderr)
-        return 1
+def measured(replicas: int, runs: int) -> tuple[Times, Times]:
+    """Returns the times of the component and of the program by hand."""
+    ours, theirs = Times(), Times()
     with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         cluster.add_nodes(4)
-        run(cluster, Path(folder), service("default", role(replicas=1)))
-        measured = measure(cluster, Path(folder), options)
-    print("\n".join(table(measured)))
-    return 0
+        _run(cluster, Path(folder), 1, Times(), by_hand=False)
+        for _ in range(runs):
+            for times, by_hand in ((ours, False), (theirs, True)):
+                _run(cluster, Path(folder), replicas, times, by_hand=by_hand)
+    return ours, theirs
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
+    namespace = cluster.new_namespace("bench")
+    pods = role(replicas=replicas, behaviour="slow", delay=f"{POD_SECONDS:g}s")
+    wanted = service(namespace, pods, wait={"timeout": "10m"})
+    stack = Project(folder / namespace, cluster.kubeconfig)
+    times.objects = len(_write(stack, wanted, by_hand=by_hand))
+    times.up.append(_seconds(lambda: stack.up().assert_fine()))
+    times.again.append(_seconds(lambda: stack.up().assert_fine()))
+    preview = ("preview", "--expect-no-changes")
+    times.preview.append(_seconds(lambda: stack.run(*preview).assert_fine()))
+    kubernetes = [each for each in stack.resources() if each["type"].startswith("kubernetes:")]
+    times.resources = len(kubernetes)
+    cluster.delete_namespace(namespace, timeout=600)
+
+
+def _write(stack: Project, wanted: Mapping[str, Any], *, by_hand: bool) -> tuple[Any, ...]:
+    (args,) = load(wanted)
+    objects = render(plan_service(args))
+    if by_hand:
+        (stack.folder / "objects.json").write_text(json.dumps(objects), encoding="utf-8")
+        (stack.folder / "__main__.py").write_text(BY_HAND, encoding="utf-8")
+    else:
+        stack.write(wanted)
+    return objects
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    started = time.monotonic()
+    run()
+    return time.monotonic() - started

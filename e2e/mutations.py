@@ -13,11 +13,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import yaml
-from drawn_services import draw_service
 
 from e2e.inputs import DOCUMENTS
 from tests.importers import documents, kserve_documents
@@ -78,7 +78,7 @@ def rich_pod(name: str = "vllm") -> Manifest:
             "serviceAccountName": "engine",
             "terminationGracePeriodSeconds": 60,
             "nodeSelector": {"gpu.example.com/type": "H100"},
-            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
             "imagePullSecrets": [{"name": "registry"}],
             "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
             "affinity": {"nodeAffinity": {
@@ -103,13 +103,14 @@ def rich_pod(name: str = "vllm") -> Manifest:
                  "env": [
                      {"name": "HF_HOME", "value": "/disk"},
                      {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-                     {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}],
+                     {"name": "HF_TOKEN", "valueFrom": {
+                         "secretKeyRef": {"name": "hf", "key": "token"}}}],
                  "envFrom": [{"secretRef": {"name": "more"}}],
                  "ports": [{"name": "http", "containerPort": 8000}],
                  "resources": {"limits": {"nvidia.com/gpu": "1", "memory": "64Gi"},
                                "requests": {"cpu": "4", "memory": "64Gi"}},
                  "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}},
-                 "livenessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 20},
+                 "livenessProbe": {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 20},
                  "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
                  "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
                  "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"},
@@ -148,9 +149,10 @@ def _rich_bases() -> dict[str, list[Manifest]]:
         "endpointPicker": {
             "replicas": 2,
             "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
-            "template": {"spec": {"containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]},
-                                                 {"name": "logs", "image": "example.com/logs:1"}],
-                                  "tolerations": [{"key": "a", "operator": "Exists"}]}},
+            "template": {"spec": {
+                "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]},
+                               {"name": "logs", "image": "example.com/logs:1"}],
+                "tolerations": [{"key": "a", "operator": "Exists"}]}},
         },
         "networkPolicy": {"gateway": [
             {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "infra"}}},
@@ -179,7 +181,8 @@ def _rich_bases() -> dict[str, list[Manifest]]:
         "rollout": {"maxUnavailable": 1},
     }
     fetched = copy.deepcopy(worker)
-    fetched["template"]["spec"]["containers"][0]["args"] = ["--port", "8000"]
+    template: Any = fetched["template"]
+    template["spec"]["containers"][0]["args"] = ["--port", "8000"]
     model = {
         "uri": "hf://Qwen/Qwen3-8B",
         "tokenSecret": {"name": "hf", "key": "token"},
@@ -197,9 +200,10 @@ def _rich_bases() -> dict[str, list[Manifest]]:
             "template": {
                 "restartGracePeriodSeconds": 60,
                 "roles": [
-                    {"name": "prefill", "replicas": 2, "workerReplicas": 0, "entryTemplate": rich_pod()},
-                    {"name": "decode", "replicas": 1, "workerReplicas": 1, "entryTemplate": rich_pod(),
-                     "workerTemplate": rich_pod()},
+                    {"name": "prefill", "replicas": 2, "workerReplicas": 0,
+                     "entryTemplate": rich_pod()},
+                    {"name": "decode", "replicas": 1, "workerReplicas": 1,
+                     "entryTemplate": rich_pod(), "workerTemplate": rich_pod()},
                 ],
             },
         },
@@ -242,6 +246,12 @@ def bases() -> dict[str, list[Manifest]]:
     return found
 
 
+def _drawn(seed: int) -> list[Manifest]:
+    # By its name: pytest finds the tests' packages, and mypy does not.
+    documents: list[Manifest] = import_module("drawn_services").draw_service(seed).documents
+    return documents
+
+
 def mutants(seed: int, count: int) -> Iterator[Mutant]:
     """Yields mutants that are the same for a seed."""
     draw = random.Random(seed)
@@ -255,7 +265,7 @@ def mutants(seed: int, count: int) -> Iterator[Mutant]:
             name = draw.choice(named)
         else:
             name = f"drawn {draw.randrange(DRAWN)}"
-        given = bases()[name] if name in bases() else draw_service(int(name[6:])).documents
+        given = bases()[name] if name in bases() else _drawn(int(name[6:]))
         held: list[Manifest] = json.loads(json.dumps(given))
         slips = [_slip(draw, held) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
         yield Mutant(name, tuple(filter(None, slips)), held)
@@ -366,7 +376,7 @@ def _another_type(draw: random.Random, holder: Any, place: Place) -> str:
 
 
 def _twice(draw: random.Random, holder: Any, place: Place) -> str:
-    if isinstance(holder, list):
+    if isinstance(holder, list) and isinstance(place[-1], int):
         again = copy.deepcopy(holder[place[-1]])
         if isinstance(again, dict) and again and draw.random() < 0.5:
             key = draw.choice(list(again))

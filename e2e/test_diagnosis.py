@@ -53,13 +53,13 @@ class Case:
         def look() -> bool:
             nonlocal seen
             seen = read_service(str(self._cluster.kubeconfig), None, self._namespace, "svc")
-            text = "\n".join([*explain_lws(SET, seen), *explain_gang(seen)])
+            text = "\n".join([*explain_lws([SET], seen), *explain_gang(seen)])
             return all(word in text for word in words) and lws_shows_reason(SET, seen)
 
-        self._cluster.wait(look, PATIENCE, lambda: (explain_lws(SET, seen), explain_gang(seen)))
+        self._cluster.wait(look, PATIENCE, lambda: (explain_lws([SET], seen), explain_gang(seen)))
         kept = _kept(seen)
-        said = {"set": explain_lws(SET, seen), "gang": explain_gang(seen)}
-        assert said == {"set": explain_lws(SET, kept), "gang": explain_gang(kept)}
+        said = {"set": explain_lws([SET], seen), "gang": explain_gang(seen)}
+        assert said == {"set": explain_lws([SET], kept), "gang": explain_gang(kept)}
         if self._write:
             FOLDER.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(
@@ -107,7 +107,7 @@ def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> Non
 
     for _ in range(5):
         seen = watch_service(config, None, namespace, "svc", Snapshot(), enough, 20)
-        (pod, *_) = explain_lws(SET, seen)
+        (pod, *_) = explain_lws([SET], seen)
         assert "CrashLoopBackOff" in pod
         assert "exit code 1 (Error), restarted 1 time" in pod
 

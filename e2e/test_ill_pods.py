@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from e2e import objects
+from e2e.dry_runs import derived_objects
 from e2e.harness import ApiError, Cluster, Object
+from tests import refused_pods
 from tests.ill_pods import CONTAINERS, NEVER_PLACED, PODS, TAKEN
 
 CASES = [
@@ -60,3 +62,36 @@ def test_a_set_is_accepted_all_the_same(cluster: Cluster, room: str, fields: Obj
 @pytest.mark.parametrize("fields", [*TAKEN, *(each for each, _, _ in NEVER_PLACED)], ids=str)
 def test_what_is_unusual_and_right_is_taken(cluster: Cluster, room: str, fields: Object) -> None:
     cluster.create(pod(fields, {}), namespace=room, dry_run=True)
+
+
+def made_of(cluster: Cluster, room: str, template: Object) -> None:
+    """Creates, by dry run, what LeaderWorkerSet would make of a template."""
+    group = {"size": 1, "workerTemplate": copy.deepcopy(template)}
+    held = {
+        "metadata": {"name": "ill", "namespace": room},
+        "spec": {"leaderWorkerTemplate": group, "networkConfig": {"subdomainPolicy": "Shared"}},
+    }
+    for each in derived_objects(held):
+        cluster.create(each, dry_run=True)
+
+
+RULES = [pytest.param(template, id=f"{rule} {at}") for rule, template, at in refused_pods.REFUSED]
+
+
+@pytest.mark.proves(
+    f"{len(RULES)} pod templates, of each rule about pods that no schema says, are refused by the "
+    "API server as StatefulSet or Pod"
+)
+@pytest.mark.parametrize("template", RULES)
+def test_each_rule_about_pods_is_one_of_the_servers(
+    cluster: Cluster, room: str, template: Object
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        made_of(cluster, room, template)
+    assert refused.value.status in (403, 422)
+
+
+@pytest.mark.proves("templates that are unusual and right become pods")
+@pytest.mark.parametrize("template", refused_pods.TAKEN)
+def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
+    made_of(cluster, room, template)

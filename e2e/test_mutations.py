@@ -48,7 +48,9 @@ def room(cluster: Cluster) -> Iterator[str]:
 def own_rules() -> frozenset[str]:
     """Ids of the rules about finished pods."""
     text = "".join(path.read_text(encoding="utf-8") for path in _VALIDATION.glob("*.py"))
-    return frozenset(re.findall(r'(?:error|exactly_one)\(\s*"([a-z-]+)"', text))
+    rules = frozenset(re.findall(r'(?:error|exactly_one)\(\s*"([a-z-]+)"', text))
+    # An image with a space is taken, and no kubelet can pull it.
+    return rules - {"invalid-image"}
 
 
 def read(documents: Sequence[Any]) -> Source:

@@ -48,7 +48,7 @@ WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
         lambda t: first(t).update(resources={"limits": {"nvidia.com/gpu": "-1"}}), "at least 0"),
     "two containers of one name": (
         lambda t: t["spec"]["containers"].append({"name": "engine", "image": "b:1"}),
-        "names two containers"),
+        "is in containers"),
     "a container name that is no label": (
         lambda t: first(t).update(name="My_Engine"), "DNS label"),
     "a container without an image": (lambda t: first(t).pop("image"), "an image"),
@@ -64,7 +64,7 @@ WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
         lambda t: t["spec"].update(volumes=[{**DATA, "hostPath": {"path": "/data"}}]),
         "takes one source"),
     "two volumes of one name": (
-        lambda t: t["spec"].update(volumes=[DATA, DATA]), "names two volumes"),
+        lambda t: t["spec"].update(volumes=[DATA, DATA]), "is in volumes"),
     "no container": (lambda t: t["spec"].update(containers=[]), "at least one container"),
     "a label value that is too long": (
         lambda t: t["metadata"]["labels"].update(team="x" * 64), "63"),

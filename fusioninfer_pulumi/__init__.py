@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.planning import plan_services as plan_services
     from fusioninfer_pulumi.service_plan import ServicePlan as ServicePlan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `api`.

@@ -279,8 +279,8 @@ def _memory(
 
 def _tells_accelerator(role: RolePlan) -> bool:
     spec = role.pods.leader.template["spec"]
-    selects = spec.get("nodeSelector") or spec.get("affinity")
-    return bool(role.args.accelerator or role.args.resource_claims or selects)
+    selects = any(isinstance(spec.get(key), Mapping) for key in ("nodeSelector", "affinity"))
+    return bool(role.args.accelerator or role.args.resource_claims) or selects
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:

@@ -12,6 +12,7 @@ import pictures
 import reference
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
+from fusioninfer_pulumi.cli import rule_texts
 from fusioninfer_pulumi.provider import schema as package_schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,7 @@ def main() -> int:
         return 1
     (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
+    (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
     package = ROOT / "fusioninfer_pulumi" / package_schema.PACKAGED
     package.write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")

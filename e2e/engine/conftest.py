@@ -16,9 +16,11 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs the engine where it is not installed."""
+    """Marks what needs the engine, and skips it where it is not installed."""
     absent = missing()
     for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker("engine")
         if absent and _HERE in item.path.parents:
             item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(absent)}"))
 

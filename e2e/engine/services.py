@@ -201,9 +201,9 @@ def rendered(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def noted(resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Objects that the state of a stack holds, without the patches; what is to go counts too."""
+    """Objects that the state of a stack holds; what is to go counts too."""
     objects = [each for each in resources if each["type"].startswith("kubernetes:")]
-    return sorted(_name(each["inputs"]) for each in objects if not each["type"].endswith("Patch"))
+    return sorted(_name(each["inputs"]) for each in objects)
 
 
 def _name(manifest: Mapping[str, Any]) -> str:

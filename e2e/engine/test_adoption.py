@@ -22,7 +22,7 @@ ADOPT = pulumi.Config().get_bool("adopt")
 
 
 def existing(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-    if not args.custom or args.type_.endswith("Patch"):
+    if not args.custom:
         return None
     options, metadata = args.opts, args.props["metadata"]
     if args.type_ == "kubernetes:core/v1:Service":
@@ -105,9 +105,8 @@ def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
     before = identities(cluster, namespace, objects)
 
     stack.run("config", "set", "adopt", "true").assert_fine()
-    # The stack, the component and a patch for each set are new; each object is imported, then
-    # applied.
-    adopted = {"create": 4, "import": len(objects), "update": len(objects)}
+    # The stack and the component are new; each object is imported, then applied.
+    adopted = {"create": 2, "import": len(objects), "update": len(objects)}
     assert stack.preview() == adopted
     stack.up().assert_fine()
     # Without the option the objects get an annotation, and it is a stack as any other.

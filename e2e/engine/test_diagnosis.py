@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, Project, Told
-from e2e.engine.services import role, service
+from e2e.engine.services import pods, ready, role, service
 from e2e.harness import Cluster
 
 Make = Callable[..., Project]
@@ -20,7 +20,7 @@ def said(told: Told) -> list[str]:
     """What the component said, each once."""
     assert told.status != 0
     lines = [line.strip() for line in told.text.split("Diagnostics:")[1].splitlines()]
-    return [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return [line.removeprefix("error: ") for line in lines]
 
 
 @pytest.mark.proves(
@@ -47,6 +47,7 @@ def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
     assert not [line for line in lines if "svc-serve-1" in line or "svc-serve-0" in line]
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "a gang without room fails at its timeout in the scheduler's words, with the accelerators that "
     "are missing",
@@ -79,13 +80,16 @@ def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) 
     assert "maximum cpu usage per Container is 1m" in refused
 
 
+@pytest.mark.core
 @pytest.mark.proves(
-    "without rights to read the cluster an update fails as it would, and says what was not read",
+    "without rights to read the cluster, a creation returns when the objects are applied and says "
+    "so, and an update in which replicas would have to take turns is refused",
     needs=ENGINE,
 )
 def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
     stack = project()
-    stack.write(service(namespace, role(replicas=1), **SHORT))
+    stack.write(service(namespace, role(), **SHORT))
     nobody = cluster.kubeconfig_for(f"system:serviceaccount:{namespace}:default")
     program = stack.folder / "__main__.py"
     program.write_text(
@@ -95,5 +99,12 @@ def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None
         + program.read_text(encoding="utf-8"),
         encoding="utf-8",
     )
+    told = stack.up().assert_fine()
+    unread = f"leaderworkersets in {namespace}: 403 Forbidden"
+    assert f"whether replicas are available was not checked: {unread}" in told.text
+    cluster.wait(lambda: ready(cluster, namespace) == {"serve": 3}, 60, "replicas")
+    before = pods(cluster, namespace)
+    stack.write(service(namespace, role(tag="2"), **SHORT))
     lines = said(stack.up())
-    assert f"not read: pods in {namespace}: 403 Forbidden" in lines
+    assert any(f"the cluster cannot be read: {unread}" in line for line in lines), lines
+    assert pods(cluster, namespace) == before

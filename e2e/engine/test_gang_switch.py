@@ -89,7 +89,7 @@ def test_replicas_join_a_gang(
     for words in (("preview",), ("up", "--yes", "--skip-preview")):
         told = stack.run(*words)
         assert told.status != 0
-        assert "rollout.strategy: with Rolling this update would wait for ever" in told.text
+        assert "rollout.strategy: Rolling would never end" in told.text
     assert pods(cluster, namespace) == before
     written(stack, namespace, AFTER[edit], **paced(strategy))
     stack.up().assert_fine()

@@ -37,14 +37,14 @@ def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.delete(SETS, "svc-serve-1", namespace)
     cluster.wait(lambda: len(lws(cluster, namespace)) == 2, 60, "the deletion")
     path = cluster.resource(SETS).path("svc-serve-0", namespace)
-    patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1waitFor"}]
+    patch = [{"op": "remove", "path": "/metadata/annotations/pulumi.com~1skipAwait"}]
     cluster.request("PATCH", path, patch, headers={"Content-Type": "application/json-patch+json"})
     stack.refresh().assert_fine()
     stack.up().assert_fine()
     live = lws(cluster, namespace)
     assert sorted(live) == ["svc-serve-0", "svc-serve-1", "svc-serve-2"]
     for each in live.values():
-        assert "condition=Available" in each["metadata"]["annotations"]["pulumi.com/waitFor"]
+        assert each["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
     assert ready(cluster, namespace) == {"serve": 3}
     assert stack.preview() == {}
 

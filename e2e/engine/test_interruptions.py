@@ -81,6 +81,20 @@ def repaired(cluster: Cluster, namespace: str, stack: Project, wanted: Mapping[s
     assert stack.preview() == {}
 
 
+@pytest.mark.core
+@pytest.mark.proves(
+    "a creation and an update that are killed are repaired by `pulumi cancel` and `pulumi up`",
+    needs=ENGINE,
+)
+def test_killed_once(cluster: Cluster, namespace: str, project: Make) -> None:
+    kill_twice(
+        cluster,
+        namespace,
+        project(),
+        Moment(signal.SIGKILL, everybody=True, creating=3.5, updating=6.0),
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("moment", moments(), ids=str)
 @pytest.mark.proves(
@@ -89,8 +103,12 @@ def repaired(cluster: Cluster, namespace: str, stack: Project, wanted: Mapping[s
     needs=ENGINE,
 )
 def test_killed(cluster: Cluster, namespace: str, project: Make, moment: Moment) -> None:
+    kill_twice(cluster, namespace, project(), moment)
+
+
+def kill_twice(cluster: Cluster, namespace: str, stack: Project, moment: Moment) -> None:
+    """Kills a creation and an update, and repairs each."""
     cluster.add_nodes(2)
-    stack = project()
     spread: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
     wanted = service(namespace, role(replicas=REPLICAS, behaviour="slow", delay="2s", **spread))
     stack.write(wanted)

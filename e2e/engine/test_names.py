@@ -106,7 +106,7 @@ def test_service_renamed_alone(cluster: Cluster, namespace: str, project: Make) 
     stack.up().assert_fine()
     wanted = service(namespace, role(replicas=2, behaviour="slow"), name="other")
     stack.write(wanted)
-    assert stack.preview() == {"replace": 5}
+    assert stack.preview() == {"replace": 3}
     with lowest(cluster, namespace) as least:
         stack.up().assert_fine()
     assert least["serve"] == 2, least

@@ -49,7 +49,7 @@ def test_platform(cluster: Cluster, namespace: str, project: Make, tmp_path: Pat
     teams = {
         each["inputs"]["metadata"]["labels"].get("platform.example.com/team")
         for each in stack.resources()
-        if each["type"].startswith("kubernetes:") and not each["type"].endswith("Patch")
+        if each["type"].startswith("kubernetes:")
     }
     assert teams == {"search"}
     assert stack.output("dev-chat")["status"]["components"]["serve"]["phase"] == "Running"

@@ -26,6 +26,7 @@ from e2e.harness import Cluster
 Make = Callable[..., Project]
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "a router that is removed leaves nothing, the Service is back, and no pod restarts; destroying "
     "a service with a router and a gang leaves nothing",

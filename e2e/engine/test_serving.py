@@ -34,6 +34,7 @@ def routed(namespace: str, *, wait: Any = SERVING, port: int = 8080, **route: An
 STAND_IN = "a stand-in playing the gateway's controller"
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     f"wait.level Serving waits for Gateway, pool and route ({STAND_IN}) and for an answer from "
     "/v1/models; a preview asks nothing; a second `up` does nothing",
@@ -96,7 +97,7 @@ def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> Non
         stack.write(routed(namespace, port=endpoint.port, wait=short))
         told = stack.up()
         assert told.status != 0
-        assert "svc-httproute-wait" in told.text
+        assert "svc: HTTPRoute svc-httproute at svc-gateway: not Accepted" in told.text
         assert endpoint.asked == []
         # At another level the outputs say what the controller said.
         stack.write(routed(namespace, port=endpoint.port, wait=QUICK))

@@ -12,7 +12,20 @@ import pytest
 import yaml
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import GROUPS, QUICK, left, lws, pods, ready, role, service, tags
+from e2e.engine.services import (
+    GROUPS,
+    QUICK,
+    left,
+    lws,
+    noted,
+    pods,
+    ready,
+    rendered,
+    role,
+    router,
+    service,
+    tags,
+)
 from e2e.harness import Cluster
 from e2e.harness.pods import LEADERS
 from fusioninfer_pulumi import load, plan_service, render
@@ -54,7 +67,7 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
     # It fails for that one, and says so; what comes after it is as it was.
     (lacking,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
     assert told.status != 0
-    assert f"LeaderWorkerSet ({lacking.removesuffix('-0')})" in told.text, told.text[-4000:]
+    assert f"svc: {lacking.removesuffix('-0')} is not available" in told.text, told.text[-4000:]
     images = tags(cluster, namespace)
     assert images["svc-serve-0-0"] == ("1" if lacking == "svc-serve-1-0" else "2")
 
@@ -98,6 +111,7 @@ def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.preview() == {}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "wait.level None does not wait, and later updates are paced all the same", needs=ENGINE
 )
@@ -250,13 +264,39 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     assert left(cluster, namespace) == ["LeaderWorkerSet/two-serve-0", "Service/two"]
 
 
+@pytest.mark.core
+@pytest.mark.proves(
+    "at every wait.level, in both layouts, with and without groups and a router, what a service "
+    "registers are the objects that `render` prints, and no more",
+    needs=ENGINE,
+)
+def test_one_resource_for_each_object(tmp_path: Path) -> None:
+    stack = Project(tmp_path / "all", None)
+    wanted: list[dict[str, Any]] = []
+    for level in ("None", "Scheduled", "Available", "Serving"):
+        for layout in ("PerReplica", "PerRole"):
+            for more in ({}, {"groups": 2}, {"router": True}):
+                roles = [router()] if "router" in more else []
+                name = f"s{len(wanted)}"
+                made = service("default", *roles, role(replicas=2, gpus=1, **SPREAD), name=name)
+                groups = {"groups": 2} if "groups" in more else {}
+                made["spec"] |= {"layout": layout, "wait": {"level": level}, **groups}
+                wanted.append(made)
+    stack.write(*wanted)
+    steps = stack.json("preview", "--json", KUBECONFIG=str(tmp_path / "none"))["steps"]
+    registered = noted([step["newState"] for step in steps])
+    assert registered == sorted(name for each in wanted for name in rendered(each))
+
+
+@pytest.mark.core
 @pytest.mark.proves("a preview needs no cluster", needs=ENGINE)
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
-    assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 9}
+    assert stack.preview(KUBECONFIG=str(tmp_path / "none")) == {"create": 6}
 
 
+@pytest.mark.core
 @pytest.mark.proves(
     "files of the provider's render-to-directory mode are what `render` prints", needs=ENGINE
 )

@@ -37,7 +37,7 @@ def service(name: str, replicas: dict[str, int]) -> InferenceServiceArgs:
 
 def owned(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
     """Labels every object with its team; pods are left alone, so nothing restarts."""
-    if not args.custom or args.type_.endswith("Patch"):
+    if not args.custom:
         return None
     metadata: Any = args.props["metadata"]
     labels = {**(metadata.get("labels") or {}), "platform.example.com/team": team}

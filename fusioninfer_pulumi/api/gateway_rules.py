@@ -29,7 +29,6 @@ All values have the right types: their schemas are checked before.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -61,7 +60,7 @@ _HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 def route_rule_findings(at: Location, route: Manifest) -> Iterator[Finding]:
     """Checks the spec of an HTTPRoute."""
-    yield from _parents((*at, "parentRefs"), route.get("parentRefs") or ())
+    yield from parent_findings((*at, "parentRefs"), route.get("parentRefs") or ())
     rules = route.get("rules") or ()
     # A rule without matches has one by default, of all paths.
     matches = sum(len(rule.get("matches") or (None,)) for rule in rules)
@@ -78,7 +77,8 @@ def route_rule_findings(at: Location, route: Manifest) -> Iterator[Finding]:
         yield from _rule(here, rule)
 
 
-def _parents(at: Location, parents: Sequence[Manifest]) -> Iterator[Finding]:
+def parent_findings(at: Location, parents: Sequence[Manifest]) -> Iterator[Finding]:
+    """Checks the Gateways that a route attaches to."""
     seen: dict[tuple[Any, ...], list[tuple[Any, Any]]] = {}
     for index, parent in enumerate(parents):
         if is_output(parent.get("namespace")):
@@ -229,6 +229,8 @@ def gateway_rule_findings(at: Location, gateway: Manifest) -> Iterator[Finding]:
 def _is_address(kind: str, value: str) -> bool:
     if kind == "Hostname":
         return value == "" or _HOST.fullmatch(value) is not None
+    import ipaddress  # noqa: PLC0415  # start-up time: few Gateways have addresses
+
     try:
         ipaddress.ip_address(value)
     except ValueError:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.gateway_rules import gateway_rule_findings, route_rule_findings
+from fusioninfer_pulumi.api.gateway_rules import (
+    gateway_rule_findings,
+    parent_findings,
+    route_rule_findings,
+)
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     LeafText,
@@ -161,7 +165,7 @@ class GatewayArgs(SpecModel):
 
 
 #: Fields whose values are passed on unread.
-_MAY_BE_OUTPUTS = ("annotations", "hostname", "hostnames", "namespace")
+_MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
 #: Fields of a Gateway's own spec: a Gateway that exists is not described by us.
 _OWN = (
     "gateway_class_name",
@@ -245,6 +249,8 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
                     "belongs to a Gateway that is created here, and refs name existing ones; "
                     "give one or the other",
                 )
+        parents = [ref.model_dump(by_alias=True) for ref in gateway.refs]
+        yield from parent_findings((*at, "refs"), parents)
         for index, ref in enumerate(gateway.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}
@@ -269,7 +275,10 @@ def _checked(
 ) -> Iterator[Finding]:
     """Checks the spec of a route or of a Gateway as far as it is given."""
     given = {key: value for key, value in given.items() if value is not None}
-    found = [*part_findings(at, given, part), *known_json_findings(at, given, _MAY_BE_OUTPUTS)]
+    found = [
+        *part_findings(at, given, part),
+        *known_json_findings(at, given, _MAY_BE_OUTPUTS[part]),
+    ]
     yield from found
     if not errors(found):
         yield from rules(at, normal(given, part))

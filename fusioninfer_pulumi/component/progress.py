@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -29,18 +29,19 @@ class Progress:
     def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
         """Shows nothing yet; `cluster` is read for reasons."""
         self._component, self._plan, self._cluster = component, plan, cluster
-        self._since: dict[str, float] = {}
+        self._waiting, self._since = "", 0.0
         self._pods, self._next_read = Snapshot(), 0.0
+        self._said: set[str] = set()
         self._last = ""
 
-    async def show(self, live: Mapping[str, Any], waiting: Collection[str]) -> None:
-        """Shows how many replicas are available, and what the first of those that wait does."""
-        now = time.monotonic()
-        self._since = {name: self._since.get(name, now) for name in waiting}
-        if not waiting:
+    async def show(self, live: Mapping[str, Any], waiting: str | None) -> None:
+        """Shows how many replicas are available, and what a LeaderWorkerSet waits for."""
+        if waiting is None:
             return
-        first = next(iter(waiting))
-        if now - self._since[first] >= _LONG_SECONDS and now >= self._next_read:
+        now = time.monotonic()
+        if waiting != self._waiting:
+            self._waiting, self._since = waiting, now
+        if now - self._since >= _LONG_SECONDS and now >= self._next_read:
             self._next_read = now + _PODS_SECONDS
             try:
                 self._pods = await self._cluster.read(
@@ -48,8 +49,14 @@ class Progress:
                 )
             except UnreadableError:
                 self._pods = Snapshot()
-        reason = waiting_reason(first, self._pods)
-        self.say(progress_line(self._plan, live, first, reason, now - self._since[first]))
+        reason = waiting_reason(waiting, self._pods)
+        self.say(progress_line(self._plan, live, waiting, reason, now - self._since))
+
+    def say_once(self, line: str) -> None:
+        """Logs a line that stays, once in an update."""
+        if line not in self._said:
+            self._said.add(line)
+            pulumi.log.info(line, self._component)
 
     def say(self, line: str) -> None:
         """Shows a line if it is another than the last one."""

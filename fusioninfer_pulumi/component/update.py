@@ -24,6 +24,7 @@ from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
 from fusioninfer_pulumi.component.state import (
     Observed,
+    Version,
     observed_of,
     stack_lws_of,
     takes_over,
@@ -76,6 +77,7 @@ class Update:
             if each["kind"] == "LeaderWorkerSet"
         }
         self._before = stack_lws_of(name, plan) or {}
+        self._existing = {*self._before} & {*self._steps}
         self._observed = observed_of(name)
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[None]] = {}
@@ -86,8 +88,8 @@ class Update:
         self._registering: dict[str, asyncio.Task[Any]] = {}
         # Those that have changed and that others wait for.
         self._changing: set[str] = set()
-        # Generations that Pulumi has seen: a look from before knows less.
-        self._generations: dict[str, int] = {}
+        # As Pulumi has registered them: a look from before knows less.
+        self._versions: dict[str, Version] = {}
         # When each one that is awaited must be available, and the setting that says so.
         self._awaited: dict[str, tuple[float, str]] = {}
         self._blocked_since: float | None = None
@@ -123,7 +125,7 @@ class Update:
                 await self._go_on()
             await self._wait_for_objects()
             return await self._seen()
-        except BaseException as problem:
+        except Exception as problem:
             # What waits fails with it: a registration that never begins would never end.
             for gate in self._gates.values():
                 if not gate.done():
@@ -133,15 +135,17 @@ class Update:
 
     async def _begin(self) -> None:
         """Registers what is new and required; what exists waits for its turn."""
-        existing = self._before.keys() & self._steps.keys()
         if takes_over():
-            await self._look()
-            existing |= (self._live or {}).keys() & self._steps.keys()
-        self._waiting = set(existing)
+            try:
+                await self._look()
+            except UnreadableError as problem:
+                raise self._refusal(problem) from None
+            self._existing |= (self._live or {}).keys() & self._steps.keys()
+        self._waiting = {*self._existing}
         for step in self._order:
-            if step.name not in existing and not step.required and existing:
+            if step.name not in self._existing and not step.required and self._existing:
                 self._optional.add(step.name)
-            elif step.name not in existing:
+            elif step.name not in self._existing:
                 self._register([step.name])
         await self._look_before(
             {
@@ -191,7 +195,7 @@ class Update:
         for name in names:
             self._waiting.discard(name)
             self._optional.discard(name)
-            if name in self._before and self._steps[name].in_turn:
+            if name in self._existing and self._steps[name].in_turn:
                 self._changing.add(name)
             self._open([name])
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
@@ -210,7 +214,7 @@ class Update:
             del self._registering[name]
             step, before = self._steps[name], self._before.get(name)
             version = version_of(task.result() or {})
-            self._generations[name] = version[1]
+            self._versions[name] = version
             # Without a uid it was not made: an update of other targets.
             changed = bool(version[0]) and (before is None or before.version != version)
             settled = step.frozen or self._is_settled(name, self._revisions[name])
@@ -233,11 +237,13 @@ class Update:
         """Existing LeaderWorkerSets that are unavailable; none while nobody has looked."""
         if self._live is None:
             return set()
-        return {each for each in self._before.keys() & self._steps.keys() if not self._is_up(each)}
+        return {name for name in self._existing if not self._is_up(name)}
 
     def _is_up(self, name: str) -> bool:
         step, live = self._steps[name], (self._live or {}).get(name)
-        if version_of((live or {}).get("metadata") or {})[1] < self._generations.get(name, 0):
+        uid, generation = version_of((live or {}).get("metadata") or {})
+        registered = self._versions.get(name, (uid, 0))
+        if uid != registered[0] or generation < registered[1]:
             return False
         if step.partial:
             # The status has no count of ready replicas as long as there is none.
@@ -270,18 +276,20 @@ class Update:
         try:
             await self._look()
         except UnreadableError as problem:
-            if self._waiting:
+            if self._waiting and self._changing & self._awaited.keys():
                 raise self._refusal(problem) from None
-            self._log(f"whether replicas are available was not checked: {problem}")
+            self._progress.say_once(f"whether replicas are available was not checked: {problem}")
+            self._changing -= self._awaited.keys()
             self._awaited.clear()
-            self._changing.clear()
             return
         for name in [name for name in self._awaited if self._is_up(name)]:
             del self._awaited[name]
             self._changing.discard(name)
         self._blocked_since = (self._blocked_since or now) if blocked else None
         await self._check_time(now)
-        await self._progress.show(self._live or {}, self._awaited or self._down())
+        waiting = self._awaited or self._down()
+        first = next((step.name for step in self._order if step.name in waiting), None)
+        await self._progress.show(self._live or {}, first)
 
     async def _check_time(self, now: float) -> None:
         """Fails where something did not come in time, with the reason."""
@@ -319,7 +327,7 @@ class Update:
                     self._reader.objects, self._plan.service, manifests, seconds=_READ_SECONDS
                 )
             except UnreadableError as problem:
-                self._log(f"{', '.join(_kinds(manifests))}: not checked: {problem}")
+                self._progress.say_once(f"{', '.join(_kinds(manifests))} not checked: {problem}")
                 return
             missing = not_accepted(self._plan, manifests, self._objects)
             if missing is None:
@@ -355,9 +363,6 @@ class Update:
     async def _fail(self, what: str, names: Sequence[str]) -> None:
         lines = await explain_failure(self._cluster, self._plan.service, names)
         raise pulumi.RunError("\n".join([f"{self._plan.service}: {what}", *lines]))
-
-    def _log(self, text: str) -> None:
-        pulumi.log.info(text, self._component)
 
 
 def _trimmed(live: Live) -> Live:

@@ -289,10 +289,8 @@ class _Check:
                 rest = f"{before.written} takes no value, got {shown(word.value)}; remove the value"
                 yield self.say("argument-value-unexpected", word.place, rest)
             elif index >= self.engine.positionals(self.command):
-                message = (
-                    f"{shown(word.value)} belongs to no argument; remove it, or write the argument "
-                    "in front of it"
-                )
+                # It is not shown: it may be a key that lost its argument.
+                message = "belongs to no argument; remove it, or write the argument in front of it"
                 yield self.say("argument-without-name", word.place, message)
 
 

@@ -338,7 +338,7 @@ class Engine(Protocol):
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """What the connector refuses where prefill and decode differ in it.
 
-        Of `model`, `release`, `served name`, and the names of `setup_flags`.
+        Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
         """
         ...
 

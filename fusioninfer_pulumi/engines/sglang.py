@@ -49,6 +49,8 @@ SECONDARY_OFFLOADING: Version = (0, 5, 3)
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
 CACHE_DTYPE_AGREES: Version = (0, 5, 10)
+#: The same of its page size ("Page size mismatch": in 0.5.8, not in 0.5.7).
+PAGE_SIZE_AGREES: Version = (0, 5, 8)
 
 #: Port of the multi-node guide for `--dist-init-addr`.
 _INIT_PORT = 20000
@@ -170,8 +172,9 @@ class Sglang(Engine):
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         version = decode.image.version
-        known = version is not None and version >= CACHE_DTYPE_AGREES
-        return {"cache dtype"} if known else ()
+        if version is None or version < PAGE_SIZE_AGREES:
+            return ()
+        return ("block size", "cache dtype") if version >= CACHE_DTYPE_AGREES else ("block size",)
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         return None

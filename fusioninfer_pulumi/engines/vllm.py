@@ -133,6 +133,11 @@ SERVE_ENTRYPOINT: Version = (0, 11, 1)
 #: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Older ones compare sizes alone.
 NIXL_HASH: Version = (0, 13, 0)
 _ENFORCE = "enforce_handshake_compat"
+#: First release in which a decoder's block may be several of a prefiller's (`block_size_ratio` of
+#: NIXL: in 0.11.1; 0.11.0 and older want the same size), and in which it may have other sizes too
+#: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
+NIXL_BLOCKS: Version = (0, 11, 1)
+NIXL_ANY_BLOCKS: Version = (0, 33, 0)
 #: First release in which NIXL's decoders may have a smaller tensor parallel size than prefillers
 #: ("Decode TP cannot be smaller than prefill TP" in 0.13.0, not in 0.14.0). One must divide the
 #: other in all releases (`tp_ratio`, 0.9.2 to 0.33.0).
@@ -469,8 +474,10 @@ class Vllm(Engine):
         if not _by_nixl(prefill, decode):
             return ()
         # The sidecar hands a prefiller's 404 on to the client.
-        always = ("served name",)
+        always: tuple[str, ...] = ("served name",)
         versions = [each.image.version for each in (prefill, decode)]
+        if _blocks_refused(prefill, decode):
+            always += ("block size",)
         if any(version is None for version in versions):
             return always
         if any(version < NIXL_HASH for version in versions if version is not None):
@@ -809,6 +816,14 @@ def _by_nixl(*commands: EngineCommand) -> bool:
     """Whether all of them hand their KV cache over by NIXL."""
     found = [transfer_config(each) for each in commands]
     return all(isinstance(each, dict) and NIXL in _names(each) for each in found)
+
+
+def _blocks_refused(prefill: EngineCommand, decode: EngineCommand) -> bool:
+    """Whether NIXL cannot map the blocks of one size onto those of the other."""
+    version, blocks, own = decode.image.version, prefill.block_size, decode.block_size
+    if version is None or blocks is None or own is None or blocks == own:
+        return False
+    return version < NIXL_BLOCKS or (version < NIXL_ANY_BLOCKS and own % blocks > 0)
 
 
 def _leaves_hash(command: EngineCommand) -> bool:

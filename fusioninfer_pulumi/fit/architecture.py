@@ -135,6 +135,8 @@ def read_config(config: Config) -> Architecture:
     if isinstance(quantization, str):
         raise UnknownArchitectureError(quantization)
     count = _number(text, "num_hidden_layers")
+    if count > _MOST_LAYERS:
+        raise UnknownArchitectureError(f"{count} layers are not known")
     hidden, vocabulary = _number(text, "hidden_size"), _number(text, "vocab_size")
     layers = tuple(read(text, index) for index in range(count))
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _tied(kind))))
@@ -153,6 +155,9 @@ def read_config(config: Config) -> Architecture:
         bits=_BITS.get(dtype.removeprefix("torch."), 16),
         quantization=quantization,
     )
+
+
+_MOST_LAYERS = 1000
 
 
 def _tied(kind: str) -> bool:

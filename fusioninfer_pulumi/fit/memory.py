@@ -111,7 +111,7 @@ def fit(
     room = [memory.share - memory.overhead - stage.weights for stage in each]
     tightest = min(range(len(each)), key=lambda at: _requests(kept[at], room[at], length))
     requests = max(0.0, _requests(kept[tightest], room[tightest], length))
-    copies = sizes.devices(nodes) // ranks
+    copies = max(1, sizes.devices(nodes) // ranks)
     return replace(
         found,
         weights=each[tightest].weights,

@@ -26,8 +26,7 @@ from fusioninfer_pulumi.fit.memory import Fit, fit
 from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.build import RolePods
-
-Template = Mapping[str, Any]
+from fusioninfer_pulumi.pods.pod import Pod
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def planned_memory(
 def _role(role: ServingRole, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
     at = ("roles", role.position)
     stated = role.args.accelerator
-    accelerator = _accelerator(role.args, role.pods.leader.template)
+    accelerator = _accelerator(role.args, role.pods.leader)
     if accelerator is None:
         if stated is None:
             return None, []
@@ -96,6 +95,8 @@ def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architectu
         known = known_architecture(name)
     except UnknownArchitectureError as reason:
         raise Unclear(str(reason)) from None
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+        raise Unclear("model.config is not understood") from None
     if known is None:
         raise Unclear(f"model {name or 'without a name'} is not in the table; give model.config")
     return known
@@ -118,7 +119,7 @@ def _config(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
 # Accelerators.
 
 
-def _accelerator(role: RoleArgs, template: Template) -> Accelerator | None:
+def _accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
     """What the role says, else its claims, else the labels that its pods select."""
     if role.accelerator is not None:
         return named_accelerator(role.accelerator)
@@ -128,7 +129,9 @@ def _accelerator(role: RoleArgs, template: Template) -> Accelerator | None:
             found = by_name(match[2]) if match else None
             if found is not None:
                 return found
-    return by_labels(dict(_selected(template.get("spec") or {})))
+    if _partitioned(pod.container):
+        return None
+    return by_labels(dict(_selected(pod.template.get("spec") or {})))
 
 
 _PRODUCT = re.compile(r"""\.productName\s*==\s*(["'])([^"']+)\1""")
@@ -145,19 +148,38 @@ def named_accelerator(text: str) -> Accelerator | None:
 
 
 def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Labels that every node of the pods has: selectors, and required affinity of one value."""
-    for key, value in (spec.get("nodeSelector") or {}).items():
+    """Labels that every node of the pods has: selectors, and required affinity of one value.
+
+    What is an Output, or no selector at all, tells nothing.
+    """
+    for key, value in _mapping(spec.get("nodeSelector")).items():
         if isinstance(value, str):
-            yield key, value
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms: Sequence[Mapping[str, Any]] = required.get("nodeSelectorTerms") or []
+            yield str(key), value
+    affinity = _mapping(_mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = _mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = _listed(required.get("nodeSelectorTerms"))
     if len(terms) != 1:  # any of several
         return
-    for expression in terms[0].get("matchExpressions") or []:
-        values = expression.get("values") or []
-        if expression.get("operator") == "In" and len(values) == 1:
-            yield str(expression.get("key")), str(values[0])
+    for expression in _listed(_mapping(terms[0]).get("matchExpressions")):
+        asked = _mapping(expression)
+        values = _listed(asked.get("values"))
+        if asked.get("operator") == "In" and len(values) == 1 and isinstance(values[0], str):
+            yield str(asked.get("key")), values[0]
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, (list, tuple)) else ()
+
+
+def _partitioned(container: Mapping[str, Any]) -> bool:
+    """Whether a container asks for parts of accelerators: MIG devices, or shared ones."""
+    resources = _mapping(container.get("resources"))
+    names = [*_mapping(resources.get("limits")), *_mapping(resources.get("requests"))]
+    return any("/mig-" in str(name) or str(name).endswith(".shared") for name in names)
 
 
 def pool_accelerator(pool: NodePoolArgs) -> str | None:

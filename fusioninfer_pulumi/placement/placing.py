@@ -19,7 +19,6 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.fit.roles import pool_accelerator
 from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.loading.load import Inventory, load_inventory
 from fusioninfer_pulumi.loading.validate import examine_mapping
@@ -290,6 +289,9 @@ def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> Ro
     attributes = {"leaderTemplate": "leader_template", "workerTemplate": "worker_template"}
     changed: dict[str, Any] = {"placement": None}
     if role.accelerator is None:
+        # Commands that place nothing do not pay for it.
+        from fusioninfer_pulumi.fit.roles import pool_accelerator  # noqa: PLC0415  # see above
+
         changed["accelerator"] = pool_accelerator(pool)
     for field, template in templates(role):
         spec = selectors.selecting(template["spec"], pool, inventory)

@@ -193,15 +193,6 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
                 f"{first.role.name} by {wanted.name} ({engines[1]}); all "
                 "prefillers and decoders need the same",
             )
-    sizes = {ctx.role.name: pods.command.block_size for ctx, pods, _ in known}
-    stated = {size for size in sizes.values() if size is not None}
-    if len(stated) > 1:
-        listed = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
-        yield warning(
-            "block-sizes-differ",
-            ("roles",),
-            f"the blocks of the KV caches have different sizes ({listed}); give one size",
-        )
 
 
 def _setup(pods: RolePods) -> KvConnector | str | None:

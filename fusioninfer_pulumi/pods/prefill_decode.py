@@ -19,6 +19,7 @@ _RULES = {
     "dtype": "paired-dtypes-differ",
     "cache dtype": "paired-cache-dtypes-differ",
     "quantization": "paired-quantizations-differ",
+    "block size": "block-sizes-differ",
 }
 #: Rules of a role without its other half.
 _ALONE = {
@@ -70,7 +71,7 @@ def _pair(
         return  # engines that differ are refused with their connectors
     paired = second.pairing is not None
     agreed = engine.must_agree(prefill, decode) if paired else ()
-    shown = {"model": "the model", "release": engine.title}
+    shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
     shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
     for key, rule in _RULES.items():
         filled, read = _setting(prefill, engine, key), _setting(decode, engine, key)
@@ -117,6 +118,8 @@ def _setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
     if key == "release":
         version = command.image.version
         return command.image.release or (".".join(map(str, version)) if version else None)
+    if key == "block size":
+        return str(command.block_size) if command.block_size is not None else None
     if key == "model":
         value = command.model
     elif command.has(*engine.setup_flags[key]):

@@ -1,8 +1,8 @@
 """What does not fit the schema of a kind: in a whole object, or in a part that a user wrote.
 
-A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON is reported elsewhere,
-and fits, too. Lists whose items have keys (`x-keys`) take each key once: the API server merges them
-by it.
+A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON or nested too deep is
+reported elsewhere, and fits, too. Lists whose items have keys (`x-keys`) take each key once: the
+API server merges them by it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
-from fusioninfer_pulumi.schemas.normal import normal
+from fusioninfer_pulumi.schemas.normal import DEEPEST, normal
 
 _TYPES = {
     "array": "a list",
@@ -95,12 +95,13 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
     return sorted(found, key=lambda finding: _order(whole, finding.location)) if found else found
 
 
-def _known(value: Any, unknown: set[str]) -> Any:
-    """A copy in which a text stands for each value that is not known, or no JSON."""
-    if isinstance(value, Mapping):
-        return {key: _known(each, unknown) for key, each in value.items() if isinstance(key, str)}
-    if isinstance(value, (list, tuple)):
-        return [_known(each, unknown) for each in value]
+def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
+    """A copy in which a text stands for what is not known, no JSON, or nested too deep."""
+    if isinstance(value, Mapping) and depth < DEEPEST:
+        items = ((key, each) for key, each in value.items() if isinstance(key, str))
+        return {key: _known(each, unknown, depth + 1) for key, each in items}
+    if isinstance(value, (list, tuple)) and depth < DEEPEST:
+        return [_known(each, unknown, depth + 1) for each in value]
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str) and value.isascii():

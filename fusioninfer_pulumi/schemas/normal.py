@@ -8,6 +8,9 @@ from typing import Any
 
 from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, part_schema
 
+#: Levels of mappings and lists; what is deeper is refused elsewhere.
+DEEPEST = 100
+
 
 def normal(value: Any, part: Part) -> Any:
     """Returns a copy without fields that are null, and with fractional quantities as strings.
@@ -19,17 +22,19 @@ def normal(value: Any, part: Part) -> Any:
     return _normal(schema, schema.at(part.path), value)
 
 
-def _normal(kind: KindSchema, schema: Schema, value: Any) -> Any:
+def _normal(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> Any:
+    if depth == DEEPEST:
+        return value
     if isinstance(value, Mapping):
         fields = schema.get("properties")
         return {
-            key: _normal(kind, kind.below(schema, str(key)), item)
+            key: _normal(kind, kind.below(schema, str(key)), item, depth + 1)
             for key, item in value.items()
             if item is not None or not fields or key not in fields
         }
     if isinstance(value, (list, tuple)):
         items = kind.below(schema, 0)
-        return [_normal(kind, items, item) for item in value]
+        return [_normal(kind, items, item, depth + 1) for item in value]
     if isinstance(value, float) and schema.get("type") == ["integer", "string"]:
         return _quantity(value)
     return value

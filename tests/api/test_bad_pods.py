@@ -74,7 +74,10 @@ def gpus(amount: Any) -> dict[str, Any]:
         (
             pod(restartPolicy="OnFailure"),
             [
-                f'{POD}.restartPolicy: must be Always for pods that are kept running, got "OnFailure"'
+                (
+                    f"{POD}.restartPolicy: must be Always for pods that are kept running, got "
+                    '"OnFailure"'
+                )
             ],
         ),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from typing import Any
 
 import pulumi
@@ -57,7 +58,8 @@ def test_findings_are_errors_of_properties(output: Any) -> None:
     wrong = over_the_wire(inputs(layout="PerPod"))
     wrong["roles"][0]["replicas"] = 1.5
     with pytest.raises(InputPropertiesError) as refused:
-        Provider().construct("svc", TOKEN, wrong)
+        # As each request of the engine, in a context of its own.
+        contextvars.copy_context().run(Provider().construct, "svc", TOKEN, wrong)
     assert [each["property_path"] for each in refused.value.errors or ()] == [
         "roles[0].replicas",
         "layout",

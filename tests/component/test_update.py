@@ -345,3 +345,11 @@ def test_what_another_version_left_is_not_awaited(running: Stack) -> None:
     running.broken = {"vllm/vllm-openai:v0.11.0"}
     running.run()
     assert running.looks == 1, "for the status alone"
+
+
+def test_without_a_cluster_replicas_may_be_added(running: Stack) -> None:
+    running.problem = UnreadableError("no answer")
+    running.run(role(replicas=5))
+    assert sorted(running.order) == names(0, 1, 2, 3, 4)
+    said = [each for each in running.logged if "not checked" in each]
+    assert said == ["whether replicas are available was not checked: no answer"]

@@ -229,6 +229,35 @@ def test_a_config_as_mapping_and_as_path(tmp_path: Path) -> None:
     assert weights.pop() == pytest.approx(15.0 * 2**30, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"num_hidden_layers": 10**9},
+        {"num_hidden_layers": "32"},
+        {"layer_types": ["full_attention"], "sliding_window": 5},
+        {"sliding_window": "five"},
+        {"rope_scaling": {"rope_type": "yarn", "factor": "four"}},
+        {"rope_scaling": "yarn"},
+        {"quantization_config": []},
+        {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": 1}}},
+        {"text_config": {"model_type": 5}},
+        {"model_type": "mixtral", "num_local_experts": {}},
+    ],
+)
+def test_an_ill_config_is_not_checked(changed: dict[str, Any]) -> None:
+    model = {"uri": "s3://models/ours", "config": {**CONFIG, **changed}}
+    plan = planned(model=model, pod={"nodeSelector": H100})
+    assert verdict(plan)[0] == "info"
+
+
+def test_parts_of_accelerators_are_not_whole_ones() -> None:
+    limits = {"nvidia.com/mig-1g.10gb": 1}
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": list(MODEL),
+                 "resources": {"limits": limits}}  # fmt: skip
+    plan = planned(pod={"nodeSelector": H100, "containers": [container]})
+    assert told(plan) == []
+
+
 def test_a_config_that_cannot_be_read(tmp_path: Path) -> None:
     for name, text in {"none": None, "text": "{", "list": "[]"}.items():
         path = tmp_path / name

@@ -151,18 +151,6 @@ def test_nixl_does_not_care_which_way() -> None:
     assert problems(pair(decode=engine("m", FLAG, text))) == []
 
 
-def test_blocks_of_different_sizes_are_a_warning() -> None:
-    manifest = pair(
-        engine("m", *NIXL_ARGS, "--block-size=16"), engine("m", *NIXL_ARGS, "--block-size=64")
-    )
-    assert warnings(manifest) == [
-        (
-            "warning: roles: the blocks of the KV caches have different sizes (prefill 16, decode "
-            "64); give one size"
-        )
-    ]
-
-
 def test_arguments_that_cannot_be_read_are_a_warning() -> None:
     decode = engine(command=["sh", "-c", "vllm serve m $ARGS"])
     del decode["args"]

@@ -35,7 +35,7 @@ def told(prefill: Any, decode: Any, *, paired: bool = True) -> list[str]:
     return [
         f"{each.severity.value} {each.rule} {each.path}"
         for each in found
-        if each.rule.startswith("paired-")
+        if each.rule.startswith(("paired-", "block-sizes"))
     ]
 
 
@@ -103,6 +103,20 @@ AT = "roles[2]"
         (vllm("--kv-cache-dtype=fp8"), vllm(), ["warning paired-cache-dtypes-differ"]),
         (vllm("-q=fp8"), vllm("--quantization=awq"), ["warning paired-quantizations-differ"]),
         (vllm("-q=fp8"), vllm(), ["warning paired-quantizations-differ"]),
+        # Blocks: those of a decoder may be several of a prefiller's.
+        (vllm("--block-size=16"), vllm(), []),
+        (vllm("--block-size=16"), vllm("--block-size=64"), ["warning block-sizes-differ"]),
+        (vllm("--block-size=64"), vllm("--block-size=16"), ["error block-sizes-differ"]),
+        (
+            vllm("--block-size=64", release="0.33.0"),
+            vllm("--block-size=16", release="0.33.0"),
+            ["warning block-sizes-differ"],
+        ),
+        (
+            vllm("--block-size=16", release="0.11.0"),
+            vllm("--block-size=64", release="0.11.0"),
+            ["error block-sizes-differ"],
+        ),
         # Tensor parallel sizes, which NIXL maps onto one another.
         (vllm("-tp=2"), vllm("-tp=4"), []),
         (vllm("-tp=4"), vllm("-tp=2"), []),
@@ -124,6 +138,16 @@ AT = "roles[2]"
             sglang("--served-model-name=a", mode="prefill"),
             sglang("--served-model-name=b", mode="decode"),
             [],
+        ),
+        (
+            sglang("--page-size=16", mode="prefill"),
+            sglang("--page-size=64", mode="decode"),
+            ["error block-sizes-differ"],
+        ),
+        (
+            sglang("--page-size=16", mode="prefill", release="0.5.7"),
+            sglang("--page-size=64", mode="decode", release="0.5.7"),
+            ["warning block-sizes-differ"],
         ),
         (
             sglang("--kv-cache-dtype=fp8_e5m2", mode="prefill"),

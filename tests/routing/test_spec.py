@@ -106,7 +106,6 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
             f"{PICKER}.template.metadata.labels.app: is set by fusioninfer-pulumi; remove it",
             (f"{PICKER}.template.metadata.labels[fusioninfer.io/service]: is set by "
             "fusioninfer-pulumi; remove it"),
-            f"{PICKER}.template.spec.containers[1].image: is required: an image reference",
         ],
     ),
     "a template of another shape": (

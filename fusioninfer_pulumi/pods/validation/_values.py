@@ -26,59 +26,58 @@ class Format:
     """What a string has to look like."""
 
     kind: str
-    pattern: re.Pattern[str]
+    pattern: str
     longest: int = MAX_INT32
 
     def fits(self, value: str) -> bool:
         """Whether a string has the format."""
-        return len(value) <= self.longest and self.pattern.fullmatch(value) is not None
+        # Compiled when it is needed first: most templates have values for few of the fields.
+        return len(value) <= self.longest and re.fullmatch(self.pattern, value) is not None
 
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-DNS_LABEL = Format("a DNS label (a-z 0-9 -, at most 63)", re.compile(_LABEL), 63)
-OBJECT_NAME = Format(
-    "the name of an object (at most 253 of a-z 0-9 - .)", re.compile(_SUBDOMAIN), 253
-)
+DNS_LABEL = Format("a DNS label (a-z 0-9 -, at most 63)", _LABEL, 63)
+OBJECT_NAME = Format("the name of an object (at most 253 of a-z 0-9 - .)", _SUBDOMAIN, 253)
 CSI_DRIVER = Format(
     "the name of a CSI driver (at most 63 of A-Z a-z 0-9 - .)",
-    re.compile(_SUBDOMAIN, re.IGNORECASE | re.ASCII),
+    f"(?i:{_SUBDOMAIN})",
     63,
 )
 _QUALIFIED_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 QUALIFIED_NAME = Format(
     "a qualified name such as example.com/name",
-    re.compile(rf"((?=.{{1,253}}/){_SUBDOMAIN}/)?{_QUALIFIED_NAME}"),
+    rf"((?=.{{1,253}}/){_SUBDOMAIN}/)?{_QUALIFIED_NAME}",
 )
 LABEL_VALUE = Format(
     "a label value (at most 63 of A-Z a-z 0-9 - _ .)",
-    re.compile("(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"),
+    "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
     63,
 )
 PORT_NAME = Format(
     "a port name: at most 15 of a-z 0-9 -, with a letter, - only between others",
-    re.compile("(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*"),
+    "(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*",
     15,
 )
 #: What every release since 1.32 takes.
-VARIABLE = Format("printable ASCII without =", re.compile("[ -<>-~]+"))
+VARIABLE = Format("printable ASCII without =", "[ -<>-~]+")
 KEY = Format(
     "a key of a ConfigMap or Secret (at most 253 of A-Z a-z 0-9 - _ .)",
-    re.compile(r"(?!\.$|\.\.)[-._a-zA-Z0-9]+"),
+    r"(?!\.$|\.\.)[-._a-zA-Z0-9]+",
     253,
 )
-HEADER = Format("a header name of A-Z a-z 0-9 -", re.compile("[-A-Za-z0-9]+"))
+HEADER = Format("a header name of A-Z a-z 0-9 -", "[-A-Za-z0-9]+")
 SYSCTL = Format(
     "the name of a sysctl such as net.core.somaxconn",
-    re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"),
+    r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?",
     253,
 )
 #: Leading zeros are taken (netutils.ParseIPSloppy).
 _OCTET = "0*(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-IPV4 = re.compile(rf"{_OCTET}(\.{_OCTET}){{3}}")
+IPV4 = Format("an IP address", rf"{_OCTET}(\.{_OCTET}){{3}}")
 SEARCH_DOMAIN = Format(
     "a DNS name (at most 253 of a-z 0-9 - _ .)",
-    re.compile(r"\.|_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*\.?"),
+    r"\.|_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*\.?",
     254,
 )
 

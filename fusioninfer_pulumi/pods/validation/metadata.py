@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from fusioninfer_pulumi.kube.outputs import contains_output, is_output
 from fusioninfer_pulumi.pods.validation._values import (
     LABEL_VALUE,
     QUALIFIED_NAME,
+    Format,
     each,
     fields,
     given,
@@ -28,7 +28,7 @@ _SECCOMP = (
 )
 _MIRROR = "kubernetes.io/config.mirror"
 #: Without a plus or leading zeros (core/helper, `validFirstDigit`).
-_INTEGER = re.compile("-[0-9]{1,20}|0|[1-9][0-9]{0,20}")
+_INTEGER = Format("a whole number", "-[0-9]{1,20}|0|[1-9][0-9]{0,20}")
 
 
 def label_key(at: Location, value: Any) -> Iterator[Finding]:
@@ -126,7 +126,7 @@ def size_findings(at: Location, annotations: Mapping[str, Any]) -> Iterator[Find
 
 
 def _is_int32(value: str) -> bool:
-    return _INTEGER.fullmatch(value) is not None and -(2**31) <= int(value) < 2**31
+    return _INTEGER.fits(value) and -(2**31) <= int(value) < 2**31
 
 
 def _app_armor(
@@ -139,7 +139,7 @@ def _app_armor(
         for each in listed(spec.get(key))
     ]
     if container not in names:
-        yield error("container-not-found", at, f"the pod has no container {shown(container)}")
+        yield error("profile-of-no-container", at, f"there is no container {shown(container)}")
     words = ("", "runtime/default", "unconfined")
     if isinstance(profile, str) and not (profile in words or profile.startswith("localhost/")):
         message = f"must be runtime/default, unconfined or localhost/NAME, got {shown(profile)}"

@@ -116,15 +116,38 @@ def _label_keys(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
             if field == "mismatchLabelKeys" and key in matching:
                 message = f"{shown(key)} is also in matchLabelKeys; remove one"
                 yield error("label-key-contradicts", (*at, field, index), message)
-    # The API server adds a requirement for each key, and refuses those that were there.
-    taken = set(map(str, known(known(selector).get("matchLabels"))))
-    taken |= {
-        text(each.get("key")) for _, each in mappings(known(selector).get("matchExpressions"))
-    }
-    for index, key in enumerate(matching):
-        if key in taken:
-            message = f"{shown(key)} is also in labelSelector; remove one"
-            yield error("label-key-selected-twice", (*at, "matchLabelKeys", index), message)
+
+
+def keys_selected_twice(
+    at: Location, spec: Mapping[str, Any], labels: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Checks `matchLabelKeys` of all terms against their selectors.
+
+    The API server adds a requirement for each key that is a label of the pod, and refuses a key
+    that was there.
+    """
+    for place, term in _terms(spec):
+        selector = known(term.get("labelSelector"))
+        taken = {str(key) for key in known(selector.get("matchLabels"))}
+        expressions = selector.get("matchExpressions")
+        taken |= {text(each.get("key")) for _, each in mappings(expressions)}
+        for index, key in enumerate(listed(term.get("matchLabelKeys"))):
+            if key in taken and key in labels:
+                where = (*at, *place, "matchLabelKeys", index)
+                message = f"{shown(key)} is also in labelSelector; remove one of them"
+                yield error("label-key-selected-twice", where, message)
+
+
+def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[Location, Mapping[str, Any]]]:
+    for index, term in mappings(spec.get("topologySpreadConstraints")):
+        yield ("topologySpreadConstraints", index), term
+    for kind in ("podAffinity", "podAntiAffinity"):
+        held = known(known(spec.get("affinity")).get(kind))
+        for index, term in mappings(held.get(_REQUIRED)):
+            yield ("affinity", kind, _REQUIRED, index), term
+        for index, weighted in mappings(held.get(_PREFERRED)):
+            place = ("affinity", kind, _PREFERRED, index, "podAffinityTerm")
+            yield place, known(weighted.get("podAffinityTerm"))
 
 
 def _topology_key(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:

@@ -47,6 +47,7 @@ from fusioninfer_pulumi.pods.validation.resources import overhead, pod_resources
 from fusioninfer_pulumi.pods.validation.scheduling import (
     affinity,
     gates,
+    keys_selected_twice,
     readiness_gates,
     spread_findings,
     tolerations,
@@ -91,6 +92,7 @@ def template_findings(
     yield from host_ports(at, spec, pod)
     yield from pod_resources(at, spec)
     yield from _SPEC(at, spec)
+    yield from keys_selected_twice(at, spec, known(metadata.get("labels")))
     if owner is not Owner.JOB:
         yield from _kept_running(at, spec)
     if owner is not Owner.STATEFUL_SET:  # which names the hosts of its pods by itself
@@ -106,7 +108,7 @@ def _claim_names(spec: Mapping[str, Any]) -> set[str] | None:
 
 def _kept_running(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     policy = spec.get("restartPolicy")
-    if policy not in (None, "", "Always"):
+    if policy not in (None, "", "Always") and not is_output(policy):
         message = f"must be Always for pods that are kept running, got {shown(policy)}"
         yield error("pod-restart-policy", (*at, "restartPolicy"), message)
     if spec.get("activeDeadlineSeconds") is not None:
@@ -140,7 +142,7 @@ def _host_users(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _gated_node(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    if given(spec.get("nodeName")) and listed(spec.get("schedulingGates")):
+    if text(spec.get("nodeName")) and listed(spec.get("schedulingGates")):
         message = "excludes schedulingGates; remove one of them"
         yield error("node-name-with-gates", (*at, "nodeName"), message)
 
@@ -175,7 +177,7 @@ def _dns(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _address(at: Location, value: Any) -> Iterator[Finding]:
-    if not isinstance(value, str) or IPV4.fullmatch(value) is not None:
+    if not isinstance(value, str) or IPV4.fits(value):
         return
     try:
         valid = "%" not in value and ipaddress.ip_address(value) is not None

@@ -91,24 +91,16 @@ _CLAIM_TEMPLATE = fields(
 )
 
 _TOKEN = fields({"expirationSeconds": between(600, 2**32), "path": local_path}, required=("path",))
-_BUNDLE = fields(
-    {"path": local_path, "labelSelector": label_selector},
-    exactly_one("bundle-names-several", "name", ("name", "signerName")),
-    required=("path",),
-)
 _NAMED_ITEMS = fields({"items": _ITEMS}, required=("name",))
 _PROJECTED_SOURCES: Mapping[str, Check] = {
     "secret": _NAMED_ITEMS,
     "configMap": _NAMED_ITEMS,
     "downwardAPI": fields({"items": each(downward_file)}),
     "serviceAccountToken": _TOKEN,
-    "clusterTrustBundle": _BUNDLE,
 }
 _PROJECTED_SOURCE = fields(
     _PROJECTED_SOURCES,
-    exactly_one(
-        "projected-sources-several", "source", (*_PROJECTED_SOURCES, "podCertificate"), least=0
-    ),
+    exactly_one("projected-sources-several", "source", tuple(_PROJECTED_SOURCES), least=0),
 )
 
 
@@ -127,16 +119,10 @@ def _paths(at: Location, source: Mapping[str, Any]) -> Iterator[tuple[Location, 
         for index, item in mappings(known(source.get(kind)).get("items")):
             if text(item.get("path")):
                 yield (*at, kind, "items", index, "path"), text(item["path"])
-    bundle = known(source.get("clusterTrustBundle"))
-    if text(bundle.get("path")):
-        yield (*at, "clusterTrustBundle", "path"), text(bundle["path"])
 
 
-def _worldwide_names(at: Location, channel: Mapping[str, Any]) -> Iterator[Finding]:
-    both = [key for key in ("targetWWNs", "wwids") if channel.get(key)]
-    if len(both) != 1 and not any(is_output(channel.get(key)) for key in ("targetWWNs", "wwids")):
-        yield error("fields-exclude-each-other", at, "needs targetWWNs or wwids, not both")
-    elif both == ["targetWWNs"] and channel.get("lun") is None:
+def _unit_number(at: Location, channel: Mapping[str, Any]) -> Iterator[Finding]:
+    if channel.get("targetWWNs") and channel.get("lun") is None:
         yield error("field-required", (*at, "lun"), "is required with targetWWNs")
 
 
@@ -160,7 +146,11 @@ SOURCES: Mapping[str, Check] = {
     "ephemeral": fields(
         {"volumeClaimTemplate": _CLAIM_TEMPLATE}, required=("volumeClaimTemplate",)
     ),
-    "fc": fields({"lun": between(0, 255)}, _worldwide_names),
+    "fc": fields(
+        {"lun": between(0, 255)},
+        exactly_one("disk-names-not-one", "list of names", ("targetWWNs", "wwids")),
+        _unit_number,
+    ),
     "flexVolume": required_text("driver"),
     "flocker": fields({}),
     "gcePersistentDisk": fields({"partition": between(0, 255)}, required=("pdName",)),

@@ -86,16 +86,27 @@ def _index(finished: Any, written: Any, index: int) -> int | None:
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     at = written_location(pod.template, pod.written, location)
-    if at == location or len(location) < 3 or not isinstance(location[2], int):
+    generated = _generated(pod, location) if at != location else None
+    if generated is None:
         return (*pod.path, *at)
-    _, field, index, *rest = location
-    before = len(listed(known(pod.written.get("spec")).get(field)))
-    if field == "topologySpreadConstraints" and index >= before:
-        return ctx.at("topologySpread", index - before)
-    if field == "initContainers" and index >= before:
-        name = text(known(listed(pod.spec.get(field))[index]).get("name"))
-        if name == SIDECAR:
-            return ctx.at("kvTransfer", "sidecar", *rest)
-        if name.startswith(FETCHER_PREFIX):
-            return ("model", "fetcher", *rest)
+    field, ordinal, rest = generated
+    if field == "topologySpreadConstraints":
+        return ctx.at("topologySpread", ordinal)
+    own = len(listed(pod.written["spec"].get(field)))
+    name = text(known(listed(pod.spec.get(field))[own + ordinal]).get("name"))
+    if name == SIDECAR:
+        return ctx.at("kvTransfer", "sidecar", *rest)
+    if name.startswith(FETCHER_PREFIX):
+        return ("model", "fetcher", *rest)
     return (*pod.path, *at)
+
+
+def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
+    """List, ordinal and rest of a location in an item that a pass added to a list of the pod."""
+    if len(location) < 3:
+        return None
+    field, index = location[1], location[2]
+    if not isinstance(field, str) or not isinstance(index, int):
+        return None
+    ordinal = index - len(listed(pod.written["spec"].get(field)))
+    return (field, ordinal, location[3:]) if ordinal >= 0 else None

@@ -1,0 +1,108 @@
+"""Stacks that an earlier release made: one `up` moves them over."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.engine.project import ENGINE, REPOSITORY, Project
+from e2e.engine.services import (
+    images,
+    left,
+    lowest,
+    lws,
+    noted,
+    pods,
+    ready,
+    rendered,
+    role,
+    router,
+    service,
+)
+from e2e.harness import Cluster
+
+Make = Callable[..., Project]
+#: The commit that is version 0.1.0.
+RELEASE = "262481f"
+SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as version 0.1.0 has it."""
+    git = ["git", "-C", str(REPOSITORY), "archive", RELEASE, "fusioninfer_pulumi"]
+    found = subprocess.run(git, capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip(f"this clone does not have the commit {RELEASE}")
+    folder = tmp_path_factory.mktemp("release")
+    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def services(namespace: str, tag: str) -> list[dict[str, Any]]:
+    """One of each kind: a gang, one set for each role, groups, levels, strategies, a router."""
+    scheduled: dict[str, Any] = {"wait": {"level": "Scheduled", "timeout": "150s"}}
+    grouped: dict[str, Any] = {"groups": 2, "rollout": {"level": "Group", "timeout": "150s"}}
+    at_once: dict[str, Any] = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
+    return [
+        service(namespace, role(replicas=3, tag=tag, **SPREAD), name="gang"),
+        service(namespace, role(replicas=2, tag=tag), name="whole", layout="PerRole"),
+        service(namespace, role(replicas=1, tag=tag, **SPREAD), name="grouped", **grouped),
+        service(namespace, role(replicas=2, tag=tag, **SPREAD), name="placed", **scheduled),
+        service(namespace, role(replicas=2, tag=tag), name="together", **at_once),
+        service(namespace, router(), role(replicas=1, tag=tag), name="routed"),
+    ]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("tag", ["1", "2"])
+@pytest.mark.proves(
+    "a stack that version 0.1.0 made moves over with one `up`, also together with an image: its "
+    "patches go, no set is replaced, and no pod restarts but for the image",
+    needs=ENGINE,
+)
+def test_a_stack_of_version_0_1_0(
+    cluster: Cluster, namespace: str, project: Make, release: Path, tag: str
+) -> None:
+    cluster.add_nodes(4)
+    stack = project()
+    old = services(namespace, "1")
+    stack.write(*old)
+    stack.up(PYTHONPATH=str(release)).assert_fine()
+    patches = [each for each in stack.resources() if each["type"].endswith("Patch")]
+    assert len(patches) > len(old)
+    before, identities = pods(cluster, namespace), uids(cluster, namespace)
+    new = services(namespace, tag)
+    stack.write(*new)
+    if tag == "1":
+        changes = stack.preview()
+        assert set(changes) == {"delete", "update"}
+        assert changes["delete"] == len(patches)
+    with lowest(cluster, namespace) as least:
+        stack.up().assert_fine()
+    assert uids(cluster, namespace) == identities
+    assert left(cluster, namespace) == noted(stack.resources())
+    assert noted(stack.resources()) == sorted(name for each in new for name in rendered(each))
+    assert set(images(cluster, namespace).values()) == {tag}
+    if tag == "1":
+        assert pods(cluster, namespace) == before
+        assert stack.preview() == {}
+        return
+    assert least["samples"]
+    assert stack.preview() == {}
+    assert ready(cluster, namespace)["serve"] == 12
+    for live in lws(cluster, namespace).values():
+        assert set(live["metadata"]["annotations"]) == {"pulumi.com/skipAwait"}
+
+
+def uids(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """What tells a set from one that took its place."""
+    found = lws(cluster, namespace)
+    return {name: each["metadata"]["uid"] for name, each in found.items()}

@@ -1,0 +1,90 @@
+"""The schemas that are shipped are the definitions of the components, and so are the rules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.harness import ApiError, Cluster
+from fusioninfer_pulumi.schemas.check import object_findings
+from tests.gateway_rules import GATEWAYS, ROUTES, TAKEN_GATEWAYS, TAKEN_ROUTES
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_schemas_are_those_of_the_pinned_modules() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "schemas.py"), "--check"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert told.returncode == 0, told.stderr
+
+
+def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
+    """Why the API server refuses an object of the Gateway API, None if it takes it."""
+    version = "gateway.networking.k8s.io/v1"
+    manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    assert object_findings(manifest) == []
+    try:
+        cluster.apply([manifest], namespace="default", dry_run=True)
+    except ApiError as refused:
+        return str(refused)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        *(("HTTPRoute", spec) for spec, *_ in ROUTES),
+        *(("Gateway", spec) for spec, *_ in GATEWAYS),
+    ],
+)
+def test_what_our_rules_refuse_the_api_server_refuses(
+    cluster: Cluster, kind: str, spec: dict[str, Any]
+) -> None:
+    assert refusal(cluster, kind, spec) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        *(("HTTPRoute", spec) for spec in TAKEN_ROUTES),
+        *(("Gateway", spec) for spec in TAKEN_GATEWAYS),
+    ],
+)
+def test_what_our_rules_take_the_api_server_takes(
+    cluster: Cluster, kind: str, spec: dict[str, Any]
+) -> None:
+    assert refusal(cluster, kind, spec) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"env": [{"name": "A"}, {"name": "A"}]}, "duplicate entries for key"),
+        (
+            {"ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]},
+            "duplicate entries for key",
+        ),
+        ({"args": None}, "must be of type array"),
+        ({"resuorces": {}}, "field not declared in schema"),
+    ],
+)
+def test_a_leader_worker_set_is_stricter_than_a_pod(
+    cluster: Cluster, fields: dict[str, Any], told: str
+) -> None:
+    """Why they are refused; a null is left out instead."""
+    container = {"name": "a", "image": "i", **fields}
+    manifest = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "x"},
+        "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": {
+            "spec": {"containers": [container]}}}},
+    }  # fmt: skip
+    with pytest.raises(ApiError) as refused:
+        cluster.apply([manifest], namespace="default", dry_run=True)
+    assert told in str(refused.value)
+    assert object_findings(manifest)

@@ -1,0 +1,129 @@
+"""What `wait.level` waits for beside replicas: when an object is accepted, and what is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from component.awaited import awaited
+from routed import ROUTE
+from samples import nodes, plan_of, role, service
+
+from fusioninfer_pulumi import render
+from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
+from fusioninfer_pulumi.component.progress import progress_line
+
+ACCEPTED = {"type": "Accepted", "status": "True"}
+RESOLVED = {"type": "ResolvedRefs", "status": "True"}
+PROGRAMMED = {"type": "Programmed", "status": "True"}
+
+
+def at(name: str, *conditions: Any, **more: str) -> dict[str, Any]:
+    return {"parentRef": {"name": name, **more}, "conditions": conditions}
+
+
+def judged(*parents: Any, generation: int = 1) -> dict[str, Any]:
+    return {"metadata": {"generation": generation}, "status": {"parents": parents}}
+
+
+def live(**more: Any) -> dict[str, Any]:
+    whole = judged(at("svc-gateway", ACCEPTED, RESOLVED))
+    return {
+        "svc-gateway": {"status": {"conditions": [ACCEPTED, PROGRAMMED]}},
+        "svc-pool": whole,
+        "svc-httproute": whole,
+        **{f"svc-{name}": each for name, each in more.items()},
+    }
+
+
+def missing(objects: Any, **fields: Any) -> str | None:
+    plan = plan_of(awaited(**fields))
+    return not_accepted(plan, awaited_manifests(plan, render(plan)), objects)
+
+
+OLD = {**ACCEPTED, "observedGeneration": 1}
+REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        (live(), None),
+        ({}, "InferencePool svc-pool: no Gateway has judged it"),
+        (
+            live(gateway={"status": {"conditions": [ACCEPTED]}}),
+            "Gateway svc-gateway: Programmed is not known",
+        ),
+        (live(pool=judged()), "InferencePool svc-pool: no Gateway has judged it"),
+        (
+            live(httproute=judged(at("other", ACCEPTED, RESOLVED))),
+            "HTTPRoute svc-httproute: Gateway svc-gateway has not judged it",
+        ),
+        (
+            live(httproute=judged(at("svc-gateway", REFUSED, RESOLVED))),
+            "HTTPRoute svc-httproute at svc-gateway: not Accepted, NotAllowedByListeners",
+        ),
+        (
+            live(httproute=judged(at("svc-gateway", OLD, RESOLVED), generation=2)),
+            "HTTPRoute svc-httproute at svc-gateway: Accepted is not known",
+        ),
+    ],
+)
+def test_routing(objects: Any, expected: str | None) -> None:
+    assert missing(objects) == expected
+
+
+def test_every_parent_of_a_route_has_to_accept_it() -> None:
+    parents = [{"name": "a", "sectionName": "x"}, {"name": "a", "sectionName": "y"}]
+    fields = {"httproute": {**ROUTE, "parentRefs": parents}, "gateway": None}
+    one = judged(at("a", ACCEPTED, RESOLVED, sectionName="x"))
+    both = judged(*(at("a", ACCEPTED, RESOLVED, sectionName=each) for each in "xy"))
+    pool = judged(at("a", ACCEPTED, RESOLVED))
+    assert missing({"svc-pool": pool, "svc-httproute": both}, **fields) is None
+    assert missing({"svc-pool": pool, "svc-httproute": one}, **fields) == (
+        "HTTPRoute svc-httproute: Gateway a has not judged it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "kinds"),
+    [
+        ("None", set()),
+        ("Scheduled", set()),
+        ("Available", set()),
+        ("Serving", {"Gateway", "InferencePool", "HTTPRoute"}),
+    ],
+)
+def test_levels(level: str, kinds: set[str]) -> None:
+    plan = plan_of(awaited(level))
+    assert {each["kind"] for each in awaited_manifests(plan, render(plan))} == kinds
+
+
+def test_without_a_route_no_gateway_is_awaited() -> None:
+    plan = plan_of(awaited(httproute=None, gateway=None))
+    assert awaited_manifests(plan, render(plan)) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ({"status": {"phase": "Running"}}, None),
+        ({"status": {"phase": "Inqueue"}}, "PodGroup svc: the PodGroup is Inqueue"),
+        ({}, "PodGroup svc: the gang is not placed"),
+    ],
+)
+def test_a_gang_is_scheduled_when_it_is_placed(group: Any, expected: str | None) -> None:
+    plan = plan_of(service(role(multinode=nodes(2)), wait={"level": "Scheduled"}))
+    manifests = awaited_manifests(plan, render(plan))
+    assert not_accepted(plan, manifests, {"svc": group}) == expected
+
+
+def test_the_progress_line() -> None:
+    plan = plan_of(service(role(replicas=2)))
+    ready = {
+        "status": {"readyReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
+    }
+    found = {"svc-inference-0": ready}
+    line = progress_line(plan, found, "svc-inference-1", "ImagePullBackOff", 185)
+    assert line == "inference 1/2 available; inference-1: ImagePullBackOff, 3 m"
+    assert progress_line(plan, found, "svc-inference-1", "", 5) == "inference 1/2 available"

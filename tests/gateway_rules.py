@@ -1,0 +1,142 @@
+"""HTTPRoutes and Gateways that the Gateway API's rules refuse, and unusual ones that they take.
+
+`tests/api` compares them with our rules, `e2e` with the API server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Spec = dict[str, Any]
+
+POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "p"}
+SERVICE = {"name": "s", "port": 80}
+HEADER = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x"]}}
+REDIRECT = {"type": "RequestRedirect", "requestRedirect": {"hostname": "a.example.com"}}
+REWRITE = {"type": "URLRewrite", "urlRewrite": {"hostname": "a.example.com"}}
+PREFIX = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+FULL = {"type": "ReplaceFullPath", "replaceFullPath": "/a"}
+
+
+def rule(**fields: Any) -> Spec:
+    return {"rules": [fields]}
+
+
+def at(value: str, kind: str | None = None) -> Spec:
+    path = {"value": value} if kind is None else {"value": value, "type": kind}
+    return rule(matches=[{"path": path}])
+
+
+def rewritten(path: Spec, *matches: Spec) -> Spec:
+    given = {"matches": list(matches)} if matches else {}
+    return rule(filters=[{"type": "URLRewrite", "urlRewrite": {"path": path}}], **given)
+
+
+def mirrored(**fields: Any) -> Spec:
+    mirror = {"backendRef": SERVICE, **fields}
+    return rule(filters=[{"type": "RequestMirror", "requestMirror": mirror}])
+
+
+#: Specs of HTTPRoutes, the rule, and the field below the spec.
+ROUTES: list[tuple[Spec, str, str]] = [
+    ({"parentRefs": [{"name": "g"}, {"name": "g"}]}, "gateway-parent-ambiguous", "parentRefs[1]"),
+    ({"parentRefs": [{"name": "g"}, {"name": "g", "sectionName": "a"}]},
+     "gateway-parent-ambiguous", "parentRefs[1]"),
+    ({"rules": [{"matches": [{"path": {"value": f"/{a}/{b}"}} for b in range(60)]}
+                for a in range(3)]}, "route-matches-too-many", "rules"),
+    (rule(backendRefs=[SERVICE], filters=[REDIRECT]), "redirect-with-backends",
+     "rules[0].backendRefs"),
+    (rule(backendRefs=[{"name": "s"}]), "backend-without-port", "rules[0].backendRefs[0].port"),
+    (rule(timeouts={"request": "1s", "backendRequest": "2s"}), "timeout-above-request",
+     "rules[0].timeouts.backendRequest"),
+    (rule(filters=[REDIRECT, REWRITE]), "redirect-with-rewrite", "rules[0].filters"),
+    (rule(filters=[HEADER, HEADER]), "filter-repeated", "rules[0].filters[1]"),
+    (rule(filters=[{"type": "URLRewrite"}]), "filter-type-mismatch",
+     "rules[0].filters[0].urlRewrite"),
+    (rule(filters=[{**HEADER, "type": "ResponseHeaderModifier",
+                    "responseHeaderModifier": {"remove": ["x"]}}]),
+     "filter-type-mismatch", "rules[0].filters[0].requestHeaderModifier"),
+    (rule(backendRefs=[{**SERVICE, "filters": [HEADER, HEADER]}]), "filter-repeated",
+     "rules[0].backendRefs[0].filters[1]"),
+    (rewritten({"type": "ReplaceFullPath"}), "path-modifier-mismatch",
+     "rules[0].filters[0].urlRewrite.path.replaceFullPath"),
+    (rewritten({**FULL, "replacePrefixMatch": "/"}, {"path": {"value": "/a"}}),
+     "path-modifier-mismatch", "rules[0].filters[0].urlRewrite.path.replacePrefixMatch"),
+    (rewritten(PREFIX, {"path": {"type": "Exact", "value": "/a"}}),
+     "prefix-replaced-without-prefix", "rules[0].filters[0].urlRewrite.path"),
+    (rewritten(PREFIX, {"path": {"value": "/a"}}, {"path": {"value": "/b"}}),
+     "prefix-replaced-without-prefix", "rules[0].filters[0].urlRewrite.path"),
+    (mirrored(percent=5, fraction={"numerator": 1}), "mirror-share-ambiguous",
+     "rules[0].filters[0].requestMirror"),
+    (mirrored(fraction={"numerator": 3, "denominator": 2}), "mirror-share-above-one",
+     "rules[0].filters[0].requestMirror.fraction"),
+    (mirrored(backendRef={"name": "s"}), "backend-without-port",
+     "rules[0].filters[0].requestMirror.backendRef.port"),
+    *((at(value), "invalid-route-path", "rules[0].matches[0].path.value")
+      for value in ("v1", "//v1", "/a/./b", "/a/../b", "/a%2fb", "/a%2Fb", "/a#b", "/a/..", "/a/.",
+                    "/a b", "/a?b", "/%zz")),
+    (at("v1", "Exact"), "invalid-route-path", "rules[0].matches[0].path.value"),
+]  # fmt: skip
+
+#: Specs of HTTPRoutes that are taken.
+TAKEN_ROUTES: list[Spec] = [
+    {"parentRefs": [{"name": "g", "sectionName": "a"}, {"name": "g", "sectionName": "b"},
+                    {"name": "h"}, {"name": "h", "namespace": "other"}]},
+    {"rules": [{"name": "a"}, {"name": "b"}, {}, {}]},
+    rule(backendRefs=[POOL, SERVICE]),
+    rule(filters=[REDIRECT]),
+    rule(timeouts={"request": "0s", "backendRequest": "10s"}),
+    rule(timeouts={"request": "1m", "backendRequest": "60s"}),
+    rule(filters=[HEADER, REWRITE]),
+    rewritten(PREFIX),
+    rewritten(PREFIX, {"path": {"value": "/a"}}),
+    rewritten(PREFIX, {"headers": [{"name": "a", "value": "b"}]}),
+    rewritten(FULL, {"path": {"type": "Exact", "value": "/a"}}),
+    mirrored(percent=5),
+    mirrored(fraction={"numerator": 3, "denominator": 3}),
+    at("^v1.*$", "RegularExpression"),
+    at("/a/b~c%20d;e=f,g:h@i!$&'()*+"),
+    at("/a..b/.c"),
+]  # fmt: skip
+
+HTTP = {"name": "http", "port": 80, "protocol": "HTTP"}
+CERTIFICATE = {"certificateRefs": [{"name": "c"}]}
+HTTPS = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": CERTIFICATE}
+
+
+def listening(*listeners: Spec, **fields: Any) -> Spec:
+    return {"gatewayClassName": "eg", "listeners": list(listeners), **fields}
+
+
+def addressed(*addresses: Spec) -> Spec:
+    return listening(HTTP, addresses=list(addresses))
+
+
+#: The same for Gateways.
+GATEWAYS: list[tuple[Spec, str, str]] = [
+    (listening({**HTTP, "tls": CERTIFICATE}), "listener-tls-mismatch", "listeners[0].tls"),
+    (listening({**HTTPS, "tls": {"mode": "Passthrough"}}), "listener-tls-mismatch",
+     "listeners[0].tls.mode"),
+    (listening({**HTTPS, "tls": {}}), "listener-without-certificate",
+     "listeners[0].tls.certificateRefs"),
+    (listening({"name": "a", "port": 1, "protocol": "TCP", "hostname": "a.example.com"}),
+     "listener-hostname-mismatch", "listeners[0].hostname"),
+    (listening(HTTP, {**HTTP, "name": "again"}), "duplicate-listener", "listeners[1]"),
+    (addressed({"value": "1.2.3"}), "invalid-gateway-address", "addresses[0].value"),
+    (addressed({"type": "Hostname", "value": "A b"}), "invalid-gateway-address",
+     "addresses[0].value"),
+    (addressed({"value": "1.2.3.4"}, {"type": "IPAddress", "value": "1.2.3.4"}),
+     "duplicate-gateway-address", "addresses[1].value"),
+    (listening(HTTP, infrastructure={"labels": {"a b": "c"}}), "invalid-label-key",
+     "infrastructure.labels[a b]"),
+]  # fmt: skip
+
+TAKEN_GATEWAYS: list[Spec] = [
+    listening(HTTP, HTTPS),
+    listening({**HTTP, "hostname": "a.example.com"}, {**HTTP, "name": "b"}),
+    listening({**HTTPS, "tls": {"options": {"example.com/a": "b"}}}),
+    listening({**HTTPS, "protocol": "TLS", "tls": {"mode": "Passthrough"}}),
+    listening({"name": "a", "port": 1, "protocol": "TCP"}),
+    addressed({"value": "1.2.3.4"}, {"value": "::1"}, {"type": "Hostname", "value": "a.b"}),
+    listening(HTTP, infrastructure={"labels": {"example.com/a": "b"}, "annotations": {"a": "b"}}),
+]  # fmt: skip

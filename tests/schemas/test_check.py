@@ -1,0 +1,203 @@
+"""What does not fit Kubernetes' schemas is found, with the field and what it has to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kubernetes import client
+from samples import container, nodes, pod, problems, rendered, role, service, template
+from samples import warnings as warned
+
+from fusioninfer_pulumi.schemas.check import OTHER_RELEASES, object_findings, part_findings
+from fusioninfer_pulumi.schemas.kind import (
+    CONTAINER,
+    GATEWAY,
+    HTTP_ROUTE,
+    POD_TEMPLATE,
+    Part,
+    kind_schema,
+    part_schema,
+)
+from fusioninfer_pulumi.schemas.normal import normal
+
+POD = "roles[0].template.spec"
+SERVING = f"{POD}.containers[0]"
+
+
+def said(value: Any, part: Part) -> list[str]:
+    return [str(each) for each in part_findings(("x",), value, part)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (pod(container(resuorces={})),
+         f"{SERVING}.resuorces: unknown key, did you mean resources?"),
+        (pod(container(resources={"limit": {}})),
+         f"{SERVING}.resources.limit: unknown key, did you mean limits?"),
+        (pod(container(resources={"nvidia.com/gpu": 8})),
+         f"{SERVING}.resources[nvidia.com/gpu]: unknown key; allowed: claims, limits, requests"),
+        (pod(container(), node_selector={}),
+         f"{POD}.node_selector: unknown key, did you mean nodeSelector?"),
+        (pod(container(), qqq=1), f"{POD}.qqq: unknown key; Kubernetes has no such field"),
+        (pod(container(env=[{"name": "A", "valueFrom": {"secretRef": {}}}])),
+         f"{SERVING}.env[0].valueFrom.secretRef: unknown key, did you mean secretKeyRef?"),
+        (pod(container(env=[{"name": "A"}, {"name": "A", "value": "b"}])),
+         f'{SERVING}.env[1].name: "A" is in env[0], too; remove one of them'),
+        (pod(container(readinessProbe={"periodSeconds": 2**31})),
+         f"{SERVING}.readinessProbe.periodSeconds: must be at most 2147483647, got 2147483648"),
+        (pod(container(), terminationGracePeriodSeconds=30.0),
+         f"{POD}.terminationGracePeriodSeconds: must be an integer, got 30.0"),
+        (pod(container(), affinity={"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {}}}),
+         (f"{POD}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+         "nodeSelectorTerms: is required: a list")),
+        (pod(container(), dnsConfig={"nameservers": "1.1.1.1"}),
+         f'{POD}.dnsConfig.nameservers: must be a list of strings, got "1.1.1.1"'),
+    ],
+)  # fmt: skip
+def test_a_pod_template_fits_its_schema_at_any_depth(given: Any, told: str) -> None:
+    assert problems(given) == [told]
+
+
+def test_fields_of_other_releases_of_kubernetes_are_no_typing_errors() -> None:
+    given = service(
+        role(template=template(container(), workloadRef={"name": "x"}), multinode=nodes(2))
+    )
+    assert problems(given) == []
+    (told,) = [each for each in warned(given) if "workloadRef" in each]
+    assert told.startswith(f"warning: {POD}.workloadRef: LeaderWorkerSet 0.9 has no such field")
+
+
+#: Models of the official client, which may be newer or older than the schemas.
+MODELS = {
+    "V1PodSpec": (),
+    "V1Container": ("containers", 0),
+    "V1EnvVar": ("containers", 0, "env", 0),
+    "V1ContainerPort": ("containers", 0, "ports", 0),
+    "V1VolumeMount": ("containers", 0, "volumeMounts", 0),
+    "V1Probe": ("containers", 0, "readinessProbe"),
+    "V1Lifecycle": ("containers", 0, "lifecycle"),
+    "V1SecurityContext": ("containers", 0, "securityContext"),
+    "V1PodSecurityContext": ("securityContext",),
+    "V1Volume": ("volumes", 0),
+    "V1Toleration": ("tolerations", 0),
+    "V1Affinity": ("affinity",),
+    "V1TopologySpreadConstraint": ("topologySpreadConstraints", 0),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_field_that_the_official_client_knows_is_known(model: str) -> None:
+    part = POD_TEMPLATE.below("spec", *MODELS[model])
+    known = set(part_schema(part).at(part.path)["properties"])
+    assert set(getattr(client, model).attribute_map.values()) <= known | OTHER_RELEASES
+
+
+@pytest.mark.parametrize(
+    ("value", "part", "told"),
+    [
+        ({"hostnames": ["a b"]}, HTTP_ROUTE,
+         [('x.hostnames[0]: must be a host name such as api.example.com or *.example.com, without '
+          'scheme and port, got "a b"')]),
+        ({"rules": [{"matches": [{"path": {"type": "Prefix"}}]}]}, HTTP_ROUTE,
+         [("x.rules[0].matches[0].path.type: must be one of Exact, PathPrefix, RegularExpression, "
+          'got "Prefix"')]),
+        ({"rules": [{"matches": [{"headers": [{"name": "a", "value": "1"},
+                                              {"name": "a", "value": "2"}]}]}]}, HTTP_ROUTE,
+         ['x.rules[0].matches[0].headers[1].name: "a" is in headers[0], too; remove one of them']),
+        ({"parentRefs": [{"name": "g"}] * 33}, HTTP_ROUTE,
+         ["x.parentRefs: must have at most 32 items, got 33"]),
+        ({"gatewayClassName": "", "listeners": []}, GATEWAY,
+         ["x.gatewayClassName: must not be empty", "x.listeners: must not be empty"]),
+        ([{"containerPort": 1}, {"containerPort": 1, "protocol": "UDP"},
+          {"containerPort": 1, "protocol": "TCP"}], CONTAINER.below("ports"),
+         ['x[2]: containerPort 1 and protocol "TCP" are in ports[0], too; remove one of them']),
+        ({"accessModes": 1}, POD_TEMPLATE.below(
+            "spec", "volumes", 0, "ephemeral", "volumeClaimTemplate", "spec"),
+         ["x.accessModes: must be a list of strings, got 1"]),
+    ],
+)  # fmt: skip
+def test_parts_fit_their_schemas(value: Any, part: Part, told: list[str]) -> None:
+    assert said(value, part) == told
+
+
+def test_what_is_not_known_yet_fits_wherever_it_stands(output: Any) -> None:
+    value = {
+        "metadata": {"annotations": {"a": output("x")}},
+        "spec": {
+            "containers": [
+                {"name": output("x"), "image": output("x"), "env": [
+                    {"name": output("x")}, {"name": output("x")}, {"name": "A", "value": output(1)},
+                ]},
+            ],
+            "hostNetwork": output(True),
+            "affinity": output({}),
+            "terminationGracePeriodSeconds": output(1),
+            "overhead": {"cpu": output("1")},
+        },
+    }  # fmt: skip
+    assert said(value, POD_TEMPLATE) == []
+
+
+@pytest.mark.parametrize("levels", [150, 400])
+def test_what_is_nested_too_deep_is_refused_as_that(levels: int) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(levels):
+        deep = {"a": deep}
+    said = problems(pod(container(), affinity=deep))
+    assert any("nested deeper than 100 levels" in each for each in said)
+
+
+def test_findings_come_in_the_order_of_the_text() -> None:
+    value = {"spec": {"hostNetwork": 1, "containers": [{"image": 1}], "qqq": 1}}
+    assert [each.partition(": ")[0] for each in said(value, POD_TEMPLATE)] == [
+        "x.spec.hostNetwork", "x.spec.containers[0].image", "x.spec.containers[0].name",
+        "x.spec.qqq",
+    ]  # fmt: skip
+
+
+def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
+    given = pod(
+        container(resources={"limits": {"cpu": 0.5, "memory": 2.0, "nvidia.com/gpu": 1}}),
+        overhead={"cpu": 0.25},
+        volumes=[{"name": "a", "emptyDir": {"sizeLimit": 1e9}, "csi": None}],
+        priorityClassName=None,
+    )
+    (lws,) = [each for each in rendered(given) if each["kind"] == "LeaderWorkerSet"]
+    spec = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    assert spec["containers"][0]["resources"]["limits"] == {
+        "cpu": "0.5", "memory": 2, "nvidia.com/gpu": 1,
+    }  # fmt: skip
+    assert spec["overhead"] == {"cpu": "0.25"}
+    assert spec["volumes"] == [{"name": "a", "emptyDir": {"sizeLimit": 1000000000}}]
+    assert "priorityClassName" not in spec
+
+
+def test_only_fields_that_are_null_are_left_out() -> None:
+    value = {"metadata": {"labels": {"a": None}}, "spec": {"containers": [None], "nodeName": None}}
+    assert normal(value, POD_TEMPLATE) == {
+        "metadata": {"labels": {"a": None}}, "spec": {"containers": [None]},
+    }  # fmt: skip
+
+
+def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
+    ports = [{"containerPort": 8000, "name": "http"}]
+    events = {"endpoint": "tcp://*:5600"}
+    given = service(
+        role("prefill", "prefiller", template=template(container(ports=ports)), kvTransfer={}),
+        role("decode", "decoder", template=template(container(ports=ports)), kvTransfer={},
+             kvEvents=events),
+    )  # fmt: skip
+    (told,) = [each for each in problems(given) if "5600" in each]
+    assert told == (
+        "roles[1].template.spec.containers[0].ports: LeaderWorkerSet svc-decode-0: "
+        "spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].ports[2]: containerPort 5600 "
+        'and protocol "TCP" are in ports[1], too; remove one of them'
+    )
+
+
+def test_objects_without_a_schema_are_not_judged() -> None:
+    assert object_findings({"apiVersion": "example.com/v1", "kind": "Any", "x": 1}) == []
+    assert kind_schema("example.com/v1", "Any") is None
