@@ -9,7 +9,6 @@ from itertools import combinations
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
-from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateway import GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation
 from fusioninfer_pulumi.routing.route import RoutePlan
@@ -18,8 +17,8 @@ _REGULAR = "RegularExpression"
 #: What the syntax of gateways (RE2, PCRE, Rust's) has and Python's has not, or not everywhere.
 _FOREIGN = re.compile(r"\\[pPQEzZKhHRCXGu]|\\x\{|\(\?(?![:=!]|P<|<[=!])|[*+?}]\+|\[\[")
 _EVERYTHING = {"path": {"type": "PathPrefix", "value": "/"}}
-#: Protocols that may share a port.
-_BY_NAME = frozenset({"HTTPS", "TLS"})
+#: Protocols that end TLS; they may share a port, where the name of a host tells them apart.
+_ENDING_TLS = frozenset({"HTTPS", "TLS"})
 
 
 def rule_findings(at: Location, route: RoutePlan | None) -> Iterator[Finding]:
@@ -108,11 +107,8 @@ def listener_findings(
         "cert" in key for key in gateway.annotations
     )
     for index, listener in enumerate(gateway.listeners):
-        tls = listener.get("tls") or {}
-        ends_tls = listener["protocol"] == "HTTPS" or (
-            listener["protocol"] == "TLS" and tls.get("mode") != "Passthrough"
-        )
-        if ends_tls and not otherwise and not tls.get("certificateRefs") and not tls.get("options"):
+        # What stands in `tls` is checked with the other rules of the Gateway API.
+        if listener["protocol"] in _ENDING_TLS and listener.get("tls") is None and not otherwise:
             yield error(
                 "listener-without-certificate",
                 (*field, index, "tls"),
@@ -122,14 +118,10 @@ def listener_findings(
 
 
 def _conflict(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
-    if one["port"] != other["port"]:
-        return None
+    """Why two listeners exclude each other; equal ones break a rule of the Gateway API."""
     protocols = {one["protocol"], other["protocol"]}
-    if len(protocols) > 1 and "UDP" in protocols:
+    if one["port"] != other["port"] or len(protocols) == 1 or protocols <= _ENDING_TLS:
         return None
-    if len(protocols) > 1 and not protocols <= _BY_NAME:
-        return f"one port takes one protocol, got {' and '.join(sorted(protocols))}"
-    hosts = [each.get("hostname") or "" for each in (one, other)]
-    if any(map(is_output, hosts)) or hosts[0] != hosts[1]:
+    if "UDP" in protocols:
         return None
-    return f"both take {hosts[0] or 'any host'}; give them different hostnames or ports"
+    return f"one port takes one protocol, got {' and '.join(sorted(protocols))}"

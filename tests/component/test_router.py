@@ -156,7 +156,14 @@ def endpoint(engine: Any, args: Any, **options: Any) -> Any:
 
 def test_the_endpoint_is_that_of_the_route(engine: Any) -> None:
     https = {
-        "listeners": [{"name": "https", "port": 443, "protocol": "HTTPS"}],
+        "listeners": [
+            {
+                "name": "https",
+                "port": 443,
+                "protocol": "HTTPS",
+                "tls": {"certificateRefs": [{"name": "certificate"}]},
+            }
+        ],
     }
     assert endpoint(engine, spec(httproute=ROUTE)) == "http://svc.example.com"
     hosts = {"hostnames": ["svc.example.com"]}
