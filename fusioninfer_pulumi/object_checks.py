@@ -32,9 +32,11 @@ def objects_findings(plan: ServicePlan) -> Iterator[Finding]:
         roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
         gangs=plan.gangs[:1],
     )
-    for each in render(once):
-        for found in object_findings(each):
-            yield _at_field(found, each, plan)
+    found = (
+        _at_field(finding, each, plan) for each in render(once) for finding in object_findings(each)
+    )
+    # Leaders and workers may have one template.
+    yield from dict.fromkeys(found)
 
 
 def _at_field(found: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
@@ -64,7 +66,8 @@ def _origin(
             route = args.httproute.model_dump(by_alias=True)
             return (*router, "httproute"), at[1:], route
         if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
-            return (*router, "endpointPicker", "template"), at[2:], args.endpoint_picker.template
+            # Its template is merged into the generated one: indexes differ.
+            return (*router, "endpointPicker", "template"), at, None
         if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.router.name:
             return router, at, None
     return (), at, None

@@ -138,7 +138,7 @@ class GatewayArgs(SpecModel):
 
 
 #: Fields whose values are passed on unread.
-_MAY_BE_OUTPUTS = ("annotations", "hostname", "hostnames", "namespace")
+_MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
 #: Fields of a Gateway's own spec: a Gateway that exists is not described by us.
 _OWN = (
     "gateway_class_name",
@@ -248,7 +248,10 @@ def _checked(
 ) -> Iterator[Finding]:
     """Checks the spec of a route or of a Gateway as far as it is given."""
     given = {key: value for key, value in given.items() if value is not None}
-    found = [*part_findings(at, given, part), *known_json_findings(at, given, _MAY_BE_OUTPUTS)]
+    found = [
+        *part_findings(at, given, part),
+        *known_json_findings(at, given, _MAY_BE_OUTPUTS[part]),
+    ]
     yield from found
     if not errors(found):
         yield from rules(at, normal(given, part))

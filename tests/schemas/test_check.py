@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from samples import container, pod, problems, rendered, role, service, template
+from samples import container, nodes, pod, problems, rendered, role, service, template
 from samples import warnings as warned
 
 from fusioninfer_pulumi.schemas.check import OTHER_RELEASES, object_findings, part_findings
@@ -62,7 +62,9 @@ def test_a_pod_template_fits_its_schema_at_any_depth(given: Any, told: str) -> N
 
 
 def test_fields_of_other_releases_of_kubernetes_are_no_typing_errors() -> None:
-    given = pod(container(), workloadRef={"name": "x"})
+    given = service(
+        role(template=template(container(), workloadRef={"name": "x"}), multinode=nodes(2))
+    )
     assert problems(given) == []
     (told,) = [each for each in warned(given) if "workloadRef" in each]
     assert told.startswith(f"warning: {POD}.workloadRef: LeaderWorkerSet 0.9 has no such field")
@@ -148,6 +150,12 @@ def test_what_is_nested_too_deep_is_refused_as_that(levels: int) -> None:
     assert any("nested deeper than 100 levels" in each for each in said)
 
 
+def test_a_value_with_an_output_in_it_is_shown_without_it(output: Any) -> None:
+    value = {"spec": {"containers": {"a": output("x")}}}
+    (told,) = said(value, POD_TEMPLATE)
+    assert told == "x.spec.containers: must be a list, got a dict"
+
+
 def test_findings_come_in_the_order_of_the_text() -> None:
     value = {"spec": {"hostNetwork": 1, "containers": [{"image": 1}], "qqq": 1}}
     assert [each.partition(": ")[0] for each in said(value, POD_TEMPLATE)] == [
@@ -160,6 +168,7 @@ def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
     given = pod(
         container(resources={"limits": {"cpu": 0.5, "memory": 2.0, "nvidia.com/gpu": 1}}),
         overhead={"cpu": 0.25},
+        runtimeClassName="kata",
         volumes=[{"name": "a", "emptyDir": {"sizeLimit": 1e9}, "csi": None}],
         priorityClassName=None,
     )
