@@ -11,7 +11,7 @@ import pytest
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import children, update
+from fusioninfer_pulumi.component import children, looks, update
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.live import LiveReader
 from fusioninfer_pulumi.kube.client import UnreadableError
@@ -143,7 +143,8 @@ def stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
     monkeypatch.setattr(LiveReader, "lws", lambda _, *where: stack.list(*where))
     monkeypatch.setattr(update, "explain_failure", explained)
-    monkeypatch.setattr(update, "_PAUSE_SECONDS", 0.01)
+    for module in (looks, update):
+        monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
     return stack
 
 
