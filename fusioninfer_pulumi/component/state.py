@@ -129,7 +129,7 @@ class _Stack:
 
 
 # By the stack that a program builds, so that nothing outlives it.
-_stacks: WeakKeyDictionary[pulumi.Resource, _Stack | None] = WeakKeyDictionary()
+_stacks: WeakKeyDictionary[Any, _Stack | None] = WeakKeyDictionary()
 
 
 def read_stack_state() -> StackState | None:
@@ -206,7 +206,8 @@ def _of_another(lws: StackLws, name: str, stack: _Stack) -> bool:
 
 
 def _stack() -> _Stack | None:
-    stack = pulumi.runtime.get_root_resource()
+    # A component that a plugin makes for a program of another language has no stack of its own.
+    stack: Any = pulumi.runtime.get_root_resource() or settings.get_monitor()
     if stack is None or collect_plans.get() is not None:
         return None
     if stack not in _stacks:

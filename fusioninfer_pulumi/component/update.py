@@ -76,7 +76,10 @@ class Update:
             for each in manifests
             if each["kind"] == "LeaderWorkerSet"
         }
-        self._before = stack_lws_of(name, plan) or {}
+        known = stack_lws_of(name, plan)
+        # What exists is asked of the cluster where the state does not tell.
+        self._asks_cluster = known is None or takes_over()
+        self._before = known or {}
         self._existing = {*self._before} & {*self._steps}
         self._observed = observed_of(name)
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
@@ -135,7 +138,7 @@ class Update:
 
     async def _begin(self) -> None:
         """Registers what is new and required; what exists waits for its turn."""
-        if takes_over():
+        if self._asks_cluster:
             try:
                 await self._look()
             except UnreadableError as problem:

@@ -8,7 +8,7 @@ API server merges them by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.findings import (
@@ -84,7 +84,9 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
         for problem in schema.validator.iter_errors(whole)
         if tuple(problem.instance_path[: len(path)]) == path
         and not (isinstance(problem.instance, str) and problem.instance in unknown)
-        for finding in _of_problem(schema, problem)
+        for finding in _of_problem(
+            schema, problem, _held(value, problem.instance_path[len(path) :])
+        )
     ]
     part = schema.at(path)
     for at, each, held in schema.nodes(part, checked, path):
@@ -114,10 +116,16 @@ def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
     return f"\0{len(unknown) - 1}"
 
 
-def _of_problem(schema: KindSchema, problem: Any) -> Iterator[Finding]:
-    """The findings of one error of the library's."""
+def _held(value: Any, path: Sequence[str | int]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _of_problem(schema: KindSchema, problem: Any, value: Any) -> Iterator[Finding]:
+    """The findings of one error of the library's, about a value as the user wrote it."""
     at: Location = tuple(problem.instance_path)
-    name, given, value = problem.kind.name, problem.kind.value, problem.instance
+    name, given = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
         for key in given:
             yield _unknown_key((*at, key), schema.at(at))

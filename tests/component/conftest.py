@@ -195,9 +195,11 @@ def _run(
     try:
         loop.run_until_complete(main())
     finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        # A program that fails leaves tasks of which some wait for others.
+        while tasks := asyncio.all_tasks(loop):
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         executor.shutdown()
         asyncio.set_event_loop(None)
         loop.close()

@@ -110,7 +110,7 @@ class Stack:
     def note(self, deployment: Any) -> None:
         prefix = "urn:pulumi:dev::app::fusioninfer:index:InferenceService"
         kind = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-        before = self.engine.state.get(f"{prefix}::svc", {"outputs": {}})
+        before = (self.engine.state or {}).get(f"{prefix}::svc", {"outputs": {}})
         self.engine.state = {
             f"{prefix}${kind}::{name}": {"outputs": copy.deepcopy(live)}
             for name, live in self.live.items()
@@ -353,3 +353,10 @@ def test_without_a_cluster_replicas_may_be_added(running: Stack) -> None:
     assert sorted(running.order) == names(0, 1, 2, 3, 4)
     said = [each for each in running.logged if "not checked" in each]
     assert said == ["whether replicas are available was not checked: no answer"]
+
+
+def test_where_the_state_is_not_known_the_cluster_says_what_exists(running: Stack) -> None:
+    running.engine.state = None
+    running.run(tagged("b"))
+    assert running.order == names(2, 1, 0)
+    assert running.lowest == 2

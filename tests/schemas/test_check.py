@@ -150,6 +150,12 @@ def test_what_is_nested_too_deep_is_refused_as_that(levels: int) -> None:
     assert any("nested deeper than 100 levels" in each for each in said)
 
 
+def test_a_value_with_an_output_in_it_is_shown_without_it(output: Any) -> None:
+    value = {"spec": {"containers": {"a": output("x")}}}
+    (told,) = said(value, POD_TEMPLATE)
+    assert told == "x.spec.containers: must be a list, got a dict"
+
+
 def test_findings_come_in_the_order_of_the_text() -> None:
     value = {"spec": {"hostNetwork": 1, "containers": [{"image": 1}], "qqq": 1}}
     assert [each.partition(": ")[0] for each in said(value, POD_TEMPLATE)] == [
