@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.cli.sources import Source, plan_all
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.loading.file_set import Text, parse, read_set
-from fusioninfer_pulumi.rules import Rule
+from fusioninfer_pulumi.rules.registry import Rule
 
 
 def found_by(rule: Rule) -> set[tuple[str, str]]:
@@ -29,4 +29,5 @@ def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:
 
 
 def _found(source: Source) -> set[tuple[str, str]]:
+    source.ignore(frozenset())  # warns of what annotations ignore in vain
     return {(finding.rule, finding.severity.value) for _, finding in source.findings}

@@ -122,12 +122,19 @@ def _aliases(path: Path) -> dict[tuple[str, int], set[str]]:
     for function in ast.walk(tree(path)):
         if not isinstance(function, ast.FunctionDef):
             continue
+        lines = range(function.lineno, (function.end_lineno or 0) + 1)
+        defaults = function.args.defaults
+        for argument, default in zip(
+            reversed(function.args.args), reversed(defaults), strict=False
+        ):
+            # `say=error`: a caller may choose another one.
+            if isinstance(default, ast.Name) and default.id in CONSTRUCTORS:
+                found |= {(argument.arg, line): {default.id, "?"} for line in lines}
         for node in ast.walk(function):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.IfExp):
                 chosen = {getattr(each, "id", "") for each in (node.value.body, node.value.orelse)}
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 names = [each.id for each in targets if isinstance(each, ast.Name)]
                 if chosen <= CONSTRUCTORS.keys():
-                    lines = range(function.lineno, (function.end_lineno or 0) + 1)
                     found |= {(each, line): chosen for each in names for line in lines}
     return found

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: The packages in their order: each imports only itself and those before it.
 ORDER = (
-    "kube", "findings", "schemas", "api", "engines", "pickers", "importers", "pods", "fit",
+    "kube", "findings", "rules", "schemas", "api", "engines", "pickers", "importers", "pods", "fit",
     "topology", "routing", "operations", "rollout", "service_plan", "name_collisions", "objects",
     "object_checks", "planning", "loading", "checked", "placement", "component", "provider", "cli",
     "__init__",

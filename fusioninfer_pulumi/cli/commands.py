@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import has_colour, print_findings, print_json, print_objects
 from fusioninfer_pulumi.cli.sources import Source, place, read_apart, read_compared, read_sources
-from fusioninfer_pulumi.findings import Severity, error, errors
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors, shown, similar
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.placement.result import Placement
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 def render(options: argparse.Namespace) -> int:
     """Prints every object of the sources."""
-    source = read_sources(options.sources, options)
-    _place(options, source)
-    objects = source.rendered()
-    if _refused(options, [source]):
+    sources = read_sources(options.sources, options)
+    _place_all(options, sources)
+    objects = [each for source in sources for each in source.rendered()]
+    if _refused(options, sources):
         return 2
     print_objects(objects, options.output)
     return 0
@@ -35,23 +36,24 @@ def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
     from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
 
-    source = read_sources(options.sources, options)
+    sources = read_sources(options.sources, options)
     # What is wrong with a placement alone leaves plans that explain it.
-    unplanned = source.has(Severity.ERROR)
-    placement = _place(options, source)
+    unplanned = any(source.has(Severity.ERROR) for source in sources)
+    placement = _place_all(options, sources)
     # A person at a terminal sees the warnings once, in the text below.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
-    status = 2 if _refused(options, [source], quiet=quiet) else 0
+    status = 2 if _refused(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
         return status
     rows = [
         (
-            item,
+            _shown(options, item),
             [capacity_on(item, options.nodes)]
             if options.nodes
             else capacity_for_gpus(item, options.gpus),
             _objects(source, item),
         )
+        for source in sources
         for item in source.plans
     ]
     records = placement.placed if placement is not None else (None,) * len(rows)
@@ -74,7 +76,7 @@ def plan(options: argparse.Namespace) -> int:
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
 
-        sys.stdout.write(mermaid(*source.plans))
+        sys.stdout.write(mermaid(*(plan for plan, *_ in rows)))
         return status
     from fusioninfer_pulumi.cli.plan_output import placement_json, plan_json
 
@@ -89,14 +91,16 @@ def plan(options: argparse.Namespace) -> int:
 
 def convert(options: argparse.Namespace) -> int:
     """Prints the services of the sources as manifests of ours, or as a Pulumi program."""
-    source = read_sources(options.sources, options)
-    if source.manifests is None and not source.has(Severity.ERROR):
-        told = "is a Pulumi project: there is nothing to convert"
-        source.add(source.label, error("project-not-convertible", (), told))
-    # What cannot be built is no service of ours either.
-    source.rendered()
-    if _refused(options, [source]):
+    sources = read_sources(options.sources, options)
+    for source in sources:
+        if source.project and not source.has(Severity.ERROR):
+            told = "is a Pulumi project: there is nothing to convert"
+            source.add(source.label, error("project-not-convertible", (), told))
+        # What cannot be built is no service of ours either.
+        source.rendered()
+    if _refused(options, sources):
         return 2
+    (source,) = sources
     if options.output == "python":
         from fusioninfer_pulumi.cli.python_program import python_program
 
@@ -117,10 +121,37 @@ def size(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
-        return 2 if _refused(options, read_apart(options.sources, options)) else 0
-    source = read_sources(options.sources, options)
-    _place(options, source)
-    return 2 if _refused(options, [source]) else 0
+        sources = read_apart(options.sources, options)
+    else:
+        sources = read_sources(options.sources, options)
+        _place_all(options, sources)
+    if options.output == "text":
+        return 2 if _refused(options, sources) else 0
+    from fusioninfer_pulumi.cli.report import report
+
+    refused = _judged(options, sources)
+    texts = {label: text for source in sources for label, text in source.texts.items()}
+    report(_to_tell(options, sources), texts, options.output)
+    return 2 if refused else 0
+
+
+def rules(options: argparse.Namespace) -> int:
+    """Prints all rules, or one in full."""
+    from fusioninfer_pulumi.cli.rule_texts import full, table
+    from fusioninfer_pulumi.rules import registry
+
+    color = has_colour(sys.stdout)
+    if options.rule is None:
+        sys.stdout.write(table(registry.rules().values(), color=color))
+        return 0
+    rule = registry.rules().get(options.rule)
+    if rule is None:
+        near = similar(options.rule, registry.rules())
+        hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
+        sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
+        return 2
+    sys.stdout.write(full(rule, color=color))
+    return 0
 
 
 def diff(options: argparse.Namespace) -> int:
@@ -172,6 +203,12 @@ def _cache_notes(
             yield from changes(before[plan.service], plan.memory)
 
 
+def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placement | None:
+    """Places the services of manifests; those of a program are an error."""
+    placed = [_place(options, source) for source in sources]
+    return placed[0]
+
+
 def _place(options: argparse.Namespace, source: Source) -> Placement | None:
     if options.inventory is not None:
         return place(source, options.inventory, options.previous)
@@ -188,17 +225,42 @@ def _refused(
     judged: Sequence[Source] | None = None,
     quiet: bool = False,
 ) -> bool:
-    """Prints errors and warnings, and tells whether those of the judged stop the command."""
+    """Prints findings, unless nothing stops the command and `quiet` says not to; see `_judged`."""
+    refused = _judged(options, sources, judged)
+    if refused or not quiet:
+        print_findings(_to_tell(options, sources))
+    return refused
+
+
+def _judged(
+    options: argparse.Namespace, sources: Sequence[Source], judged: Sequence[Source] | None = None
+) -> bool:
+    """Leaves ignored warnings out of all sources, and tells whether those of the judged stop."""
     held = sources if judged is None else judged
     if options.stack is not None and not any(source.project for source in sources):
         told = "--stack has no effect: only a Pulumi project has stacks"
         held[-1].add(held[-1].label, error("stack-without-project", (), told))
+    ignored = frozenset(options.ignore)
+    found = [finding for source in held for _, finding in source.findings]
+    held[-1].add("--ignore", *ignoring_findings(ignored, found, ()))
+    for source in sources:
+        source.ignore(ignored)
     strict = options.strict and any(source.has(Severity.WARNING) for source in held)
-    refused = strict or any(source.has(Severity.ERROR) for source in held)
-    if refused or not quiet:
-        found = [each for source in sources for each in source.findings]
-        print_findings(each for each in found if each[1].severity is not Severity.INFO)
-    return refused
+    return strict or any(source.has(Severity.ERROR) for source in held)
+
+
+def _to_tell(options: argparse.Namespace, sources: Sequence[Source]) -> list[tuple[str, Finding]]:
+    """Findings with the labels of their documents; what is only worth knowing with `--verbose`."""
+    found = [each for source in sources for each in source.findings]
+    return [each for each in found if options.verbose or each[1].severity is not Severity.INFO]
+
+
+def _shown(options: argparse.Namespace, plan: ServicePlan) -> ServicePlan:
+    """The plan with the findings that its text shows."""
+    if options.verbose or options.output != "text":
+        return plan
+    told = tuple(each for each in plan.findings if each.severity is not Severity.INFO)
+    return replace(plan, findings=told)
 
 
 def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:

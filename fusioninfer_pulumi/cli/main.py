@@ -25,6 +25,21 @@ _SOURCE = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
 
+_EXAMPLES = {
+    "render": "  fusioninfer-pulumi render service.yaml | kubectl apply -f -\n"
+    "  fusioninfer-pulumi render my-project services/ --output json",
+    "plan": "  fusioninfer-pulumi plan service.yaml --gpus 80,64,48\n"
+    "  fusioninfer-pulumi plan my-project services/ --output json",
+    "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
+    "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif",
+    "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
+    "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
+    "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
+    "rules": "  fusioninfer-pulumi rules\n  fusioninfer-pulumi rules accelerators-too-few",
+    "completion": "  source <(fusioninfer-pulumi completion bash)\n"
+    "  fusioninfer-pulumi completion fish > ~/.config/fish/completions/fusioninfer-pulumi.fish",
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
@@ -46,14 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _run(options)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has had enough.
-        _discard_output()
-        return OK
     except OSError as problem:
         # Sources report their own: only the output is left.
         _discard_output()
-        sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or problem}\n")
+        sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
         return INVALID
     except KeyboardInterrupt:
         return 130
@@ -62,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare_streams() -> None:
     """Gives every stream a place to go, and the encoding that YAML and JSON have."""
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  # as long as the process
+    # Writing to a closed output fails: what nobody reads must not look like success.
+    sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -86,6 +98,11 @@ def _discard_output() -> None:
 def _run(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.cli import commands
 
+    if options.command == "completion":
+        from fusioninfer_pulumi.cli.completion import completion
+
+        sys.stdout.write(completion(command_line(), options.shell))
+        return OK
     status: int = getattr(commands, options.command)(options)
     return status
 
@@ -107,7 +124,7 @@ def command_line() -> argparse.ArgumentParser:
         description="Says what an LLM inference service becomes on Kubernetes, without a cluster.",
         epilog="Exit status: 0 fine (diff: no difference), 1 diff found a difference, 2 invalid.",
     )
-    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    top.add_argument("-V", "--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     render = _command(commands, "render", "print all objects, in apply order")
@@ -139,6 +156,12 @@ def command_line() -> argparse.ArgumentParser:
 
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    check.add_argument(
+        "--output",
+        choices=("text", "json", "github", "sarif"),
+        default="text",
+        help="text on standard error, or findings on standard output; default: text",
+    )
     _placing(check)
 
     convert = _command(
@@ -169,6 +192,19 @@ def command_line() -> argparse.ArgumentParser:
         help="default: text",
     )
     _size(commands)
+    rules = commands.add_parser(
+        "rules", help="list the rules of findings", description="rules: list them, or explain one."
+    )
+    rules.add_argument("rule", metavar="ID", nargs="?", help="the rule to explain in full")
+    completion = commands.add_parser(
+        "completion",
+        help="print a script for completion in a shell",
+        description="completion: print a script for completion in a shell.",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    for name, command in commands.choices.items():
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.epilog = f"examples:\n{_EXAMPLES[name]}" if name in _EXAMPLES else None
     return top
 
 
@@ -221,6 +257,21 @@ def _command(
     command.add_argument(
         "--show-secrets", action="store_true", help="print secrets of a project in plain text"
     )
+    command.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=300.0,
+        metavar="5m",
+        help="end a project's program that runs longer; default: 5m",
+    )
+    command.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="leave out warnings of this rule, which may be given several times; never errors",
+    )
+    command.add_argument("--verbose", action="store_true", help="print what is only worth knowing")
     return command
 
 
@@ -242,6 +293,15 @@ def _counts(text: str) -> tuple[int, ...]:
     if not all(re.fullmatch(r"[0-9]{1,10}", part) and int(part) <= _MOST for part in parts):
         raise argparse.ArgumentTypeError(f"wanted numbers such as 80,64,48, got {text!r}")
     return tuple(int(part) for part in parts)
+
+
+def _seconds(text: str) -> float:
+    from fusioninfer_pulumi.kube.durations import seconds
+
+    length = seconds(text)
+    if not length:
+        raise argparse.ArgumentTypeError(f"wanted a duration such as 30s or 5m, got {text!r}")
+    return float(length)
 
 
 def _pools(text: str) -> tuple[NodePool, ...]:

@@ -34,6 +34,7 @@ from fusioninfer_pulumi.loading.file_set import (
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
 from fusioninfer_pulumi.routing.between_services import Shares
+from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Source:
         project: Whether it is a Pulumi project.
         encrypted: Of each encrypted value of its stack's config what is written there.
         planned: Those of the plans, in the same order; none where a program made the plans.
+        texts: The texts that were read, by their labels.
     """
 
     label: str
@@ -71,6 +73,46 @@ class Source:
     project: bool = False
     encrypted: Mapping[str, str] = field(default_factory=dict)
     planned: list[Reading] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def read(self, given: Sequence[_Given]) -> None:
+        """Notes the texts of paths, and why some cannot be read."""
+        for each in given:
+            self.findings += each.problems
+            self.texts |= {text.label: text.content for text in each.texts}
+
+    def ignore(self, rules: frozenset[str]) -> None:
+        """Leaves out warnings of rules, and of those that services ignore by their annotation."""
+        by_service: dict[str, frozenset[str]] = {}
+        for index, plan in enumerate(self.plans):
+            if own := ignored_by(plan.annotations):
+                remarks = self.planned[index].remarks if self.planned else ()
+                for label in {self.labels[index], *(label for label, _ in remarks)}:
+                    by_service[label] = by_service.get(label, frozenset()) | own
+        if not rules and not by_service:
+            return
+        told = [
+            (label, more)
+            for label, own in by_service.items()
+            for more in ignoring_findings(own, (each for at, each in self.findings if at == label))
+        ]
+        self.findings = [
+            *(
+                (label, each)
+                for label, each in self.findings
+                if without_ignored([each], rules | by_service.get(label, frozenset()))
+            ),
+            *told,
+        ]
+        self.plans = [
+            replace(
+                plan,
+                findings=tuple(
+                    without_ignored(plan.findings, rules | by_service.get(label, frozenset()))
+                ),
+            )
+            for label, plan in zip(self.labels, self.plans, strict=True)
+        ]
 
     def add(self, label: str, *findings: Finding) -> None:
         """Notes findings of one document."""
@@ -85,6 +127,7 @@ class Source:
         self.label = self.label.replace(read, label)
         self.labels = [item.replace(read, label) for item in self.labels]
         self.findings = [(item.replace(read, label), found) for item, found in self.findings]
+        self.texts = {item.replace(read, label): text for item, text in self.texts.items()}
         return self
 
     def rendered(self) -> list[dict[str, Any]]:
@@ -116,26 +159,27 @@ class _Given:
     project: bool = False
 
 
-def read_sources(
-    names: Sequence[str], options: argparse.Namespace, *, compared: bool = False
-) -> Source:
-    """Reads one input, or several manifests as if they were one.
+def read_sources(names: Sequence[str], options: argparse.Namespace) -> list[Source]:
+    """Reads manifests as if they were one input, and each Pulumi project as one of its own.
 
     Args:
-        names: Paths of files and of folders of manifests; a Pulumi project stands alone. `-` is
-            standard input.
-        options: The command line: `stack`, `show_secrets` and `allow_lossy`.
-        compared: Whether the input is a side of a comparison: it may hold Kubernetes objects in
-            place of services, and the masks of a program's secrets are marked (see `Secrets`).
+        names: Paths of files, of folders of manifests and of projects; `-` is standard input.
+        options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
 
     Returns:
-        The input; whatever is wrong with it is among its findings.
+        The inputs; whatever is wrong with one is among its findings.
     """
     given = [_read(name) for name in names]
-    if len(given) == 1 and given[0].project:
-        return _project(names[0], options, marked=compared)
+    projects = [_project(each.name, options) for each in given if each.project]
+    files = [each for each in given if not each.project]
+    return [_manifests(files, options), *projects] if files else projects
+
+
+def _manifests(
+    given: Sequence[_Given], options: argparse.Namespace, *, compared: bool = False
+) -> Source:
     source = Source(", ".join(each.label for each in given))
-    _add_problems(source, given)
+    source.read(given)
     parsed = [parse(text) for each in given for text in each.texts]
     if compared and not source.findings:
         source.objects = _objects(parsed)
@@ -144,6 +188,17 @@ def read_sources(
     if parsed:
         plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
     return source
+
+
+def _read_side(name: str, options: argparse.Namespace) -> Source:
+    """Reads a side of a comparison: it may hold Kubernetes objects in place of services.
+
+    The masks of a program's secrets are marked (see `Secrets`).
+    """
+    given = _read(name)
+    if given.project:
+        return _project(name, options, marked=True)
+    return _manifests([given], options, compared=True)
 
 
 def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source]:
@@ -165,7 +220,7 @@ def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source
             sources.append(_project(each.name, options))
             continue
         source = Source(each.label)
-        _add_problems(source, [each])
+        source.read([each])
         if together is not None:
             own = {each.label, *(label for one in its for label in one.labels)}
             _plan(source, [one for one in together if one.label in own])
@@ -238,14 +293,6 @@ def _bytes(name: str) -> bytes:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     with Path(name).open("rb") as stream:
         return stream.read(MAX_BYTES + 1)
-
-
-def _add_problems(source: Source, given: Sequence[_Given]) -> None:
-    for each in given:
-        if each.project:
-            told = "is a Pulumi project: give it alone"
-            source.add(each.label, error("project-not-alone", (), told))
-        source.findings += each.problems
 
 
 def plan_all(source: Source, read: Sequence[Reading]) -> None:
@@ -329,7 +376,10 @@ def _project(label: str, options: argparse.Namespace, *, marked: bool = False) -
     hidden = Secrets.MARKED if marked else Secrets.MASKED
     try:
         recording = run_program(
-            Path(label), options.stack, Secrets.SHOWN if options.show_secrets else hidden
+            Path(label),
+            options.stack,
+            Secrets.SHOWN if options.show_secrets else hidden,
+            options.timeout,
         )
     except ProgramError as problem:
         source.add(label, *problem.findings)
@@ -372,9 +422,7 @@ def read_compared(options: argparse.Namespace) -> Compared:
         RevisionError: The revision cannot be read.
     """
     if options.base is None:
-        old, new = (
-            read_sources([each], options, compared=True) for each in (options.old, options.new)
-        )
+        old, new = (_read_side(each, options) for each in (options.old, options.new))
         return Compared(old, new, judged=(old, new), notes=_encrypted(old, new))
     from fusioninfer_pulumi.cli.revision import at_revision
 
@@ -383,14 +431,14 @@ def read_compared(options: argparse.Namespace) -> Compared:
     with at_revision(name, options.base) as found:
         old = nothing = Source(label, objects=[])
         if found.path is not None and not _holds_nothing(found.path):
-            old = read_sources([found.path], options, compared=True).named(found.path, label)
+            old = _read_side(found.path, options).named(found.path, label)
             old.rendered()
         if _holds_no_service(old):
             old = nothing
     for link in found.outside:
         told = "is a link out of the repository: left out, what it leads to has no revision"
         old.add(f"{options.base}:{link}", warning("link-out-of-repository", (), told))
-    new = read_sources([name], options, compared=True)
+    new = _read_side(name, options)
     if old is not nothing and (_holds_nothing(name) or _holds_no_service(new)):
         new = Source(name, objects=[])
     notes = _forgive(old)

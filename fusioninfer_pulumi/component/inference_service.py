@@ -42,6 +42,7 @@ from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
+from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service import endpoint
 
@@ -124,7 +125,9 @@ class InferenceService(pulumi.ComponentResource):
         if collected is not None:
             collected.append(self.plan)
         else:
-            log_warnings(self.plan.findings, self)
+            ignored = ignored_by(self.plan.annotations)
+            told = without_ignored(self.plan.findings, ignored)
+            log_warnings([*told, *ignoring_findings(ignored, told)], self)
         self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
@@ -256,11 +259,14 @@ class InferenceService(pulumi.ComponentResource):
 
 
 def log_warnings(found: Iterable[Finding], component: pulumi.Resource) -> None:
-    """Logs the warnings among findings."""
+    """Logs the warnings among findings; what is only worth knowing with `--debug`."""
     for finding in found:
+        # Pulumi writes the severity itself.
+        text = str(finding).removeprefix(f"{finding.severity.value}: ")
         if finding.severity is Severity.WARNING:
-            # Pulumi writes the severity itself.
-            pulumi.log.warn(str(finding).removeprefix("warning: "), component)
+            pulumi.log.warn(text, component)
+        elif finding.severity is Severity.INFO:
+            pulumi.log.debug(text, component)
 
 
 def raise_errors(found: Iterable[Finding], title: str) -> None:

@@ -28,6 +28,8 @@ APP = "app"
 # On the picker's pod template: a changed configuration restarts the picker, which reads it only at
 # start.
 CONFIG_CHECKSUM = f"{PREFIX}config-checksum"
+#: Annotation of a service: ids of the rules whose warnings it ignores, with commas between them.
+IGNORE_RULES = f"{PREFIX}ignore-rules"
 
 OWNED_LABELS = frozenset({SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, GROUP_INDEX, REVISION})
 

@@ -117,13 +117,14 @@ def test_the_process_ends_with_the_status() -> None:
     )
 
 
-def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
-    # More than a pipe holds, so that the writer notices.
+def test_output_that_nobody_reads_is_no_success(tmp_path: Path) -> None:
+    # `diff OLD NEW | head` would say that nothing changes.
     text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 200")
     (tmp_path / "many.yaml").write_text(text, encoding="utf-8")
-    done = shell(f"$cli render {tmp_path}/many.yaml | head -1; echo ${{PIPESTATUS[0]}}")
-    assert done.stdout == "apiVersion: leaderworkerset.x-k8s.io/v1\n0\n"
-    assert done.stderr == ""
+    reader = "(exec 0<&-; sleep 5)"
+    done = shell(f"$cli render {tmp_path}/many.yaml | {reader}; echo ${{PIPESTATUS[0]}}")
+    assert done.stdout == "2\n"
+    assert done.stderr == "<stdout>: cannot be written: Broken pipe\n"
 
 
 STREAMS = {
@@ -132,7 +133,12 @@ STREAMS = {
         "<stdin>: cannot be read: standard input is closed [unreadable-file]\n",
         2,
     ),
-    "standard output is closed": ("$cli render *monolithic.yaml >&-", "", 0),
+    "standard output is closed": (
+        "$cli render *monolithic.yaml >&-",
+        "<stdout>: cannot be written: it is closed\n",
+        2,
+    ),
+    "standard output is closed, and not needed": ("$cli check *monolithic.yaml >&-", "", 0),
     "standard error is closed": ("$cli check *monolithic.yaml 2>&-", "", 0),
     "the disk is full": (
         "$cli render *monolithic.yaml > /dev/full",

@@ -243,6 +243,3 @@ def test_a_program_places_its_services_itself(capsys: pytest.CaptureFixture[str]
     status, out, err = ran(capsys, "plan", str(project), "--inventory", "pools.yaml")
     assert (status, out) == (2, "")
     assert without_rules(err).endswith(told)
-    status, _, err = ran(capsys, "render", str(project), "chat.yaml")
-    assert status == 2
-    assert f"{project}: is a Pulumi project: give it alone [project-not-alone]\n" in err

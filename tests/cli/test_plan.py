@@ -215,9 +215,6 @@ GPUS FREE  prefill  decode  STATUS
 
 warning  roles: no router: nothing pairs prefill with decode, clients reach the decoders only; \
 add a role of componentType router
-info     schedulingStrategy.gangPolicy.requiredReplicas: is Any: in an update an optional \
-replica of decode without room may take that of a required one, and the update fails; \
-LowestOrdinals prevents it
 """
     )
 

@@ -39,8 +39,6 @@ T = TypeVar("T")
 
 #: Seconds that tasks which nobody awaits (such as log messages) have after the program's end.
 _GRACE = 0.5
-#: Attempts at ending the tasks of a program that calls `sys.exit` in several of them.
-_ROUNDS = 10
 _ORGANIZATION = "organization"
 
 
@@ -59,10 +57,9 @@ def record(
 
 
 def _run(program: str, recorder: Recorder) -> None:
-    executor = _Executor(max_workers=4)
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(executor)
-    # Futures of a failed program may be collected long after; nobody wants to hear of them.
+    loop.set_default_executor(_Executor(max_workers=4))
+    # Nobody wants to hear of the futures of a failed program.
     loop.set_exception_handler(lambda _loop, _context: None)
 
     def body() -> None:
@@ -70,29 +67,11 @@ def _run(program: str, recorder: Recorder) -> None:
         with contextlib.suppress(SystemExit), failing_exits():
             runpy.run_path(program, run_name="__main__")
 
-    try:
-        with contextlib.suppress(SystemExit), failing_exits():
-            loop.run_until_complete(pulumi.runtime.run_in_stack(body))
-            loop.run_until_complete(_settle(_GRACE))
-    finally:
-        for _ in range(_ROUNDS):
-            with contextlib.suppress(SystemExit):  # a task that was about to exit the process
-                loop.run_until_complete(_settle(0))
-                break
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        executor.shutdown(wait=False, cancel_futures=True)
-        loop.close()
-
-
-async def _settle(grace: float) -> None:
-    """Waits a moment for tasks that nobody awaits, then ends them."""
-    pending = asyncio.all_tasks() - {asyncio.current_task()}
-    if not pending:
-        return
-    _, late = await asyncio.wait(pending, timeout=grace)
-    for task in late:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
+    with contextlib.suppress(SystemExit), failing_exits():
+        loop.run_until_complete(pulumi.runtime.run_in_stack(body))
+        # Tasks that nobody awaits, such as log messages, have a moment.
+        if pending := asyncio.all_tasks(loop):
+            loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE))
 
 
 def _configure(project: Project, config: StackConfig, recorder: Recorder) -> None:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from fusioninfer_pulumi.cli.program._isolate import enter, is_users
 from fusioninfer_pulumi.cli.program._recording import (
     ExitError,
     ProgramError,
@@ -85,7 +85,7 @@ def _record(project: Project, config: StackConfig, secrets: Secrets, marking: by
     hide = _as_it_is if secrets is Secrets.SHOWN else confidential.hide
     if hide is not _as_it_is:
         sys.stdout = sys.stderr = HidingStream(sys.stderr, confidential)
-    enter(project.program)
+    _enter(project.program)
     try:
         found = record(project, config, secrets, confidential)
     except BaseException as problem:  # noqa: BLE001  # GeneratorExit, too, is no end of a program
@@ -99,6 +99,28 @@ def _as_it_is(text: str) -> str:
 
 def _hidden(findings: Sequence[Finding], hide: Callable[[str], str]) -> tuple[Finding, ...]:
     return tuple(replace(each, message=hide(each.message)) for each in findings)
+
+
+def _enter(program: Path) -> None:
+    """Makes the process one that the language host starts for the program.
+
+    The working directory and the first place to import from are the program's folder.
+    """
+    importlib.invalidate_caches()  # the folder may have been written a moment ago
+    os.chdir(program.parent)
+    sys.path.insert(0, str(program.parent))
+    sys.argv = [str(program)]
+
+
+def _is_users(file: str, root: Path) -> bool:
+    """Tells whether a source file is the user's own, not that of a package installed there."""
+    if file.startswith("<"):  # <string>, <frozen runpy>: no file at all
+        return False
+    try:
+        parts = Path(file).resolve().relative_to(root).parts
+    except (OSError, ValueError):
+        return False
+    return "site-packages" not in parts
 
 
 class _OnFirstUse:
@@ -201,9 +223,9 @@ def _written(root: Path, frames: Sequence[tuple[str, int, str]]) -> tuple[str, .
     return tuple(
         f"{_shown(file, root)}:{line}" + ("" if name == "<module>" else f" in {name}")
         for file, line, name in frames
-        if is_users(file, root)
+        if _is_users(file, root)
     )[-_MAX_FRAMES:]
 
 
 def _shown(file: str, root: Path) -> str:
-    return str(Path(file).resolve().relative_to(root)) if is_users(file, root) else file
+    return str(Path(file).resolve().relative_to(root)) if _is_users(file, root) else file

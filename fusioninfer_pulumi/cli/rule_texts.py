@@ -1,0 +1,103 @@
+"""Rules for people: a table, one rule in full, and the page of the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+
+from fusioninfer_pulumi.cli.output import styled, to_yaml
+from fusioninfer_pulumi.rules.registry import Rule, bases, rules
+
+_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
+_HEAD = """\
+# Rules
+
+Every finding names its rule. `fusioninfer-pulumi rules ID` prints one of them with an input that
+violates it. Written by `make regenerate` from `fusioninfer_pulumi/rules`.
+
+| Severity | Means |
+|---|---|
+| error | It cannot work: refused, always. |
+| warning | It is allowed and probably wrong; `--strict` refuses it. `--ignore ID`, or the \
+annotation `fusioninfer.io/ignore-rules: ID,ID` of the service, silences it. |
+| info | Worth knowing; printed with `--verbose`. |
+
+An example sets fields of one of four manifests, which stand at the end: paths are relative to
+`spec`, as in messages; null removes a field.
+"""
+
+
+def table(chosen: Iterable[Rule], *, color: bool) -> str:
+    """One line for each rule: id, severity, what it checks."""
+    listed = list(chosen)
+    wide = max((len(rule.id) for rule in listed), default=0)
+    return "".join(
+        f"{rule.id:<{wide}}  {_severity(rule, color=color)}  {rule.checks}\n" for rule in listed
+    )
+
+
+def _severity(rule: Rule, *, color: bool) -> str:
+    usual = rule.severities[0].value
+    return styled(f"{usual:<7}", _STYLES[usual], color=color)
+
+
+def full(rule: Rule, *, color: bool) -> str:
+    """Everything about one rule, with an example that can be checked as it is."""
+    severities = " or ".join(each.value for each in rule.severities)
+    lines = [
+        f"{styled(rule.id, 'bold', color=color)} ({severities}, {rule.area})",
+        f"  Checks:   {rule.checks}",
+        f"  To do:    {rule.do}",
+    ]
+    if rule.evidence:
+        lines.append(f"  Evidence: {rule.evidence}")
+    text = "\n".join(lines) + "\n"
+    if rule.example is None:
+        return text
+    held = rule.example.get("text") or to_yaml(rule.documents or [])
+    return f"{text}\n# An input that violates it:\n{held}"
+
+
+def page() -> str:
+    """`docs/rules.md`."""
+    return "".join(_page())
+
+
+def _page() -> Iterator[str]:
+    yield _HEAD
+    for area in sorted({rule.area for rule in rules().values()}):
+        yield f"\n## {area}\n"
+        for rule in rules().values():
+            if rule.area == area:
+                yield from _section(rule)
+    yield "\n## Manifests of the examples\n"
+    for name, manifest in bases().items():
+        yield f"\n### {name}\n\n```yaml\n{to_yaml([manifest])}```\n"
+
+
+def _section(rule: Rule) -> Iterator[str]:
+    severities = " or ".join(each.value for each in rule.severities)
+    evidence = f" Evidence: {rule.evidence}." if rule.evidence else ""
+    yield f"\n### {rule.id}\n*{severities}*: {rule.checks} {rule.do}{evidence}\n"
+    if rule.example is not None:
+        ((base, held),) = rule.example.items()
+        yield f"```yaml\n{''.join(_example(base, held))}```\n"
+
+
+def _example(base: str, held: Any) -> Iterator[str]:
+    if base == "text":
+        yield f"{held.rstrip()}\n"
+    elif base == "documents":
+        for document in held:
+            yield f"- {_flow(document)}"
+    else:
+        yield f"# on {base}\n"
+        for path, value in held.items():
+            yield f"{path}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=110)
+    return text.removesuffix("...\n")

@@ -1,0 +1,46 @@
+"""Rules that users ignore: their warnings are left out, errors never are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, Location, Severity, shown, similar, warning
+from fusioninfer_pulumi.kube.labels import IGNORE_RULES
+
+#: Where a service names the rules that it ignores.
+AT: Location = ("metadata", "annotations", IGNORE_RULES)
+
+
+def ignored_by(annotations: Mapping[str, Any]) -> frozenset[str]:
+    """The rules that an annotation of a service names."""
+    given = annotations.get(IGNORE_RULES)
+    if not isinstance(given, str):
+        return frozenset()
+    return frozenset(each.strip() for each in given.split(",") if each.strip())
+
+
+def without_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
+    """The findings without warnings of ignored rules."""
+    return [
+        each for each in findings if each.severity is Severity.ERROR or each.rule not in ignored
+    ]
+
+
+def ignoring_findings(
+    ignored: Collection[str], found: Iterable[Finding], at: Location = AT
+) -> Iterator[Finding]:
+    """Warns of ignored rules that do not exist, and of those that are errors here."""
+    if not ignored:
+        return
+    from fusioninfer_pulumi.rules.registry import rules  # noqa: PLC0415  # few services ignore any
+
+    refused = {each.rule for each in found if each.severity is Severity.ERROR}
+    for rule in sorted(ignored):
+        if rule not in rules():
+            near = similar(rule, rules())
+            hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
+            yield warning("ignored-rule-unknown", at, f"no rule has the id {shown(rule)}; {hint}")
+        elif rule in refused:
+            message = f"{rule} is an error here, which is never ignored; correct it"
+            yield warning("ignored-rule-is-error", at, message)

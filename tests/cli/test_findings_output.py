@@ -1,0 +1,261 @@
+"""Findings for people and for programs: ignored rules, JSON, GitHub's commands, SARIF, rules."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from samples import container, listening, prefill_decode, role, service, template
+
+from fusioninfer_pulumi.cli.lines import Lines
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.cli.rule_texts import page
+from fusioninfer_pulumi.rules.registry import rules
+
+ROOT = Path(__file__).parent.parent.parent
+WARNED = service(listening("a", 8000), listening("b", 9000))
+RULE = "serving-ports-differ"
+
+
+def written(folder: Path, *documents: Any) -> str:
+    path = folder / "service.yaml"
+    path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
+    return str(path)
+
+
+def annotated(rule: str) -> Any:
+    metadata = {"annotations": {"fusioninfer.io/ignore-rules": rule}}
+    return service(listening("a", 8000), listening("b", 9000), metadata=metadata)
+
+
+def test_a_warning_is_ignored_by_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, WARNED)
+    assert main(["check", path, "--strict"]) == 2
+    assert f"[{RULE}]" in capsys.readouterr().err
+    assert main(["check", path, "--strict", "--ignore", RULE]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["plan", path, "--ignore", RULE]) == 0
+    assert RULE not in capsys.readouterr().out
+
+
+def test_a_warning_is_ignored_by_annotation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = service(listening("a", 8000), listening("b", 9000), name="other")
+    path = written(tmp_path, annotated(f"other-rule, {RULE}"), other)
+    assert main(["check", path]) == 0
+    found = [
+        (line.split(": ")[0], line.split()[-1]) for line in capsys.readouterr().err.splitlines()
+    ]
+    assert found == [(f"{path}#2", f"[{RULE}]"), (path, "[ignored-rule-unknown]")]
+
+
+def test_errors_are_never_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, service(role(replicas=-1)))
+    assert main(["check", path, "--ignore", "out-of-range"]) == 2
+    err = capsys.readouterr().err
+    assert "[out-of-range]" in err
+    assert "[ignored-rule-is-error]" in err
+
+
+def test_a_rule_that_does_not_exist_is_not_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-port-differ"]) == 0
+    err = capsys.readouterr().err
+    assert f"did you mean {RULE}? [ignored-rule-unknown]" in err
+    assert f"[{RULE}]" in err
+
+
+@pytest.mark.parametrize("command", ["check", "render", "plan"])
+def test_what_is_only_worth_knowing_is_printed_on_demand(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = template(container(gpus=8))
+    router = {"name": "router", "componentType": "router", "httproute": {}, "gateway": {}}
+    manifest = prefill_decode({"template": pods}, {"template": pods})
+    manifest["spec"]["roles"].append(router)
+    path = written(tmp_path, manifest)
+    main([command, path])
+    quiet = capsys.readouterr()
+    assert "picker-metrics-off" not in quiet.out + quiet.err
+    main([command, path, "--verbose"])
+    told = capsys.readouterr()
+    assert "picker-metrics-off" in told.out + told.err
+
+
+BAD = """\
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: one}
+spec:
+  roles:
+  - name: a
+    componentType: worker
+    template: {spec: {containers: [{name: vllm, image: vllm/vllm-openai:v0.11.0}]}}
+    replicas: -1
+---
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata:
+  name: two
+  labels:
+    "a b": c
+spec:
+  roles: []
+"""
+
+
+def told(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text(BAD)
+    assert main(["check", str(tmp_path / "bad.yaml"), "--output", form]) == 2
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(told("json", tmp_path, monkeypatch, capsys))
+    places = [(each["rule"], each["file"], each["line"], each["path"]) for each in found]
+    assert ("out-of-range", "bad.yaml", 9, "roles[0].replicas") in places
+    assert ("invalid-label-key", "bad.yaml", 15, "metadata.labels") in places
+
+
+def test_github(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = told("github", tmp_path, monkeypatch, capsys).splitlines()
+    assert lines[0] == (
+        "::error file=bad.yaml,line=9,title=out-of-range::"
+        "roles[0].replicas: must be at least 0, got -1"
+    )
+    assert all(line.startswith("::error file=bad.yaml,line=") for line in lines)
+
+
+def test_sarif(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = json.loads(told("sarif", tmp_path, monkeypatch, capsys))
+    (run,) = log["runs"]
+    known = run["tool"]["driver"]["rules"]
+    for result in run["results"]:
+        rule = known[result["ruleIndex"]]
+        assert rule["id"] == result["ruleId"]
+        assert rule["shortDescription"]["text"] == rules()[rule["id"]].checks
+        place = result["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "bad.yaml"
+        assert place["region"]["startLine"] > 0
+    assert run["results"][0]["level"] == "error"
+    assert log["version"] == "2.1.0"
+
+
+def test_a_correct_service_is_an_empty_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, service())
+    for form, wanted in (("json", []), ("github", None)):
+        assert main(["check", path, "--output", form]) == 0
+        out = capsys.readouterr().out
+        assert (json.loads(out) if out else None) == wanted
+
+
+def test_text_with_commands_for_runners_is_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, service(role(replicas="a%\n::error::x")))
+    main(["check", path, "--output", "github"])
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "location", "line"),
+    [
+        ("f", ("roles", 0, "name"), 4),
+        ("f", ("roles", 0, "port"), 4),
+        ("f", ("roles", 7), 3),
+        ("f", (), 1),
+        ("f#2", ("metadata",), 7),
+        ("f#items[1]", (), 1),
+        ("f#3", (), None),
+        ("other#2", (), None),
+    ],
+)
+def test_lines(label: str, location: tuple[str | int, ...], line: int | None) -> None:
+    text = "kind: A\nspec:\n  roles:\n  - name: a\n---\nkind: B\nmetadata: {}\n"
+    assert Lines({"f": text}).place(label, location) == (label.partition("#")[0], line)
+
+
+def test_lines_of_a_list() -> None:
+    text = "kind: List\nitems:\n- kind: A\n  spec:\n    roles: []\n- kind: B\n"
+    assert Lines({"f": text}).place("f#items[0]", ("roles",)) == ("f", 5)
+
+
+@pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
+def test_a_rule_in_full(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", rule]) == 0
+    assert rules()[rule].do in capsys.readouterr().out
+
+
+def test_the_example_of_a_rule_can_be_checked_as_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["rules", "accelerators-too-few"])
+    _, _, example = capsys.readouterr().out.partition("\n\n")
+    stdin = io.TextIOWrapper(io.BytesIO(example.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert main(["check", "-"]) == 2
+    assert "[accelerators-too-few]" in capsys.readouterr().err
+
+
+def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(rules())
+
+
+def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "accelerators-to-few"]) == 2
+    assert "did you mean accelerators-too-few?" in capsys.readouterr().err
+
+
+def test_the_page_of_rules_is_current() -> None:
+    # `make regenerate` writes it.
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_names_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("render", "check", "completion", "sarif", "inventory"))
+
+
+def test_completion_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "bash"])
+    script = capsys.readouterr().out
+    asked = {"check --output": "text json github sarif", "pl": "plan", "diff --ba": "--base"}
+    for words, wanted in asked.items():
+        given = words.split()
+        current = "" if words.endswith("output") else given.pop()
+        listed = " ".join(f"'{word}'" for word in ["fusioninfer-pulumi", *given, current])
+        text = f"{script}\nCOMP_WORDS=({listed}); COMP_CWORD={len(given) + 1}\n"
+        text += "_fusioninfer_pulumi; echo ${COMPREPLY[@]}"
+        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == wanted
+
+
+@pytest.mark.parametrize("command", ["render", "plan", "check", "diff", "convert", "rules"])
+def test_help_shows_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"  fusioninfer-pulumi {command}" in capsys.readouterr().out

@@ -1,0 +1,136 @@
+"""Secret values reach no error, no log message and no stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.projects import messages
+
+from fusioninfer_pulumi.cli.program import ProgramError, Recording, Secrets
+
+Run = Callable[..., Recording]
+
+RAISING = {
+    "plain": """
+        token = "hunter2-long"
+        pulumi.Output.secret(token)
+        raise ValueError(f"bad token {token}")
+        """,
+    "applied": """
+        pulumi.Output.secret("hunter2-long").apply(lambda token: {}[token])
+        """,
+    "derived": """
+        url = pulumi.Output.concat("https://u:", pulumi.Output.secret("hunter2-long"), "@host")
+        url.apply(lambda url: int(url))
+        """,
+    "quoted": """
+        token = "hunter2-long\\n'second'"
+        pulumi.Output.secret(token)
+        raise ValueError([token])
+        """,
+    "of config": """
+        import json
+        config = pulumi.Config()
+        config.require_secret("token").apply(lambda token: json.loads(token))
+        raise ValueError(config.require("token"))
+        """,
+    "key": """
+        held = pulumi.Output.secret({"hunter2-long": 1})
+        held.apply(lambda held: held[next(iter(held)) + "x"])
+        """,
+    "property": """
+        pulumi.Output.secret("hunter2-long")
+        k8s.apiextensions.CustomResource(
+            "a", api_version="x/v1", kind="A", spec={"hunter2-long": object()})
+        """,
+    "source line": """
+        pulumi.Output.secret("hunter2-" + str(1 / 0) + "long")
+        """,
+}
+
+
+@pytest.mark.parametrize("way", RAISING)
+def test_no_error_holds_a_secret(run: Run, tmp_path: Path, way: str) -> None:
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {app:token: hunter2-long}\n")
+    with pytest.raises(ProgramError) as caught:
+        run(RAISING[way])
+    assert "hunter2" not in str(caught.value)
+    assert "second" not in str(caught.value)
+
+
+def test_secrets_are_in_errors_on_demand(run: Run) -> None:
+    with pytest.raises(ProgramError, match="hunter2-long"):
+        run(RAISING["plain"], secrets=Secrets.SHOWN)
+
+
+def test_no_message_and_no_stream_holds_a_secret(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recording = run(
+        """
+        import logging, sys
+        token = pulumi.Output.secret("hunter2-long")
+
+        def tell(value):
+            print("printed", value)
+            print("error", value, file=sys.stderr)
+            logging.warning("logged %s", value)
+            sys.stdout.writelines([value, "\\n"])
+            pulumi.log.warn(f"warned {value}")
+            pulumi.log.info(f"informed {value}")
+            pulumi.log.error(f"failed {value}")
+
+        token.apply(tell)
+        """
+    )
+    told = capfd.readouterr().err
+    assert "hunter2" not in told
+    assert {"printed <secret>", "error <secret>", "informed <secret>"} <= set(told.splitlines())
+    assert messages(recording) == ("warned <secret>", "error: failed <secret>")
+
+
+def test_keys_of_secret_mappings_are_masked_but_for_those_of_secrets(run: Run) -> None:
+    recording = run(
+        """
+        held = {"hunter2-long": "x"}
+        k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data=pulumi.Output.secret(held))
+        k8s.apiextensions.CustomResource("c", api_version="x.io/v1", kind="C",
+            metadata={"name": "c"}, spec={"list": pulumi.Output.secret([held]), "open": 1})
+        k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"token": "hunter2-long"})
+        """
+    )
+    config_map, custom, secret = (each.manifest for each in recording.resources)
+    assert config_map["data"] == "<secret>"
+    assert custom["spec"] == {"list": "<secret>", "open": 1}
+    assert secret["stringData"] == {"token": "<secret>"}
+
+
+def test_words_of_secrets_data_are_not_masked(run: Run) -> None:
+    # The keys of a Secret are no secret, nor are texts of one or two characters.
+    with pytest.raises(ProgramError, match="the token 7 is wrong"):
+        run(
+            """
+            k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"token": "7"})
+            raise ValueError("the token 7 is wrong")
+            """
+        )
+
+
+def test_an_output_in_a_plan_is_recognised_without_pulumi(run: Run) -> None:
+    recording = run(
+        """
+        from fusioninfer_pulumi import InferenceService
+        container = {"name": "vllm", "image": pulumi.Output.secret("vllm/vllm-openai:v0.11.0"),
+                     "command": ["vllm", "serve", "m"]}
+        roles = [{"name": "a", "componentType": "worker",
+                  "template": {"spec": {"containers": [container]}}}]
+        InferenceService("svc", {"roles": roles})
+        """
+    )
+    (plan,) = recording.plans
+    (role,) = plan.roles
+    image = role.pods.leader.template["spec"]["containers"][0]["image"]
+    assert type(image).__name__ == "Output"
+    assert image != type(image)()
