@@ -58,6 +58,13 @@ def _ids(path: Path) -> Iterator[tuple[str, str, int]]:
             if len(node.value.elts) == 2:
                 yield from ((rule, "?", node.lineno) for rule in _texts(node.value.elts[0], {}))
         elif isinstance(node, ast.Assign) and any(
+            isinstance(each, ast.Name) and each.id in ("_RULES", "_ALONE") for each in node.targets
+        ):
+            # A table of rules, by what they are about.
+            for each in ast.walk(node.value):
+                if isinstance(each, ast.Constant) and "-" in str(each.value):
+                    yield str(each.value), "?", each.lineno
+        elif isinstance(node, ast.Assign) and any(
             isinstance(each, ast.Name) and each.id == "rule" for each in node.targets
         ):
             yield from ((rule, "?", node.lineno) for rule in _texts(node.value, texts))

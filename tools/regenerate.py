@@ -29,7 +29,6 @@ def main() -> int:
     package = ROOT / "fusioninfer_pulumi" / package_schema.PACKAGED
     package.write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
-    (ROOT / "docs" / "rules.md").write_text(rules_page(), encoding="utf-8")
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
     for name, text in pictures.pictures().items():
