@@ -361,3 +361,13 @@ def test_where_the_state_is_not_known_the_cluster_says_what_exists(running: Stac
     running.run(tagged("b"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
+
+
+def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
+    # As after a rename: old ones run until the end of the update, and new ones may be a gang.
+    for urn, resource in running.engine.state.items():
+        if "LeaderWorkerSet" in urn:
+            resource["outputs"]["metadata"]["uid"] = "old"
+    running.run(tagged("b"), rollout={"timeout": "5s"})
+    assert running.lowest == 0
+    assert all(running.up(name) for name in names(0, 1, 2))
