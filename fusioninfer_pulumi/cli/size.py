@@ -280,6 +280,10 @@ def _role(
     container["args"] = arguments(wish, layout.tensor, layout.nodes)
     container["resources"] = {"limits": limits}
     spec: dict[str, Any] = {"containers": [container]}
+    if layout.tensor > 1:
+        # Ranks of one pod talk through shared memory, of which a container has 64Mi by default.
+        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
+        spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     if pool is not None and inventory is not None:
         label = inventory.selector_label
         if label is not None:

@@ -15,7 +15,9 @@ from fusioninfer_pulumi.cli.main import main
 from tests.placing import LABEL, inventory, pool, worker
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "placement.md"
-BLOCKS = re.findall(r"```(yaml|python|console)\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+BLOCKS = re.findall(
+    r"```(yaml|python|console)(?: title=[^\n]*)?\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL
+)
 YAML = [text for kind, text in BLOCKS if kind == "yaml"]
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
 

@@ -85,7 +85,8 @@ POD = "roles[0].template.spec"
 def test_findings_stand_where_the_user_wrote() -> None:
     # The container that users write second is the one that the library changes.
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-    beside = container("beside", args=None, livenessProbe={"periodSeconds": 5})
+    idle = {"args": None, "image": "example.com/idle:1", "command": ["sleep", "9"]}
+    beside = container("beside", livenessProbe={"periodSeconds": 5}, **idle)
     given = role(
         template=template(beside, container(), topologySpreadConstraints=[spread]),
         topologySpread=[{"topologyKey": "zone"}],

@@ -146,8 +146,8 @@ def test_host_names_may_be_outputs(output: Any) -> None:
 def test_other_outputs_of_a_route_are_refused(output: Any) -> None:
     (told,) = said(route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR)
     assert told.startswith(
-        "roles[0].httproute.rules[0].matches[0].path.value: must be a plain value, got a pulumi "
-        "Output"
+        "roles[0].httproute.rules[0].matches[0].path.value: must be known before the update, "
+        "got a pulumi Output"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -38,8 +39,8 @@ def said(value: Any, part: Part) -> list[str]:
          f"{SERVING}.resources.limit: unknown key, did you mean limits?"),
         (pod(container(resources={"nvidia.com/gpu": 8})),
          f"{SERVING}.resources[nvidia.com/gpu]: unknown key; allowed: claims, limits, requests"),
-        (pod(container(), node_selector={}),
-         f"{POD}.node_selector: unknown key, did you mean nodeSelector?"),
+        (pod(container(), nodeselector={}),
+         f"{POD}.nodeselector: unknown key, did you mean nodeSelector?"),
         (pod(container(), qqq=1), f"{POD}.qqq: unknown key; Kubernetes has no such field"),
         (pod(container(env=[{"name": "A", "valueFrom": {"secretRef": {}}}])),
          f"{SERVING}.env[0].valueFrom.secretRef: unknown key, did you mean secretKeyRef?"),
@@ -190,19 +191,12 @@ def test_only_fields_that_are_null_are_left_out() -> None:
 
 
 def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
-    ports = [{"containerPort": 8000, "name": "http"}]
-    events = {"endpoint": "tcp://*:5600"}
-    given = service(
-        role("prefill", "prefiller", template=template(container(ports=ports)), kvTransfer={}),
-        role("decode", "decoder", template=template(container(ports=ports)), kvTransfer={},
-             kvEvents=events),
-    )  # fmt: skip
-    (told,) = [each for each in problems(given) if "5600" in each]
-    assert told == (
-        "roles[1].template.spec.containers[0].ports: LeaderWorkerSet svc-decode-0: "
-        "spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].ports[2]: containerPort 5600 "
-        'and protocol "TCP" are in ports[1], too; remove one of them'
-    )
+    (made,) = [each for each in rendered(service(role())) if each["kind"] == "LeaderWorkerSet"]
+    twice = copy.deepcopy(made)
+    (serving,) = twice["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+    serving["ports"] = [{"containerPort": 5600}, {"containerPort": 5600}]
+    assert object_findings(made) == []
+    assert [each.rule for each in object_findings(twice)] == ["duplicate-list-key"]
 
 
 def test_objects_without_a_schema_are_not_judged() -> None:
