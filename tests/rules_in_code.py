@@ -19,7 +19,7 @@ FORWARDERS = {
     **CONSTRUCTORS,
     "unsupported": "error", "rule_error": "error", "refused": "error", "refused_input": "error",
     "mismatch": "error", "UnreadableError": "error", "_at": "error", "failed": "error",
-    "_remark": "info", "warn": "warning",
+    "exactly_one": "error", "_remark": "info", "warn": "warning",
 }  # fmt: skip
 
 
@@ -94,8 +94,15 @@ def _texts(node: ast.expr | None, assigned: dict[str, set[str]]) -> set[str]:
 
 
 def _assigned(path: Path) -> dict[str, set[str]]:
-    """Ids that are assigned to names of a file, also in pairs and in loops over tuples."""
+    """Ids that are assigned to names of a file, also in pairs, out of tables and in loops."""
     found: dict[str, set[str]] = {}
+    tables: dict[str, ast.Dict] = {
+        node.targets[0].id: node.value
+        for node in tree(path).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Dict)
+    }
 
     def note(target: ast.expr, values: Iterable[ast.expr]) -> None:
         for value in values:
@@ -107,12 +114,18 @@ def _assigned(path: Path) -> dict[str, set[str]]:
 
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Assign):
+            held = tables.get(getattr(getattr(node.value, "value", None), "id", ""))
             for target in node.targets:
-                note(target, [node.value])
+                note(target, held.values if held is not None else [node.value])
         elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(
             node.iter, (ast.Tuple, ast.List)
         ):
             note(node.target, node.iter.elts)
+        elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
+            # `for key, rule in TABLE.items()`
+            held = tables.get(getattr(getattr(node.iter.func, "value", None), "id", ""))
+            if held is not None and isinstance(node.target, ast.Tuple):
+                note(node.target.elts[-1], held.values)
     return found
 
 
