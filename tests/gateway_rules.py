@@ -46,7 +46,6 @@ ROUTES: list[tuple[Spec, str, str]] = [
                 for a in range(3)]}, "route-matches-too-many", "rules"),
     (rule(backendRefs=[SERVICE], filters=[REDIRECT]), "redirect-with-backends",
      "rules[0].backendRefs"),
-    (rule(backendRefs=[{"name": "s"}]), "backend-without-port", "rules[0].backendRefs[0].port"),
     (rule(timeouts={"request": "1s", "backendRequest": "2s"}), "timeout-above-request",
      "rules[0].timeouts.backendRequest"),
     (rule(filters=[REDIRECT, REWRITE]), "redirect-with-rewrite", "rules[0].filters"),

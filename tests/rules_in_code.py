@@ -58,6 +58,13 @@ def _ids(path: Path) -> Iterator[tuple[str, str, int]]:
             if len(node.value.elts) == 2:
                 yield from ((rule, "?", node.lineno) for rule in _texts(node.value.elts[0], {}))
         elif isinstance(node, ast.Assign) and any(
+            isinstance(each, ast.Name) and each.id in ("_RULES", "_ALONE") for each in node.targets
+        ):
+            # A table of rules, by what they are about.
+            for each in ast.walk(node.value):
+                if isinstance(each, ast.Constant) and "-" in str(each.value):
+                    yield str(each.value), "?", each.lineno
+        elif isinstance(node, ast.Assign) and any(
             isinstance(each, ast.Name) and each.id == "rule" for each in node.targets
         ):
             yield from ((rule, "?", node.lineno) for rule in _texts(node.value, texts))
@@ -94,15 +101,8 @@ def _texts(node: ast.expr | None, assigned: dict[str, set[str]]) -> set[str]:
 
 
 def _assigned(path: Path) -> dict[str, set[str]]:
-    """Ids that are assigned to names of a file, also in pairs, out of tables and in loops."""
+    """Ids that are assigned to names of a file, also in pairs and in loops over tuples."""
     found: dict[str, set[str]] = {}
-    tables: dict[str, ast.Dict] = {
-        node.targets[0].id: node.value
-        for node in tree(path).body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Dict)
-    }
 
     def note(target: ast.expr, values: Iterable[ast.expr]) -> None:
         for value in values:
@@ -114,18 +114,12 @@ def _assigned(path: Path) -> dict[str, set[str]]:
 
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Assign):
-            held = tables.get(getattr(getattr(node.value, "value", None), "id", ""))
             for target in node.targets:
-                note(target, held.values if held is not None else [node.value])
+                note(target, [node.value])
         elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(
             node.iter, (ast.Tuple, ast.List)
         ):
             note(node.target, node.iter.elts)
-        elif isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
-            # `for key, rule in TABLE.items()`
-            held = tables.get(getattr(getattr(node.iter.func, "value", None), "id", ""))
-            if held is not None and isinstance(node.target, ast.Tuple):
-                note(node.target.elts[-1], held.values)
     return found
 
 

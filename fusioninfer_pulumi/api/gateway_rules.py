@@ -112,7 +112,6 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
         yield error("redirect-with-backends", (*at, "backendRefs"), message)
     for index, backend in enumerate(backends):
         here = (*at, "backendRefs", index)
-        yield from _backend(here, backend)
         yield from _filters((*here, "filters"), backend.get("filters") or (), matches)
     timeouts = rule.get("timeouts") or {}
     whole = durations.seconds(timeouts.get("request") or "")
@@ -139,7 +138,8 @@ def _path(at: Location, path: Manifest) -> Iterator[Finding]:
         )
 
 
-def _backend(at: Location, backend: Manifest) -> Iterator[Finding]:
+def backend_findings(at: Location, backend: Manifest) -> Iterator[Finding]:
+    """Checks a backend of a route or mirror, once it is known that it is not the pool."""
     service = not backend.get("group") and backend.get("kind") in (None, "Service")
     if service and backend.get("port") is None:
         yield error("backend-without-port", (*at, "port"), "is required for a Service")
@@ -173,7 +173,7 @@ def _filter(at: Location, each: Manifest) -> Iterator[Finding]:
     if mirror is None:
         return
     at = (*at, "requestMirror")
-    yield from _backend((*at, "backendRef"), mirror.get("backendRef") or {})
+    yield from backend_findings((*at, "backendRef"), mirror.get("backendRef") or {})
     share = mirror.get("fraction")
     if share is None:
         return

@@ -20,17 +20,17 @@ from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accep
 from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.diagnosis.explain import explain_failure
 from fusioninfer_pulumi.component.live import Live, LiveReader, trimmed
+from fusioninfer_pulumi.component.looks import Looks
 from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
 from fusioninfer_pulumi.component.state import (
     Observed,
-    Version,
     observed_of,
     stack_lws_of,
     takes_over,
     version_of,
 )
-from fusioninfer_pulumi.component.status import is_available, is_ready, observed
+from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
@@ -41,8 +41,6 @@ _READ_SECONDS = 15.0
 _PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _LONG_AFTER_SECONDS = 1.0, 5.0, 60.0
 #: What is late within that time of the first that is, is late together with it.
 _MARGIN_SECONDS = 5.0
-#: Tries of the first look, after which the cluster counts as unreadable.
-_TRIES = 3
 #: LeaderWorkerSets that a message names; the others are counted.
 _NAMED = 3
 
@@ -91,16 +89,13 @@ class Update:
         self._registering: dict[str, asyncio.Task[Any]] = {}
         # Those that have changed and that others wait for.
         self._changing: set[str] = set()
-        # As Pulumi has registered them: a look from before knows less.
-        self._versions: dict[str, Version] = {}
         # When each one that is awaited must be available, and the setting that says so.
         self._awaited: dict[str, tuple[float, str]] = {}
         self._blocked_since: float | None = None
         self._begun = self._next_look = time.monotonic()
-        self._live: Live | None = None
         self._objects: Live = {}
-        self._served = dict(self._observed.served or {})
         self._reader, self._cluster = LiveReader(), Cluster(component, plan.namespace)
+        self._looks = Looks(self._cluster, plan.service, self._steps, self._observed.served or {})
         self._progress = Progress(component, plan, self._cluster)
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
 
@@ -140,10 +135,10 @@ class Update:
         """Registers what is new and required; what exists waits for its turn."""
         if self._asks_cluster:
             try:
-                await self._look()
+                await self._looks.look()
             except UnreadableError as problem:
                 raise self._refusal(problem) from None
-            self._existing |= (self._live or {}).keys() & self._steps.keys()
+            self._existing |= (self._looks.live or {}).keys() & self._steps.keys()
         self._waiting = {*self._existing}
         for step in self._order:
             if step.name not in self._existing and not step.required and self._existing:
@@ -168,14 +163,14 @@ class Update:
         if not changing:
             return
         try:
-            await self._look()
+            await self._looks.look()
         except UnreadableError as problem:
             if changing - {*next_lws(self._order, changing, (), ())}:
                 raise self._refusal(problem) from None
 
     async def _go_on(self) -> None:
         """Registers what may change now, waits for an answer or a second, and looks."""
-        now = next_lws(self._order, self._waiting, self._changing, self._down())
+        now = next_lws(self._order, self._waiting, self._changing, self._looks.down(self._existing))
         if not self._waiting and not self._changing:
             now += self._optional
         self._register(now)
@@ -217,14 +212,16 @@ class Update:
             del self._registering[name]
             step, before = self._steps[name], self._before.get(name)
             version = version_of(task.result() or {})
-            self._versions[name] = version
+            self._looks.registered(name, version)
             # Without a uid it was not made: an update of other targets.
             changed = bool(version[0]) and (before is None or before.version != version)
             settled = step.frozen or self._is_settled(name, self._revisions[name])
-            in_turn = changed and name in self._changing
+            # One that is made anew, as after a rename, may need others to be a complete gang.
+            in_place = before is None or before.version[0] in ("", version[0])
+            in_turn = changed and in_place and name in self._changing
             wanted = step.required and self._plan.wait.level.awaits_replicas
             if in_turn or (wanted and version[0] and (changed or not settled)):
-                new = before is None or (not changed and name not in self._served)
+                new = before is None or (not changed and name not in self._looks.served)
                 text = self._plan.wait.timeout if new else step.timeout
                 setting = "wait.timeout" if new else "rollout.timeout"
                 end = time.monotonic() + _seconds(text)
@@ -236,48 +233,12 @@ class Update:
         """Whether an update has seen this form of an object up: it is not awaited again."""
         return self._observed.served is None or self._observed.served.get(name) == value
 
-    def _down(self) -> set[str]:
-        """Existing LeaderWorkerSets that are unavailable; none while nobody has looked."""
-        if self._live is None:
-            return set()
-        return {name for name in self._existing if not self._is_up(name)}
-
-    def _is_up(self, name: str) -> bool:
-        step, live = self._steps[name], (self._live or {}).get(name)
-        uid, generation = version_of((live or {}).get("metadata") or {})
-        registered = self._versions.get(name, (uid, 0))
-        if uid != registered[0] or generation < registered[1]:
-            return False
-        if step.partial:
-            # The status has no count of ready replicas as long as there is none.
-            return bool(observed(live).get("readyReplicas"))
-        return is_available(live) if step.whole else is_ready(live)
-
-    async def _look(self) -> None:
-        """Lists the LeaderWorkerSets; where a later look fails, the last one counts."""
-        for attempt in range(1, _TRIES + 1):
-            try:
-                self._live = await self._cluster.read(
-                    self._reader.lws, self._plan.service, seconds=_READ_SECONDS
-                )
-                break
-            except UnreadableError:
-                if self._live is not None:
-                    return
-                if attempt == _TRIES:
-                    raise
-                await asyncio.sleep(_PAUSE_SECONDS)
-        for name, live in (self._live or {}).items():
-            if name in self._steps and self._is_up(name):
-                own = live["metadata"].get("labels") or {}
-                self._served[name] = str(own.get(labels.REVISION) or "")
-
     async def _look_again(self, *, blocked: bool) -> None:
         now = time.monotonic()
         long = now - self._begun > _LONG_AFTER_SECONDS
         self._next_look = now + (_LONG_PAUSE_SECONDS if long else _PAUSE_SECONDS)
         try:
-            await self._look()
+            await self._looks.look()
         except UnreadableError as problem:
             if self._waiting and self._changing & self._awaited.keys():
                 raise self._refusal(problem) from None
@@ -285,14 +246,14 @@ class Update:
             self._changing -= self._awaited.keys()
             self._awaited.clear()
             return
-        for name in [name for name in self._awaited if self._is_up(name)]:
+        for name in [name for name in self._awaited if self._looks.is_up(name)]:
             del self._awaited[name]
             self._changing.discard(name)
         self._blocked_since = (self._blocked_since or now) if blocked else None
         await self._check_time(now)
-        waiting = self._awaited or self._down()
+        waiting = self._awaited or self._looks.down(self._existing)
         first = next((step.name for step in self._order if step.name in waiting), None)
-        await self._progress.show(self._live or {}, first)
+        await self._progress.show(self._looks.live or {}, first)
 
     async def _check_time(self, now: float) -> None:
         """Fails where something did not come in time, with the reason."""
@@ -305,7 +266,7 @@ class Update:
             return
         step = next(step for step in self._order if step.name in self._waiting)
         if now - self._blocked_since > _seconds(step.timeout):
-            down = self._down()
+            down = self._looks.down(self._existing)
             names = [each.name for each in self._order if each.name in down]
             await self._fail(
                 f"no replica of role {step.role} may change: {_named(names)} not available, and "
@@ -330,8 +291,10 @@ class Update:
                     self._reader.objects, self._plan.service, manifests, seconds=_READ_SECONDS
                 )
             except UnreadableError as problem:
-                self._progress.say_once(f"{', '.join(_kinds(manifests))} not checked: {problem}")
-                return
+                if not self._objects:
+                    what = ", ".join(_kinds(manifests))
+                    self._progress.say_once(f"{what} not checked: {problem}")
+                    return
             missing = not_accepted(self._plan, manifests, self._objects)
             if missing is None:
                 break
@@ -340,20 +303,24 @@ class Update:
             self._progress.say(missing)
             await asyncio.sleep(_PAUSE_SECONDS)
         if level is WaitLevel.SCHEDULED:
-            self._served.update(map(_minimum, manifests))
+            self._looks.served.update(map(_minimum, manifests))
 
     async def _seen(self) -> Observed:
         """What is noted in the state; looks once more where something may be down."""
-        known = {**self._observed.objects, **_trimmed(self._live or {}), **_trimmed(self._objects)}
+        known = {
+            **self._observed.objects,
+            **_trimmed(self._looks.live or {}),
+            **_trimmed(self._objects),
+        }
         up = [name for name in self._steps if is_available(known.get(name))]
-        if self._live is None and len(up) < len(self._steps):
+        if self._looks.live is None and len(up) < len(self._steps):
             with contextlib.suppress(UnreadableError):
-                await self._look()
-            known |= _trimmed(self._live or {})
+                await self._looks.look()
+            known |= _trimmed(self._looks.live or {})
         names = {each["metadata"]["name"] for each in self._manifests}
         return Observed(
             {name: each for name, each in known.items() if name in names},
-            {name: value for name, value in self._served.items() if name in names},
+            {name: value for name, value in self._looks.served.items() if name in names},
         )
 
     def _refusal(self, problem: Exception) -> pulumi.RunError:

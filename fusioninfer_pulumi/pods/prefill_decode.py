@@ -53,12 +53,12 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
 
 
 def _alone(ctx: Context) -> Finding:
-    other, unpaired = _ALONE[ctx.role.component_type]
+    other, rule = _ALONE[ctx.role.component_type]
     message = (
         f"the service has no {other}, so no KV cache is handed over; add one, or use componentType "
         "worker"
     )
-    return warning(unpaired, ctx.at("componentType"), message)
+    return warning(rule, ctx.at("componentType"), message)
 
 
 def _pair(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.api.gateway_rules import backend_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayRefArgs, HttpRouteArgs
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
@@ -259,11 +260,14 @@ def route_findings(
             "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
         )
     for index, rule in enumerate(route.rules):
-        for number in sorted(rule.corrected):
-            ref = rule.backends[number]
+        for number, ref in enumerate(rule.backends):
+            place = (*field, "rules", index, "backendRefs", number)
+            if number not in rule.corrected:
+                yield from backend_findings(place, ref)
+                continue
             yield info(
                 "backend-kind-corrected",
-                (*field, "rules", index, "backendRefs", number),
+                place,
                 f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
                 f"the service's {names.POOL_KIND}, to which it is corrected",
             )

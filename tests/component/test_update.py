@@ -11,7 +11,7 @@ import pytest
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import children, update
+from fusioninfer_pulumi.component import children, looks, update
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.live import LiveReader
 from fusioninfer_pulumi.kube.client import UnreadableError
@@ -143,7 +143,8 @@ def stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
     monkeypatch.setattr(LiveReader, "lws", lambda _, *where: stack.list(*where))
     monkeypatch.setattr(update, "explain_failure", explained)
-    monkeypatch.setattr(update, "_PAUSE_SECONDS", 0.01)
+    for module in (looks, update):
+        monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
     return stack
 
 
@@ -360,3 +361,13 @@ def test_where_the_state_is_not_known_the_cluster_says_what_exists(running: Stac
     running.run(tagged("b"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
+
+
+def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
+    # As after a rename: old ones run until the end of the update, and new ones may be a gang.
+    for urn, resource in running.engine.state.items():
+        if "LeaderWorkerSet" in urn:
+            resource["outputs"]["metadata"]["uid"] = "old"
+    running.run(tagged("b"), rollout={"timeout": "5s"})
+    assert running.lowest == 0
+    assert all(running.up(name) for name in names(0, 1, 2))

@@ -251,8 +251,6 @@ def test_a_port_that_is_named_has_to_be_one_of_the_containers() -> None:
     assert of(rule, one({**engine(), "ports": ports}, other)) == [
         "roles[0].template.spec.containers[1].livenessProbe.tcpSocket.port"
     ]
-    wrong = one({**probed("http"), "ports": [{"name": "http", "containerPort": 9000}]})
-    assert of("probe-port-not-served", wrong) == [] or rules(wrong)
 
 
 def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:

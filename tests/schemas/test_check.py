@@ -168,6 +168,7 @@ def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
     given = pod(
         container(resources={"limits": {"cpu": 0.5, "memory": 2.0, "nvidia.com/gpu": 1}}),
         overhead={"cpu": 0.25},
+        runtimeClassName="kata",
         volumes=[{"name": "a", "emptyDir": {"sizeLimit": 1e9}, "csi": None}],
         priorityClassName=None,
     )

@@ -1,6 +1,6 @@
-"""Runs a user's Pulumi project in process and records the Kubernetes objects it registers.
+"""Runs a user's Pulumi project in a child process and records the objects that it registers.
 
-No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives in this process.
+No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives in that process.
 Importing this package does not import pulumi; `run_program` does, when it is called.
 """
 
