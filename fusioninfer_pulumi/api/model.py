@@ -404,7 +404,7 @@ def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Fi
             (*at, "tokenSecret"),
             "has no effect: nothing comes from hf://; remove it",
         )
-    if model.s3.endpoint is not None and _URL.fullmatch(model.s3.endpoint) is None:
+    if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
         yield error(
             "invalid-endpoint-url",
             (*at, "s3", "endpoint"),

@@ -146,7 +146,7 @@ _READ_OF_CONTAINERS = (
     ".securityContext.capabilities.drop", *(f".resources{each}" for each in _AMOUNTS),
 )  # fmt: skip
 _READ = {
-    "", "metadata", "metadata.labels", "metadata.labels.*", "metadata.annotations", "spec",
+    "", "metadata", "metadata.labels", "metadata.annotations", "spec",
     "spec.overhead", "spec.overhead.*", "spec.volumes", "spec.volumes.emptyDir.sizeLimit",
     "spec.imagePullSecrets", "spec.resourceClaims", "spec.topologySpreadConstraints",
     "spec.restartPolicy", "spec.schedulerName", "spec.priorityClassName",

@@ -262,7 +262,8 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
         if name != "annotations"
     }
     # These have defaults.
-    given["gatewayClassName"] = gateway.gateway_class_name or "any"
+    named = gateway.gateway_class_name
+    given["gatewayClassName"] = "any" if named is None or is_output(named) else named
     given["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
     yield from _checked(at, given, GATEWAY, gateway_rule_findings)
 

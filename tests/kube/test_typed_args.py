@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pulumi
 import pulumi_kubernetes.core.v1._inputs as core
 import pulumi_kubernetes.meta.v1._inputs as meta
 import pytest
@@ -74,9 +73,8 @@ def test_a_map_in_snake_case_keeps_its_keys() -> None:
     assert with_kubernetes_names(value) == expected
 
 
-def test_camel_case_and_outputs_stay() -> None:
-    output = pulumi.Output.from_input({"host_ip": "x"})
-    value = {"containerPort": 1, "unknown_key": 2, "volumes": output}
+def test_camel_case_and_outputs_stay(output: Any) -> None:
+    value = {"containerPort": 1, "unknown_key": 2, "volumes": output({"host_ip": "x"})}
     assert with_kubernetes_names(value) == value
 
 
