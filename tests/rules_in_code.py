@@ -19,7 +19,7 @@ FORWARDERS = {
     **CONSTRUCTORS,
     "unsupported": "error", "rule_error": "error", "refused": "error", "refused_input": "error",
     "mismatch": "error", "UnreadableError": "error", "_at": "error", "failed": "error",
-    "_remark": "info", "warn": "warning",
+    "exactly_one": "error", "_remark": "info", "warn": "warning",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rules_in_code import ids
 
 from fusioninfer_pulumi.rules.registry import rules
 
+ROOT = Path(__file__).parent.parent
 FOLDER = "fusioninfer_pulumi/rules"
 #: Rules that need more than an input: a cluster, a program, a command line. Only to be shortened.
 WITHOUT_EXAMPLE = Path(__file__).parent / "fixtures" / "rules_without_example.txt"
@@ -37,6 +39,12 @@ def test_every_rule_of_the_code_is_in_the_registry() -> None:
 def test_the_registry_has_no_rule_that_is_not_in_the_code() -> None:
     gone = sorted(rules().keys() - ids().keys())
     assert not gone, f"remove from {FOLDER}: {', '.join(gone)}"
+
+
+def test_each_rule_is_registered_once() -> None:
+    files = sorted((ROOT / FOLDER).glob("[a-z]*.yaml"))
+    keys = [key for path in files for key in re.findall(r"(?m)^([\w-]+):", path.read_text("utf-8"))]
+    assert sorted({key for key in keys if keys.count(key) > 1}) == []
 
 
 def test_severities_are_those_of_the_code() -> None:
