@@ -14,6 +14,8 @@ from fusioninfer_pulumi import load, plan_service, render
 
 #: The program of docs/adoption.md.
 PROGRAM = """\
+from typing import Any
+
 import pulumi
 
 from fusioninfer_pulumi import InferenceService, load
@@ -24,7 +26,8 @@ ADOPT = pulumi.Config().get_bool("adopt")
 def existing(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
     if not args.custom:
         return None
-    options, metadata = args.opts, args.props["metadata"]
+    options = args.opts
+    metadata: Any = args.props["metadata"]
     if args.type_ == "kubernetes:core/v1:Service":
         # Its addresses are part of what is imported, and would make it be replaced.
         options.ignore_changes = ["spec.clusterIP", "spec.clusterIPs"]
@@ -38,7 +41,7 @@ def existing(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResu
 
 
 for args in load("service.yaml"):
-    InferenceService(args.name, args, pulumi.ResourceOptions(transforms=[existing]))
+    InferenceService(str(args.name), args, pulumi.ResourceOptions(transforms=[existing]))
 """
 
 

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.fit.roles import named_accelerator, pool_accelerator
 from fusioninfer_pulumi.fit.sizing import Layout, Wish, arguments, layouts
 from fusioninfer_pulumi.fit.tables import memory_row
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ def _role(
     spec: dict[str, Any] = {"containers": [container]}
     if layout.tensor > 1:
         # Ranks of one pod talk through shared memory, of which a container has 64Mi by default.
-        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
+        container["volumeMounts"] = [{"name": "shm", "mountPath": SHARED_MEMORY}]
         spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     if pool is not None and inventory is not None:
         label = inventory.selector_label
