@@ -176,8 +176,8 @@ class Children:
             )
             if self._update is not None:
                 after = self._update.turn(name).apply(lambda _: needed)
-        elif kind == "Service" and self._plan.wait.level is WaitLevel.SERVING and self._update:
-            # The provider waits for its endpoints, and may hold the last worker of the engine.
+        elif kind == "Service" and self._update is not None and self._awaits_endpoints:
+            # The provider waits for them, and may hold the last worker of the engine.
             after = combined([self._seen], lambda _: needed)
         elif kind == "InferencePool" and self._plan.router is not None:
             own.protect = self._plan.router.pool.protect
@@ -185,6 +185,10 @@ class Children:
         own.depends_on = after or None
         own.custom_timeouts = options.timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, own)
+
+    @property
+    def _awaits_endpoints(self) -> bool:
+        return self._plan.router is None and self._plan.wait.level is WaitLevel.SERVING
 
     def _annotated(self, manifest: Manifest) -> Manifest:
         """The object as it is registered: files get no annotations that only the provider reads."""

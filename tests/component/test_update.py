@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from component.awaited import awaited
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
@@ -371,3 +372,21 @@ def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
     running.run(tagged("b"), rollout={"timeout": "5s"})
     assert running.lowest < 2, "nobody waits for another"
     assert all(running.up(name) for name in names(0, 1, 2))
+
+
+@pytest.mark.parametrize("router", [True, False])
+def test_serving_waits_for_gateways_and_not_for_itself(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, *, router: bool
+) -> None:
+    accepted = [{"type": each, "status": "True"} for each in ("Accepted", "ResolvedRefs")]
+    programmed = [*accepted, {"type": "Programmed", "status": "True"}]
+    parents = [{"parentRef": {"name": "svc-gateway"}, "conditions": accepted}]
+    status = {"conditions": programmed, "parents": parents}
+
+    def objects(_: Any, *where: Any) -> Any:
+        return {each["metadata"]["name"]: {"metadata": {}, "status": status} for each in where[4]}
+
+    monkeypatch.setattr(LiveReader, "objects", objects)
+    manifest = awaited() if router else service(role(), wait={"level": "Serving"})
+    deployment = stack.engine.run(lambda: InferenceService("svc", manifest) and None)
+    assert deployment.outputs[-1][1]["observed"]["served"]
