@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.engine.project import Project, missing
-from e2e.engine.services import role, service
+from e2e.engine.services import ready, role, service
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -39,7 +39,7 @@ for each in json.loads(Path("objects.json").read_text()):
         spec=each["spec"],
     )
 """
-#: Until a pod is ready, which no program can make shorter.
+#: Until a pod is ready.
 POD_SECONDS = 2.0
 
 
@@ -48,7 +48,7 @@ class Times:
     """Seconds of each run of one program.
 
     Attributes:
-        up: The first `up`.
+        up: The first `up`, until all replicas serve: the program by hand does not wait for them.
         again: An `up` without a change.
         preview: A `preview` without a change.
         resources: Kubernetes resources of its stack.
@@ -80,7 +80,15 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     wanted = service(namespace, pods, wait={"timeout": "10m"})
     stack = Project(folder / namespace, cluster.kubeconfig)
     times.objects = len(_write(stack, wanted, by_hand=by_hand))
-    times.up.append(_seconds(lambda: stack.up().assert_fine()))
+
+    def serving() -> bool:
+        return ready(cluster, namespace).get("serve") == replicas
+
+    def up() -> None:
+        stack.up().assert_fine()
+        cluster.wait(serving, 600)
+
+    times.up.append(_seconds(up))
     times.again.append(_seconds(lambda: stack.up().assert_fine()))
     preview = ("preview", "--expect-no-changes")
     times.preview.append(_seconds(lambda: stack.run(*preview).assert_fine()))
