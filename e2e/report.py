@@ -44,10 +44,11 @@ say theirs are asked before the document is written."""
 HEAD = """\
 # Verified on the real components
 
-Written by `python -m pytest e2e --write-verified` when every line below was a test that had passed
-with this code, none of them skipped, against the programs named here, built from source and started
-on one machine; a run that finds it out of date fails. How: [e2e/README.md](../e2e/README.md). What
-a running service does when nodes and sizes change: [live-behaviour.md](live-behaviour.md).
+Every line below is a test against the programs named here, built from source and started on one
+machine; a run of the tests fails where this page says anything else. `python -m pytest e2e
+--write-verified` writes it, and only if all of them passed with the same code, none skipped. The
+changelog says what was run for a release. How: [e2e/README.md](../e2e/README.md). What a running
+service does when nodes and sizes change: [live-behaviour.md](live-behaviour.md).
 """
 
 NOT_PROVED = """\
