@@ -20,6 +20,8 @@ FORWARDERS = {
     "unsupported": "error", "rule_error": "error", "refused": "error", "refused_input": "error",
     "mismatch": "error", "UnreadableError": "error", "_at": "error", "failed": "error",
     "exactly_one": "error", "_remark": "info", "warn": "warning",
+    # Of a severity that depends on what is known.
+    "say": "?",
 }  # fmt: skip
 
 

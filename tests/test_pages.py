@@ -18,7 +18,9 @@ from fusioninfer_pulumi.cli.main import main
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 #: Programs of the reader's own machine, whose commands cannot run here.
 _OUTSIDE = {
+    ".",
     "cd",
+    "python",
     "docker",
     "gh",
     "git",
@@ -108,6 +110,9 @@ def _fragment(block: Block) -> None:
     spec = {"roles": [role]}
     if block.part_of == "spec":
         spec.update(part)
+    elif block.part_of == "spec.model":
+        role["template"]["spec"]["containers"][0].pop("args")
+        spec["model"] = {"uri": "hf://Qwen/Qwen3-8B", **part}
     elif block.part_of == "roles":
         spec["roles"] += part
     elif " " in block.part_of:

@@ -228,8 +228,25 @@ def _refused(
     """Prints findings, unless nothing stops the command and `quiet` says not to; see `_judged`."""
     refused = _judged(options, sources, judged)
     if refused or not quiet:
-        print_findings(_to_tell(options, sources))
+        print_findings(_at_lines(_to_tell(options, sources), sources))
     return refused
+
+
+def _at_lines(
+    found: Sequence[tuple[str, Finding]], sources: Sequence[Source]
+) -> Iterator[tuple[str, Finding]]:
+    """Findings with `FILE:LINE` in place of the label of a document, where the line is known."""
+    texts = {label: text for source in sources for label, text in source.texts.items()}
+    if not found or not texts:
+        yield from found
+        return
+    from fusioninfer_pulumi.cli.lines import Lines  # reads the texts once more
+
+    lines = Lines(texts)
+    for label, finding in found:
+        file, line = lines.place(label, finding.location)
+        known = line is not None and finding.location
+        yield (f"{file}:{line}" if known else label), finding
 
 
 def _judged(

@@ -128,13 +128,13 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "two documents with one name": (
         good() + "---\n" + good(),
-        ['F#2: metadata.name: "svc" is also the name of another service in this namespace'],
+        ['F: metadata.name: "svc" is also the name of another service in this namespace'],
     ),
     "two documents, both wrong": (
         good(replicas=-1) + "---\n" + good(replicas=-2),
         [
             "F: roles[0].replicas: must be at least 0, got -1",
-            "F#2: roles[0].replicas: must be at least 0, got -2",
+            "F: roles[0].replicas: must be at least 0, got -2",
         ],
     ),
     "a good document and a broken one": (good() + "---\na: [\n", ["F: not YAML: "]),
@@ -202,7 +202,7 @@ def test_standard_input(refused: Callable[..., list[str]], monkeypatch: pytest.M
     stdin = io.TextIOWrapper(io.BytesIO((good() + "---\n" + UNKNOWN_KEY).encode()))
     monkeypatch.setattr("sys.stdin", stdin)
     assert refused(None, "check", "-") == [
-        "<stdin>#2: roles[0].replcas: unknown key, did you mean replicas?"
+        "<stdin>: roles[0].replcas: unknown key, did you mean replicas?"
     ]
 
 

@@ -70,7 +70,7 @@ def test_a_folder_is_read_like_one_file(run: Run, name: str) -> None:
 def test_findings_name_the_file_of_the_folder(run: Run) -> None:
     write("set/a.yaml", modelplane_samples.cached("--served-model-name=m"))
     write("set/b.yaml", samples.service(), modelplane_samples.cache(sizeGiB=0))
-    told = "set/b.yaml#2: huggingFace.sizeGiB: must be at least 1, got 0"
+    told = "set/b.yaml: huggingFace.sizeGiB: must be at least 1, got 0"
     for command in ("render", "check", "plan", "convert"):
         assert run(command, "set") == (2, "", [told])
     with pytest.raises(InvalidServiceError, match=r"set/b.yaml#2: huggingFace.sizeGiB"):
@@ -86,7 +86,7 @@ def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
     Path("set/README.md").write_text("kind: [")
     Path("set/empty.yaml").write_text("# nothing\n")
     left = "is no service: left out; apply it beside the others"
-    told = [f"set/a.yml#2: warning: kind: Namespace {left}"]
+    told = [f"set/a.yml: warning: kind: Namespace {left}"]
     assert run("render", "set") == (0, run("render", "one.yaml")[1], told)
     assert run("check", "set", "--strict")[0] == 2
     with pytest.warns(UserWarning, match="Namespace is no service"):
