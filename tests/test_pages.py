@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.main import main
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 #: Programs of the reader's own machine, whose commands cannot run here.
 _OUTSIDE = {
-    ".",
+    "source",
     "cd",
     "python",
     "docker",
