@@ -26,6 +26,7 @@ from fusioninfer_pulumi.engines.memory import (
 if TYPE_CHECKING:
     from fusioninfer_pulumi.engines.engine import EngineCommand
 
+#: The newest release that was read; taken where the image does not name its own.
 _NEWEST: Version = (0, 5, 9)
 _OLDEST: Version = (0, 4, 6)
 #: Bytes that the driver and the communication library take before any weight.
@@ -59,6 +60,8 @@ def sglang_memory(
     free = device.total - (_OUTSIDE_ONE if ranks == 1 else _OUTSIDE_MANY)
     release = ".".join(map(str, version))
     named = "" if command.image.version else ", the image names none"
+    if version > _NEWEST:
+        named = f", reckoned as {'.'.join(map(str, _NEWEST))}"
     return Memory(
         share=int(free * fraction),
         overhead=0,
@@ -67,7 +70,7 @@ def sglang_memory(
         bits=stated_bits(command, "--dtype", WEIGHT_TYPES),
         block=stated_number(command, "--page-size") or 1,
         batched=chunk or 8192,
-        certain=True,
+        certain=version <= _NEWEST,
         holds_longest=False,
         experts_across_copies=False,
         windows="pools" if version >= (0, 5, 0) else "full",

@@ -26,14 +26,16 @@ from fusioninfer_pulumi.engines.memory import (
 if TYPE_CHECKING:
     from fusioninfer_pulumi.engines.engine import EngineCommand
 
-#: Taken where the image does not name its release.
+#: The newest release that was read; taken where the image does not name its own.
 _NEWEST: Version = (0, 24, 0)
 _OLDEST: Version = (0, 9, 0)
 #: From here on a share of 0.92 is the default, and CUDA graphs count.
 _GRAPHS: Version = (0, 21, 0)
 #: From here on the sampler sorts nothing where it can use a kernel of its own.
 _KERNEL: Version = (0, 18, 0)
-#: Bytes of the sampler's tensors, for each sequence and token of the vocabulary.
+#: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
+#: sorts nothing, either, where FlashInfer works in the image, which its reference does not tell
+#: (vllm-project/vllm#26859, LMCache/LMCache#913): the cache is larger there than estimated.
 _SAMPLER_SORTS, _SAMPLER = 38.5, 16.0
 _OUTSIDE_ONE, _OUTSIDE_MANY = int(0.15 * GIB), int(0.9 * GIB)
 _CUDA_GRAPHS = int(0.55 * GIB)
@@ -73,6 +75,8 @@ def vllm_memory(
         overhead += _CUDA_GRAPHS
     release = ".".join(map(str, version))
     known = f"vLLM {release}" if command.image.version else f"vLLM {release}, the image names none"
+    if version > _NEWEST:
+        known += f", reckoned as {'.'.join(map(str, _NEWEST))}"
     connected = command.has("--kv-transfer-config") or command.has(
         "--disable-hybrid-kv-cache-manager"
     )
@@ -84,8 +88,9 @@ def vllm_memory(
         bits=stated_bits(command, "--dtype", WEIGHT_TYPES),
         block=command.block_size or 16,
         batched=batched,
-        # How much the encoder of images takes in the profiling run is not followed.
-        certain=not shape.vision or command.has("--language-model-only"),
+        # How much the encoder of images takes in the profiling run is not followed, nor releases
+        # that were not read.
+        certain=version <= _NEWEST and (not shape.vision or command.has("--language-model-only")),
         holds_longest=not automatic,
         experts_across_copies=True,
         windows="full" if connected else "groups",

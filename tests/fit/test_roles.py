@@ -118,6 +118,27 @@ def test_what_encodes_images_is_not_refused_for_its_cache() -> None:
     assert verdict(plan) == ("warning", "cache-too-small")
 
 
+def test_releases_that_were_not_read_are_refused_for_their_weights_alone() -> None:
+    newer = "vllm/vllm-openai:v0.31.0"
+    plan = planned(*MODEL, image=newer, pod={"nodeSelector": H100})
+    assert verdict(plan) == ("warning", "cache-too-small")
+    plan = planned(*MODEL, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "cache-too-small")
+    plan = planned(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
+    assert "vLLM 0.31.0, reckoned as 0.24.0" in told(plan)[0].text
+    plan = planned("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+
+
+def test_newer_sglang_is_not_refused_for_its_overhead() -> None:
+    words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
+             "--mem-fraction-static", "0.78")  # fmt: skip
+    plan = planned(*words, image="lmsysorg/sglang:v0.5.17", role={"accelerator": "78Gi"})
+    assert verdict(plan) == ("warning", "weights-exceed-memory")
+    plan = planned(*words, image="lmsysorg/sglang:v0.5.9", role={"accelerator": "78Gi"})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+
+
 def test_without_an_accelerator_nothing_is_said() -> None:
     plan = planned(*MODEL)
     assert told(plan) == []
