@@ -70,7 +70,7 @@ def sglang_memory(
         bits=stated_bits(command, "--dtype", WEIGHT_TYPES),
         block=stated_number(command, "--page-size") or 1,
         batched=chunk or 8192,
-        certain=version <= _NEWEST,
+        certain=command.image.version is not None and version <= _NEWEST,
         holds_longest=False,
         experts_across_copies=False,
         windows="pools" if version >= (0, 5, 0) else "full",

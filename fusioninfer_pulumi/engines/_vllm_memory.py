@@ -89,8 +89,10 @@ def vllm_memory(
         block=command.block_size or 16,
         batched=batched,
         # How much the encoder of images takes in the profiling run is not followed, nor releases
-        # that were not read.
-        certain=version <= _NEWEST and (not shape.vision or command.has("--language-model-only")),
+        # that were not read or that the image does not name.
+        certain=command.image.version is not None
+        and version <= _NEWEST
+        and (not shape.vision or command.has("--language-model-only")),
         holds_longest=not automatic,
         experts_across_copies=True,
         windows="full" if connected else "groups",

@@ -120,8 +120,9 @@ def test_what_encodes_images_is_not_refused_for_its_cache() -> None:
 
 def test_releases_that_were_not_read_are_refused_for_their_weights_alone() -> None:
     newer = "vllm/vllm-openai:v0.31.0"
-    plan = planned(*MODEL, image=newer, pod={"nodeSelector": H100})
-    assert verdict(plan) == ("warning", "cache-too-small")
+    for image in (newer, "vllm/vllm-openai:latest"):
+        plan = planned(*MODEL, image=image, pod={"nodeSelector": H100})
+        assert verdict(plan) == ("warning", "cache-too-small")
     plan = planned(*MODEL, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
     assert verdict(plan) == ("error", "cache-too-small")
     plan = planned(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
