@@ -47,6 +47,15 @@ def parse(value: str | float | Decimal) -> Decimal:
     return number
 
 
+def is_absurd(value: str | float) -> bool:
+    """Whether a value has the form of a quantity and is longer or larger than any real one."""
+    try:
+        parse(value)
+    except ValueError:
+        return _QUANTITY.fullmatch(str(value)[: 10 * _LIMIT]) is not None
+    return False
+
+
 def write(amount: Decimal) -> str:
     """Returns an amount as Kubernetes stores it.
 

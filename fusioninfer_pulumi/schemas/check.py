@@ -20,6 +20,7 @@ from fusioninfer_pulumi.findings import (
     similar,
     warning,
 )
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
 from fusioninfer_pulumi.schemas.normal import DEEPEST, normal
 
@@ -94,7 +95,21 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
             found += _same_keys(schema, at, each, held, unknown)
         elif isinstance(held, Mapping):
             found += _experimental(at, each, held)
+            found += _absurd(schema, at, each, held)
     return sorted(found, key=lambda finding: _order(whole, finding.location)) if found else found
+
+
+def _absurd(
+    schema: KindSchema, at: Location, part: Schema, held: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Refuses quantities that have the form of one and no meaning, such as a hundred digits."""
+    for key, value in held.items():
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            pattern = schema.below(part, key).get("pattern", "")
+            if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
+                yield error(
+                    "invalid-quantity", (*at, key), f"must be {_QUANTITY}, got {shown(value)}"
+                )
 
 
 def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:

@@ -199,6 +199,14 @@ def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
     assert [each.rule for each in object_findings(twice)] == ["duplicate-list-key"]
 
 
+@pytest.mark.parametrize("amount", ["9" * 99, 10**99, "1e99", "1e-99", 1e99])
+def test_quantities_without_any_meaning_are_refused(amount: Any) -> None:
+    (told,) = problems(service(role(template=template(container(gpus=amount)))))
+    assert told.startswith(
+        f"{SERVING}.resources.limits[nvidia.com/gpu]: must be a Kubernetes quant"
+    )
+
+
 def test_objects_without_a_schema_are_not_judged() -> None:
     assert object_findings({"apiVersion": "example.com/v1", "kind": "Any", "x": 1}) == []
     assert kind_schema("example.com/v1", "Any") is None
