@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "fusioninfer_pulumi"
-FINDINGS = "fusioninfer_pulumi.findings"
-RULE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+from rules_in_code import FILES, FINDINGS, RULE_ID, name, tree
 
 #: Arguments of each constructor without which a finding has no rule.
 CONSTRUCTORS = {"error": 3, "warning": 3, "info": 3, "Finding": 4}
@@ -20,18 +16,6 @@ SEARCHES = {
     "partition", "removeprefix", "removesuffix", "replace", "rpartition", "search", "split",
     "startswith", "sub",
 }  # fmt: skip
-
-
-def name(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if name(path) != "findings.py"]
 
 
 def imported(path: Path) -> dict[str, str]:

@@ -130,7 +130,7 @@ def check(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.cli.report import report
 
     refused = _judged(options, sources)
-    texts = {label: text for source in sources for label, text in source.texts.items()}
+    texts = _texts(sources)
     report(_to_tell(options, sources), texts, options.output)
     return 2 if refused else 0
 
@@ -232,11 +232,16 @@ def _refused(
     return refused
 
 
+def _texts(sources: Sequence[Source]) -> dict[str, str]:
+    """The texts that were read, by their labels."""
+    return {label: text for source in sources for label, text in source.texts.items()}
+
+
 def _at_lines(
     found: Sequence[tuple[str, Finding]], sources: Sequence[Source]
 ) -> Iterator[tuple[str, Finding]]:
     """Findings with `FILE:LINE` in place of the label of a document, where the line is known."""
-    texts = {label: text for source in sources for label, text in source.texts.items()}
+    texts = _texts(sources)
     if not found or not texts:
         yield from found
         return
