@@ -17,7 +17,7 @@ _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Tells whether a stream is a terminal that shows colour to somebody who wants it."""
+    """Whether a stream is a terminal that shows colour to somebody who wants it."""
     unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not unwanted and stream.isatty()
 

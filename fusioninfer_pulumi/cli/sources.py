@@ -119,7 +119,7 @@ class Source:
         self.findings += [(label, finding) for finding in findings]
 
     def has(self, severity: Severity) -> bool:
-        """Tells whether anything of that severity was found."""
+        """Whether anything of that severity was found."""
         return any(finding.severity is severity for _, finding in self.findings)
 
     def named(self, read: str, label: str) -> Source:
@@ -446,7 +446,7 @@ def read_compared(options: argparse.Namespace) -> Compared:
 
 
 def _holds_nothing(name: str) -> bool:
-    """Tells whether there is nothing to read at a path: no file, project or manifest."""
+    """Whether there is nothing to read at a path: no file, project or manifest."""
     path = Path(name)
     if name in ("-", "") or "\0" in name or (os.path.lexists(path) and not path.is_dir()):
         return False
@@ -457,7 +457,7 @@ def _holds_nothing(name: str) -> bool:
 
 
 def _holds_no_service(source: Source) -> bool:
-    """Tells whether nothing is wrong with a folder but that its manifests are of other things."""
+    """Whether nothing is wrong with a folder but that its manifests are of other things."""
     wrong = errors(finding for _, finding in source.findings)
     return bool(wrong) and all(each.rule == NO_SERVICE for each in wrong)
 

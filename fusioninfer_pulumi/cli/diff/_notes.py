@@ -182,7 +182,7 @@ def _scale(
 
 
 def _scales(edit: Edit, role: str) -> bool:
-    """Tells whether the replicas of a set change in number, and are those of a role."""
+    """Whether the replicas of a set change in number, and are those of a role."""
     sides = [each for each in (edit.old, edit.new) if each]
     replicas = {count_at(each, "spec", "replicas") for each in sides}
     own = any(role_of(edit.key, each) == role for each in sides)

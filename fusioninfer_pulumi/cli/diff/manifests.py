@@ -33,7 +33,7 @@ _MAPPING = (dict, Mapping)
 
 
 def same(old: Any, new: Any) -> bool:
-    """Tells whether two values are the same to Kubernetes.
+    """Whether two values are the same to Kubernetes.
 
     The order of keys is irrelevant, the order of lists is not. Python takes True and 1 for equal,
     JSON does not; 1 and 1.0 are one number in both.
@@ -205,7 +205,7 @@ def partition_of(manifest: Manifest) -> int:
 
 
 def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
-    """Tells whether an update of an object makes its pods anew."""
+    """Whether an update of an object makes its pods anew."""
     if key.is_lws:
         return not same(_lws_revision(old), _lws_revision(new))
     return key.is_apps_workload and not same(

@@ -432,7 +432,7 @@ def without_revision(
 
 
 def below(path: str, roots: Iterable[str]) -> bool:
-    """Tells whether a path is one of the roots, below one, or holds one."""
+    """Whether a path is one of the roots, below one, or holds one."""
     return any(
         path == root or path.startswith((f"{root}.", f"{root}[")) or root.startswith(f"{path}.")
         for root in roots

@@ -354,7 +354,7 @@ def lines(change: FieldChange, limit: int) -> Iterator[str]:
 
 
 def is_block(change: FieldChange) -> bool:
-    """Tells whether a field's values need several lines."""
+    """Whether a field's values need several lines."""
     return any(isinstance(value, str) and "\n" in value for value in (change.old, change.new))
 
 

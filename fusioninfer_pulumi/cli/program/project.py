@@ -67,7 +67,7 @@ class StackConfig:
 
 
 def is_project(path: Path) -> bool:
-    """Tells whether a path is a folder with a Pulumi project in it."""
+    """Whether a path is a folder with a Pulumi project in it."""
     return _project_file(path) is not None
 
 

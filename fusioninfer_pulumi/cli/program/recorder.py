@@ -310,7 +310,7 @@ def _answer(result: Inputs) -> Any:
 
 
 def _is_object(token: str, inputs: Inputs) -> bool:
-    """Tells whether a custom resource is a Kubernetes object of the program's own."""
+    """Whether a custom resource is a Kubernetes object of the program's own."""
     if not token.startswith("kubernetes:") or token.count(":") < 2:
         return False
     name = token.rpartition(":")[2]

@@ -113,7 +113,7 @@ def _enter(program: Path) -> None:
 
 
 def _is_users(file: str, root: Path) -> bool:
-    """Tells whether a source file is the user's own, not that of a package installed there."""
+    """Whether a source file is the user's own, not that of a package installed there."""
     if file.startswith("<"):  # <string>, <frozen runpy>: no file at all
         return False
     try:
