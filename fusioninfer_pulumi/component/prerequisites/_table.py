@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Release = tuple[int, int, int]
 
@@ -13,7 +13,6 @@ class Minimum:
 
     Attributes:
         product: What brings the kind.
-        definition: Name of its CustomResourceDefinition.
         served: API version that our objects have.
         least: First release that works, None where the product has no releases to choose from.
         field: A field of the kind that our objects need, None where any release has them.
@@ -36,14 +35,7 @@ class Minimum:
 
 @dataclass(frozen=True)
 class Served:
-    """An API of Kubernetes itself, or one that an adapter serves through it.
-
-    Attributes:
-        product: What it is for.
-        group: Its group.
-        versions: Versions of which one has to be served.
-        install: What brings it.
-    """
+    """An API of Kubernetes itself, or of an adapter; one of `versions` has to be served."""
 
     product: str
     group: str
@@ -53,13 +45,9 @@ class Served:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of Kubernetes that shows in no API; its release does.
+    """A feature of Kubernetes that shows in no API, but by the release of the API server.
 
-    Attributes:
-        product: What it is.
-        gate: The feature gate.
-        least: First release that knows it.
-        on: First release that has it on by default.
+    `least` is the first release that knows its gate, `on` the first that has it on by default.
     """
 
     product: str
@@ -73,11 +61,8 @@ class NamedKind:
     """A kind without a namespace whose objects services name.
 
     Attributes:
-        kind: The kind.
-        group: Its API group.
         versions: Versions of the group that have it, the latest first.
         plural: Its name in paths of the API.
-        product: What it belongs to.
         way_out: What brings an object of it.
         own: Whether programs commonly create it beside their services, so that one that does not
             exist yet may be no fault.
@@ -104,8 +89,6 @@ _INFERENCE = (
     "https://github.com/kubernetes-sigs/gateway-api-inference-extension"
     "/releases/download/v1.5.0/manifests.yaml"
 )
-_PODGROUPS = "podgroups.scheduling.volcano.sh"
-_ROUTES = "httproutes.gateway.networking.k8s.io"
 
 # 0.9.0 brought status.observedGeneration, without which "Available" may speak of an older spec, and
 # the restart policy RecreateGroupAfterStart (v0.9.0 api/leaderworkerset/v1, not in v0.8).
@@ -123,7 +106,7 @@ LEADER_WORKER_SET = Minimum(
 # and v1.13.1, gang plugin). The definition shows none of this.
 ALL_OR_NOTHING = Minimum(
     product="Volcano",
-    definition=_PODGROUPS,
+    definition="podgroups.scheduling.volcano.sh",
     served="v1beta1",
     least=(1, 12, 3),
     field="spec.minTaskMember",
@@ -133,14 +116,7 @@ ALL_OR_NOTHING = Minimum(
 
 # subGroupPolicy came with v1.14.0 (not in v1.13.3), which schedules it only with networkTopology
 # (volcano#4871, fixed in v1.14.1). The definitions of the two are alike.
-PARTIAL_GANG = Minimum(
-    product="Volcano",
-    definition=_PODGROUPS,
-    served="v1beta1",
-    least=(1, 14, 1),
-    field="spec.subGroupPolicy",
-    install=_VOLCANO,
-)
+PARTIAL_GANG = replace(ALL_OR_NOTHING, least=(1, 14, 1), field="spec.subGroupPolicy", broken=())
 
 # Gateway and HTTPRoute are v1 since v1.0.0.
 GATEWAY = Minimum(
@@ -150,43 +126,23 @@ GATEWAY = Minimum(
     least=(1, 0, 0),
     install=f"{_GATEWAY}/standard-install.yaml",
 )
-ROUTE = Minimum(
-    product="Gateway API",
-    definition=_ROUTES,
-    served="v1",
-    least=(1, 0, 0),
-    install=f"{_GATEWAY}/standard-install.yaml",
-)
-
+ROUTE = replace(GATEWAY, definition="httproutes.gateway.networking.k8s.io")
 # Timeouts are in the standard channel since v1.2.0 (GEP-1742; its release notes); the experimental
 # channel had them before, so it is the field that counts.
-ROUTE_TIMEOUTS = Minimum(
-    product="Gateway API",
-    definition=_ROUTES,
-    served="v1",
-    least=(1, 0, 0),
-    field="spec.rules.timeouts",
-    install=f"{_GATEWAY}/standard-install.yaml",
-)
-
+ROUTE_TIMEOUTS = replace(ROUTE, field="spec.rules.timeouts")
 # Only in the experimental channel, since v1.4.0; v1.4.1's standard channel has it not.
-DEFAULT_GATEWAYS = Minimum(
+DEFAULT_GATEWAYS = replace(
+    ROUTE,
     product="Gateway API (experimental channel)",
-    definition=_ROUTES,
-    served="v1",
     least=(1, 4, 0),
     field="spec.useDefaultGateways",
     install=f"{_GATEWAY}/experimental-install.yaml",
 )
-REFERENCE_GRANT = Minimum(
-    product="Gateway API",
-    definition="referencegrants.gateway.networking.k8s.io",
-    served="v1beta1",
-    least=(1, 0, 0),
-    install=f"{_GATEWAY}/standard-install.yaml",
+REFERENCE_GRANT = replace(
+    GATEWAY, definition="referencegrants.gateway.networking.k8s.io", served="v1beta1"
 )
 
-# The pool is v1 since v1.0.0, and so is what pickers look for by default (--pool-group).
+# The pool is v1 since v1.0.0, and so is what endpoint pickers look for by default (--pool-group).
 INFERENCE_POOL = Minimum(
     product="Gateway API Inference Extension",
     definition="inferencepools.inference.networking.k8s.io",
@@ -194,43 +150,27 @@ INFERENCE_POOL = Minimum(
     least=(1, 0, 0),
     install=_INFERENCE,
 )
-
-# Pickers up to v1.2 exit without it; bundles up to v1.5.0 have it, v1.6.0 does not any more.
-INFERENCE_OBJECTIVE = Minimum(
-    product="Gateway API Inference Extension",
+# Endpoint pickers up to v1.2 exit without it; bundles up to v1.5.0 have it, v1.6.0 does not.
+INFERENCE_OBJECTIVE = replace(
+    INFERENCE_POOL,
     definition="inferenceobjectives.inference.networking.x-k8s.io",
     served="v1alpha2",
-    least=(1, 0, 0),
     last=(1, 5, 0),
-    install=_INFERENCE,
 )
 
 # Kind and group are v1 since the PodMonitor came with 0.31.0 (its changelog). The number of a port
 # without a name is in the definition of v0.79.2, not in that of v0.76.0.
-_MONITORING = "https://github.com/prometheus-operator/prometheus-operator/releases/download/v0.85.0/bundle.yaml"
 POD_MONITOR = Minimum(
     product="Prometheus operator",
     definition="podmonitors.monitoring.coreos.com",
     served="v1",
     least=(0, 31, 0),
-    install=_MONITORING,
+    install="https://github.com/prometheus-operator/prometheus-operator/releases/download/v0.85.0/bundle.yaml",
 )
-POD_MONITOR_NUMBER = Minimum(
-    product="Prometheus operator",
-    definition="podmonitors.monitoring.coreos.com",
-    served="v1",
-    least=(0, 31, 0),
-    field="spec.podMetricsEndpoints.portNumber",
-    field_since_least=True,
-    install=_MONITORING,
+POD_MONITOR_NUMBER = replace(
+    POD_MONITOR, field="spec.podMetricsEndpoints.portNumber", field_since_least=True
 )
-SERVICE_MONITOR = Minimum(
-    product="Prometheus operator",
-    definition="servicemonitors.monitoring.coreos.com",
-    served="v1",
-    least=(0, 31, 0),
-    install=_MONITORING,
-)
+SERVICE_MONITOR = replace(POD_MONITOR, definition="servicemonitors.monitoring.coreos.com")
 
 # The kind is v1alpha1 since KEDA 2.0, whose group it came with.
 SCALED_OBJECT = Minimum(
@@ -241,7 +181,6 @@ SCALED_OBJECT = Minimum(
     field_since_least=True,
     install="https://github.com/kedacore/keda/releases/download/v2.17.2/keda-2.17.2.yaml",
 )
-
 # The kind is v1 since Istio 1.22 (its release notes), where it was v1beta1 and v1alpha3 before.
 DESTINATION_RULE = Minimum(
     product="Istio",
@@ -251,25 +190,16 @@ DESTINATION_RULE = Minimum(
     field_since_least=True,
     install="istioctl install",
 )
-
 # GKE installs its policies, in releases of its own, where the Gateway API is switched on.
-_GKE = "gcloud container clusters update CLUSTER --gateway-api=standard"
 HEALTH_CHECK_POLICY = Minimum(
     product="GKE Gateway",
     definition="healthcheckpolicies.networking.gke.io",
     served="v1",
     least=None,
     field_since_least=True,
-    install=_GKE,
+    install="gcloud container clusters update CLUSTER --gateway-api=standard",
 )
-BACKEND_POLICY = Minimum(
-    product="GKE Gateway",
-    definition="gcpbackendpolicies.networking.gke.io",
-    served="v1",
-    least=None,
-    field_since_least=True,
-    install=_GKE,
-)
+BACKEND_POLICY = replace(HEALTH_CHECK_POLICY, definition="gcpbackendpolicies.networking.gke.io")
 
 #: What gateways need beside the route, by kind.
 GATEWAY_EXTRAS = {
