@@ -149,6 +149,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first names of a list, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def path_text(location: Location) -> str:
     """Writes a location: `("roles", 1, "port")` is `roles[1].port`."""
     text = ""

@@ -22,20 +22,19 @@ from fusioninfer_pulumi.name_collisions import Owners
 from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
-from fusioninfer_pulumi.pods.checks import agreement_findings, claim_findings, role_findings
+from fusioninfer_pulumi.pods.checks import claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.engine_arguments import argument_findings
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import host_network_findings
-from fusioninfer_pulumi.pods.prefill_decode import pair_findings
+from fusioninfer_pulumi.pods.prefill_decode import agreement_findings, pair_findings
 from fusioninfer_pulumi.pods.validation.metadata import size_findings
 from fusioninfer_pulumi.pods.validation.written import unplanned_findings
 from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
 from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
-from fusioninfer_pulumi.routing.between_services import Gateways, Shares
-from fusioninfer_pulumi.routing.route_conflicts import Routes
+from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans

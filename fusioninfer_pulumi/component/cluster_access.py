@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from fusioninfer_pulumi.component.run_mode import has_engine
+from fusioninfer_pulumi.component.run_mode import has_engine, provider_state
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 Read = TypeVar("Read")
@@ -29,9 +29,7 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
     if provider is None:
         config = pulumi.Config("kubernetes")
         return config.get("kubeconfig"), config.get("context")
-    query = {"urn": await provider.urn.future()}
-    answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
-    state = (answer or {}).get("state") or {}
+    state = await provider_state(provider)
     kubeconfig, context = state.get("kubeconfig"), state.get("context")
     return (
         kubeconfig if isinstance(kubeconfig, str) else None,

@@ -12,8 +12,7 @@ import pulumi
 from fusioninfer_pulumi.component.run_mode import runs_program
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.name_collisions import Owners
-from fusioninfer_pulumi.routing.between_services import Gateways, Shares
-from fusioninfer_pulumi.routing.route_conflicts import Routes
+from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 

@@ -1,8 +1,10 @@
-"""Tells how a program runs: by Pulumi, under mocks, by the command line, or to write files."""
+"""How a program runs: by Pulumi, under mocks, by the command line, or to write files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
+from typing import Any
 
 import pulumi
 from pulumi.runtime import settings
@@ -40,7 +42,11 @@ def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
 
 
 async def _renders(provider: pulumi.ProviderResource) -> bool:
-    # Pulumi is asked: in Python a provider's arguments are none of its outputs.
+    return bool((await provider_state(provider)).get(_RENDER_OPTION))
+
+
+async def provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
+    """The arguments of a provider, which in Python are none of its outputs: Pulumi is asked."""
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
-    return bool(((answer or {}).get("state") or {}).get(_RENDER_OPTION))
+    return (answer or {}).get("state") or {}

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.layout_switch import layout_of
+from fusioninfer_pulumi.rollout.running import layout_of
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
@@ -38,10 +38,7 @@ class StackTemplate:
     """The pod template of a LeaderWorkerSet in the stack's state.
 
     Attributes:
-        sub_groups: Its `subGroupPolicy`, empty without one.
         gang: PodGroup that its pods name, empty without one.
-        nodes: Pods in one replica.
-        replicas: Its replicas.
     """
 
     sub_groups: Mapping[str, Any]
@@ -55,12 +52,8 @@ class StackLws:
     """A LeaderWorkerSet in the stack's state.
 
     Attributes:
-        logical: Its logical name.
         name: Its Kubernetes name, empty where it is not known yet.
-        namespace: Its namespace, empty likewise.
-        service: Its service label, empty without one.
         layout: The layout that its labels show, None where they show none: it is not ours.
-        revision: Its revision label.
         template: What runs in it, None where that is not known.
         version: Its uid and generation, which change with its spec.
     """
@@ -104,12 +97,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class StackState:
-    """What the stack's state has of this library.
-
-    Attributes:
-        lws: LeaderWorkerSets of all services, in any order.
-        components: What was seen of each component's service, by logical name.
-    """
+    """The LeaderWorkerSets of all services, and what was seen of each component by logical name."""
 
     lws: tuple[StackLws, ...]
     components: Mapping[str, Observed]
@@ -117,12 +105,7 @@ class StackState:
 
 @dataclass(frozen=True)
 class _Stack:
-    """A stack while a program builds it.
-
-    Attributes:
-        state: What it was before.
-        made: Logical names of this program's components so far.
-    """
+    """A stack while a program builds it: what it was, and the program's components so far."""
 
     state: StackState
     made: set[str] = field(default_factory=set)

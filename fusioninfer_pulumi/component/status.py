@@ -262,12 +262,11 @@ def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
     # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
         return None
-    reasons = [
-        item for item in status.get("conditions") or () if item.get("type") == "Unschedulable"
-    ]
-    reasons.sort(key=lambda item: str(item.get("lastTransitionTime")))
-    message = reasons[-1].get("message") if reasons else None
-    return str(message or f"the PodGroup is {status['phase']}")
+    refused = [each for each in status.get("conditions") or () if each["type"] == "Unschedulable"]
+    latest = max(
+        reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
+    )
+    return str(latest.get("message") or f"the PodGroup is {status['phase']}")
 
 
 def _initialized(plan: ServicePlan, *, known: bool) -> Condition:

@@ -31,6 +31,7 @@ from fusioninfer_pulumi.component.state import (
     version_of,
 )
 from fusioninfer_pulumi.component.status import is_available
+from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
@@ -41,8 +42,6 @@ _READ_SECONDS = 15.0
 _PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _LONG_AFTER_SECONDS = 1.0, 5.0, 60.0
 #: What is late within that time of the first that is, is late together with it.
 _MARGIN_SECONDS = 5.0
-#: LeaderWorkerSets that a message names; the others are counted.
-_NAMED = 3
 
 
 class Update:
@@ -56,15 +55,7 @@ class Update:
         manifests: Sequence[Mapping[str, Any]],
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Begins when the program has registered everything.
-
-        Args:
-            component: The component, for its provider and its log lines.
-            name: Its logical name.
-            plan: The service.
-            manifests: All of its objects.
-            yaml_only: Whether objects are only written to files.
-        """
+        """Begins when the program has registered everything."""
         self._component, self._plan, self._yaml_only = component, plan, yaml_only
         self._order = update_order(plan)
         self._steps = {step.name: step for step in self._order}
@@ -262,7 +253,7 @@ class Update:
         if late and any(now > end for end, _ in self._awaited.values()):
             verb = "is" if len(late) == 1 else "are"
             _, limit = self._awaited[late[0]]
-            await self._fail(f"{_named(late)} {verb} not available {limit}", late)
+            await self._fail(f"{listed(late)} {verb} not available {limit}", late)
         if self._blocked_since is None:
             return
         step = next(step for step in self._order if step.name in self._waiting)
@@ -270,7 +261,7 @@ class Update:
             down = self._looks.down(self._existing)
             names = [each.name for each in self._order if each.name in down]
             await self._fail(
-                f"no replica of role {step.role} may change: {_named(names)} not available, and "
+                f"no replica of role {step.role} may change: {listed(names)} not available, and "
                 f"rollout.maxUnavailable is {step.limit}, after {step.timeout} (rollout.timeout)",
                 names,
             )
@@ -350,8 +341,3 @@ def _kinds(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _seconds(text: str) -> float:
     return float(durations.seconds(text) or 0)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

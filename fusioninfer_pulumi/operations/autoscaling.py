@@ -29,9 +29,7 @@ class AutoscalerPlan:
     """The autoscaler of one LeaderWorkerSet.
 
     Attributes:
-        role: Name of the role.
         name: Name of the LeaderWorkerSet, and of the object.
-        args: The role's `autoscaling`.
     """
 
     role: str

@@ -21,13 +21,10 @@ class BudgetPlan:
     """The PodDisruptionBudget of one role.
 
     Attributes:
-        role: Name of the role.
-        name: Name of the object.
         replicas: Replicas that evictions may make unavailable at a time.
         min_available: Pods that must stay healthy. None if an autoscaler changes their number: then
         at
             most `replicas` pods may be unavailable.
-        unhealthy_pods: Whether pods that are not ready can be evicted regardless.
     """
 
     role: str
@@ -45,11 +42,8 @@ def disruption_budgets(
 ) -> tuple[tuple[BudgetPlan, ...], list[Finding]]:
     """Returns a budget for each role that has replicas and asks for one, and the findings.
 
-    Args:
-        service: Name of the service.
-        roles: Its serving roles.
-        common: The service's own budget, for roles without one.
-        optional: Names of roles of which the gang does not need every replica.
+    `common` is the service's own, for roles without one. The gang does not need every replica of
+    `optional` roles.
     """
     budgets: list[BudgetPlan] = []
     found: list[Finding] = []

@@ -31,11 +31,7 @@ class EngineMonitor:
     """The PodMonitor of one role.
 
     Attributes:
-        role: Name of the role.
-        name: Name of the object.
         port_name: Name of the serving port in the pods, None without a name.
-        port: Number of the serving port.
-        https: Whether the engine serves TLS.
     """
 
     role: str
@@ -50,16 +46,12 @@ class MonitoringPlan:
     """The monitors of one service.
 
     Attributes:
-        args: The service's `monitoring`.
-        engines: One for each role that runs.
-        picker: Whether the endpoint picker has one.
         picker_token: Whether the endpoint picker requires a token for its metrics.
     """
 
     args: MonitoringArgs
     engines: tuple[EngineMonitor, ...]
     picker: bool
-    picker_token: bool
 
 
 def monitoring_plan(
@@ -90,10 +82,7 @@ def monitoring_plan(
                 "scrapes nothing: neither engines nor a picker",
             )
         )
-    return (
-        MonitoringPlan(args, tuple(monitors), picker, metrics is MetricsMode.AUTHENTICATED),
-        found,
-    )
+    return MonitoringPlan(args, tuple(monitors), picker), found
 
 
 def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
@@ -116,7 +105,7 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
         found.append(
             error(
                 "monitored-port-undeclared",
-                (*((*at, "template") if role.args.template else (*at, "leaderTemplate")),),
+                (*at, "template" if role.args.template else "leaderTemplate"),
                 f"monitoring finds pods by the ports that containers declare, and {port}, on which "
                 f"{role.name} serves, is not declared; add it to the container's ports "
                 f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
@@ -227,6 +216,7 @@ def _pod_monitor(
         {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
     )
     own = role_labels(plan, role.args)
+    grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
     return {
         "apiVersion": _API,
@@ -234,7 +224,7 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
         "spec": {
             "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *_of_groups(plan)],
+            "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *grouped],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
             ],
@@ -245,10 +235,10 @@ def _pod_monitor(
 def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringPlan) -> Manifest:
     token = monitoring.args.picker_token
     shown: Manifest = {}
-    if monitoring.picker_token and token is not None:
+    if router.picker.metrics is MetricsMode.AUTHENTICATED and token is not None:
         credentials = {"name": token.name, "key": token.key}
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
-    elif monitoring.picker_token:
+    elif router.picker.metrics is MetricsMode.AUTHENTICATED:
         shown = {"bearerTokenFile": _OWN_TOKEN}
     built = metadata(router_meta(plan, router.name), names.picker_monitor(plan.service))
     port = {"port": names.PICKER_METRICS_PORT, "path": "/metrics"}
@@ -266,10 +256,6 @@ def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringP
             "endpoints": [{**port, **shown, **_scraping(monitoring)}],
         },
     }
-
-
-def _of_groups(plan: Topology) -> list[str]:
-    return [] if plan.groups is None else [labels.GROUP_INDEX]
 
 
 def _chosen(built: Manifest, monitoring: MonitoringPlan) -> Manifest:

@@ -29,13 +29,7 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 @dataclass(frozen=True)
 class OperationsPlan:
-    """Disruption budgets, monitors and autoscalers of a service.
-
-    Attributes:
-        budgets: Disruption budgets, one for each role that has one.
-        monitoring: The monitors, None without `monitoring`.
-        autoscalers: One for each LeaderWorkerSet that is scaled.
-    """
+    """Disruption budgets, monitors and autoscalers of a service."""
 
     budgets: tuple[BudgetPlan, ...] = ()
     monitoring: MonitoringPlan | None = None

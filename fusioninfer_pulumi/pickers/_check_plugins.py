@@ -45,11 +45,8 @@ class Declared:
     """One entry of `plugins`.
 
     Attributes:
-        index: Its place in the list.
         name: What references call it; its type when it has no name.
-        type: Its type.
         known: What is known about the type, None when nothing is.
-        parameters: Its parameters, empty when it has none that can be read.
     """
 
     index: int
@@ -86,13 +83,9 @@ def declared_plugins(plugins: Any, family: PickerFamily) -> list[Declared]:
 def check_plugins(
     plugins: Any, declared: Sequence[Declared], family: PickerFamily, *, own_image: bool
 ) -> Iterator[Finding]:
-    """What an endpoint picker has against the list; it takes a missing one for an empty list.
+    """Checks the list `plugins`; a missing one counts as empty.
 
-    Args:
-        plugins: The value of `plugins`.
-        declared: What could be read of it.
-        family: The endpoint picker.
-        own_image: Whether it may register other types than its family does.
+    `declared` is what could be read of it; an `own_image` may register other types than its family.
     """
     if plugins is None:
         return

@@ -43,8 +43,7 @@ _Resolver.add_implicit_resolver(f"{_TAG}float", _EXPONENT, list("-+0123456789"))
 def read_config(text: str) -> tuple[Any, bool]:
     """The first document of a text as plain values, and whether more documents follow.
 
-    Raises:
-        UnreadableError: An endpoint picker would not get beyond reading it.
+    Raises UnreadableError where an endpoint picker cannot read it.
     """
     if len(text) > MAX_CHARACTERS:
         raise UnreadableError("larger than 1 MiB, which is what a ConfigMap holds")

@@ -51,16 +51,9 @@ _NESTED = ("profiles", "deciders")
 
 
 def check_config(text: str, family: PickerFamily, *, own_image: bool = False) -> list[Finding]:
-    """What an endpoint picker has against a configuration.
+    """Findings located in a user's configuration (`plugins[2].parameters.blockSize`).
 
-    Args:
-        text: The configuration as the user wrote it.
-        family: The endpoint picker.
-        own_image: Whether the image may register plugins of its own, so that a type which the
-            family does not register is no error.
-
-    Returns:
-        Findings located in the configuration (`plugins[2].parameters.blockSize`).
+    An `own_image` may register plugins that its family does not, which is then no error.
     """
     try:
         config, more = read_config(text)

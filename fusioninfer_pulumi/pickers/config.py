@@ -43,7 +43,6 @@ class PickerRequest:
     """What an endpoint picker shall do.
 
     Attributes:
-        strategy: What it balances by.
         scorers: Weights by scorer name (see `SCORERS`), None for the strategy's own scorer
             alone.
         block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
@@ -149,12 +148,7 @@ _LEAST_PRODUCER_BLOCK = 64
 
 
 def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any]:
-    """The configuration as data, in the order in which it is written.
-
-    Args:
-        family: The endpoint picker that will read it.
-        request: What it shall do, a request that `check_strategy` has nothing against.
-    """
+    """The configuration as data, in written order, of a request that `check_strategy` accepts."""
     weights = _weights(request)
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
@@ -210,11 +204,7 @@ def picker_config_text(config: dict[str, Any]) -> str:
 
 
 def check_strategy(family: PickerFamily, request: PickerRequest) -> list[Finding]:
-    """What stands against a request on an endpoint picker, whatever roles the service has.
-
-    Returns:
-        Findings located in the router role (`strategy`, `scorers.load`).
-    """
+    """Findings about a request, located in the router role (`strategy`, `scorers.load`)."""
     found = list(_check_scorers(family, request))
     if request.strategy is Strategy.PD_DISAGGREGATION:
         found += _check_prefill_decode(family, request)

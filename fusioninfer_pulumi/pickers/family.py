@@ -47,8 +47,6 @@ class PluginType:
     """One plugin type that an endpoint picker registers.
 
     Attributes:
-        name: The type as a configuration names it.
-        kind: What it does.
         parameters: Parameter names that its factory reads; empty when it reads none, None when
             they are not known.
         strict: Whether an unknown parameter stops the endpoint picker, instead of being ignored.
@@ -78,18 +76,14 @@ class PickerFamily:
     """What is known about the images of one family.
 
     Attributes:
-        family: Its name.
-        repository: Repository of its images.
         sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
             None where there is none.
         versions: Range of image versions, both ends included.
         api_versions: apiVersions that it registers for its configuration; the first is written.
         sections: Top-level keys of the configuration and, for those that are objects, the keys
             inside (None: not checked).
-        plugins: What it registers, by type.
         feature_gates: Gates that it registers; any other stops it.
         gate_values: Whether a gate may be written `name=false`.
-        integer_weights: Whether a scorer's weight must be a whole number.
         weight_trap: Whether a scorer without weight that stands after a picker plugin crashes it
             (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the plugin, and
             `configloader.go` dereferences the weight).
@@ -97,7 +91,6 @@ class PickerFamily:
         prefix_block_refused: Whether `blockSize` alone stops it (v1.4.0 `scorer/prefix`).
         kv_metric_flag: Flag that must name current vLLM's KV-cache metric, None where the
             default is right.
-        flags: Command line flags that it accepts.
         refused_flags: Flags that it knows but refuses when they are set, with the reason.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
         pd_needs_headers_handler: Whether only a separate plugin hands the prefill pod to the

@@ -79,16 +79,10 @@ class PickerFlags:
     """What the command line says beyond the family.
 
     Attributes:
-        pool: Name of the InferencePool.
-        namespace: Namespace of the InferencePool.
-        config_file: Path of the configuration inside the container.
         replicas: Pods of the endpoint picker; several of them elect a leader.
-        verbosity: Log level, klog style.
         metrics_auth: Whether reading metrics needs a token that the API server accepts.
         secure_serving: Whether it serves TLS to the gateway.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
-        experimental: Whether its configuration has alpha plugins.
-        tracing: Whether it sends traces.
     """
 
     pool: str
@@ -140,11 +134,7 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
 
 
 def check_args(args: Sequence[str], family: PickerFamily) -> Iterator[Finding]:
-    """What stands against a user's own arguments; values may follow as words of their own.
-
-    Yields:
-        Findings located in the list (`(0,)`).
-    """
+    """Findings about a user's own arguments, located in the list; values may be separate words."""
     for index, argument in enumerate(args):
         if not argument.startswith("-") or argument in {"-", "--"}:
             continue

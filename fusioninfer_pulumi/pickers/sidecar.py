@@ -100,8 +100,6 @@ class SidecarRelease:
 
     Attributes:
         port_flag: Flag with the engine's port; its default has changed, so it is always given.
-        connectors: Protocols that `--kv-connector` takes.
-        flags: Flags that it accepts.
     """
 
     port_flag: str
@@ -125,23 +123,20 @@ def sidecar_release(family: PickerFamily) -> SidecarRelease | None:
     return _RELEASES.get(family.family)
 
 
-def sidecar_family(image: Any, stated: str | None, picker: PickerFamily) -> PickerFamily | Finding:
-    """The family whose flags a sidecar reads.
+def sidecar_family(
+    image: Any, explicit: str | None, picker: PickerFamily
+) -> PickerFamily | Finding:
+    """The family whose flags a sidecar reads, or what is wrong with its field `family`.
 
-    Args:
-        image: The sidecar's image, None for the default one; may be an Output.
-        stated: Family that the user names.
-        picker: Family of the endpoint picker.
-
-    Returns:
-        The family, or what is wrong, located in the sidecar's fields (`family`).
+    It is the one that the user names (`explicit`), else that of the image, else the endpoint
+    picker's. The image is None for the default one, and may be an Output.
     """
-    if stated is not None:
+    if explicit is not None:
         able = [family.value for family in _RELEASES]
-        if stated not in able:
-            message = f"must be one of {', '.join(able)}, got {shown(stated)}"
+        if explicit not in able:
+            message = f"must be one of {', '.join(able)}, got {shown(explicit)}"
             return error("picker-family-unknown", ("family",), message)
-        return FAMILIES[stated]
+        return FAMILIES[explicit]
     known = None if image is None or is_output(image) else family_of_sidecar(image)
     return known or picker
 
@@ -159,15 +154,9 @@ def protocol(names: Sequence[str]) -> str | None:
 def check_sidecar_args(
     args: Sequence[str], family: PickerFamily, *, own_image: bool
 ) -> Iterator[Finding]:
-    """What stands against a user's own flags.
+    """Findings about a user's own flags, located in the list.
 
-    Args:
-        args: The flags.
-        family: The sidecar's family.
-        own_image: Whether the image may know more flags than the family's releases.
-
-    Yields:
-        Findings located in the list (`(0,)`).
+    An `own_image` may know more flags than the family's releases.
     """
     for index, argument in enumerate(args):
         name = argument.partition("=")[0].lstrip("-")

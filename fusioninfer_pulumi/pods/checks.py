@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.topology import VOLCANO
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.engine import PORT_FLAG, KvConnector
+from fusioninfer_pulumi.engines.engine import PORT_FLAG
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -22,12 +21,10 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
-from fusioninfer_pulumi.pods.accelerators import accelerator_findings
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.disk import disk_findings
-from fusioninfer_pulumi.pods.memory import memory_findings
+from fusioninfer_pulumi.pods.devices import accelerator_findings, disk_findings, memory_findings
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.pods.pod import PAIRED, Context
+from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import port_findings, served_port
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 from fusioninfer_pulumi.pods.validation.written import pod_findings
@@ -54,7 +51,7 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """What the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     found: list[Finding] = []
-    have, *others = {accelerators(each.template) for each in pods.each}
+    have, *others = {accelerators(each.template) for each in pods.each()}
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     counted = have and not others and one_rank_each(pods.leader.template)
@@ -153,56 +150,6 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
                 f"so there, or set schedulingStrategy.{out}",
             )
             return
-
-
-_WRONG_WAY = {
-    ComponentType.PREFILLER: ("kv_consumer", "decode"),
-    ComponentType.DECODER: ("kv_producer", "prefill"),
-}
-
-
-def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """What prefill and decode roles do not agree on; refused only where a picker pairs them."""
-    known = [
-        (ctx, pods, setup)
-        for ctx, pods in roles
-        if ctx.role.component_type in PAIRED and isinstance(setup := _setup(pods), KvConnector)
-    ]
-    if not known:
-        return
-    first, wanted_pods, wanted = known[0]
-    say = error if first.pairing is not None else warning
-    for ctx, _, setup in known:
-        wrong = _WRONG_WAY[ctx.role.component_type]
-        if setup.role in wrong and setup.side_channel is None:
-            yield say(
-                "kv-transfer-wrong-way",
-                ctx.at(),
-                f"a {ctx.role.component_type.value} whose engine says {setup.role}: the KV cache "
-                "goes from prefillers to decoders",
-            )
-    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
-        return
-    for ctx, pods, setup in known[1:]:
-        engines = (_engine_name(pods), _engine_name(wanted_pods))
-        if engines[0] != engines[1] or setup.transfers != wanted.transfers:
-            yield say(
-                "kv-transfer-differs",
-                ctx.at(),
-                f"hands its KV cache over by {setup.name} ({engines[0]}), role "
-                f"{first.role.name} by {wanted.name} ({engines[1]}); all "
-                "prefillers and decoders need the same",
-            )
-
-
-def _setup(pods: RolePods) -> KvConnector | str | None:
-    if pods.kv is not None and pods.kv.connector is not None:
-        return pods.kv.connector
-    return pods.command.connector
-
-
-def _engine_name(pods: RolePods) -> str | None:
-    return pods.command.engine.name if pods.command.engine is not None else None
 
 
 # Variables that hold a credential whatever it looks like: those of model hubs and clouds, and the

@@ -26,7 +26,6 @@ class Pairing:
     Attributes:
         family: Family of the picker, which decides the sidecar's release.
         port: Port on which the prefill pods serve, and so all pods of the pool.
-        prefill_https: Whether prefill pods serve HTTPS.
     """
 
     family: PickerFamily

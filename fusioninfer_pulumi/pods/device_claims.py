@@ -23,12 +23,7 @@ _DIGEST_LENGTH = 8
 
 @dataclass(frozen=True)
 class ClaimTemplate:
-    """A ResourceClaimTemplate.
-
-    Attributes:
-        name: Its name.
-        spec: Spec of the claims that are made from it.
-    """
+    """A ResourceClaimTemplate, with the spec of the claims that are made from it."""
 
     name: str
     spec: dict[str, Any]

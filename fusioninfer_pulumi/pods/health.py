@@ -1,4 +1,4 @@
-"""Probes of an engine: whether it serves, how long it may take to start."""
+"""How a serving pod starts, shows that it serves, and ends: probes and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -107,3 +107,30 @@ def _early(at: Location, own: Mapping[str, Any]) -> Iterator[Finding]:
             f"is not given, and the livenessProbe restarts a container that does not serve after "
             f"{seconds} s: a model that takes longer never loads; give startup.timeout",
         )
+
+
+#: Time for requests that are under way, and for endpoints and pickers to take the pod out.
+PAUSE_SECONDS = 20
+#: The same and a minute for the engine to end.
+GRACE_SECONDS = 80
+_GRACE = "terminationGracePeriodSeconds"
+
+
+def graceful_shutdown(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+    """Lets pods of a known engine end gracefully, unless their author has said how they end."""
+    if pods.engine_command.engine is None:
+        return pods, []
+    for pod in pods.each():
+        pods = pods.put(_graceful(pod))
+    return pods, []
+
+
+def _graceful(pod: Pod) -> Pod:
+    allowed = pod.spec.get(_GRACE)
+    # Anything but a number is an Output, or for the API server to judge.
+    enough = allowed is None or (isinstance(allowed, int) and allowed > PAUSE_SECONDS)
+    if "lifecycle" in pod.own or not enough:
+        return pod
+    pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {PAUSE_SECONDS}"]}}}
+    pausing = pod.with_container(lambda each: {**each, "lifecycle": pause})
+    return pausing.with_spec(**{_GRACE: allowed or GRACE_SECONDS})

@@ -49,7 +49,6 @@ class KvTransferPlan:
         engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
         moved_from: Ports that the template means the engine by, and that became `engine_port`.
         connector: How the engine hands its KV cache over, None where that is not known.
-        sidecar: The leaders' sidecar, None for none.
     """
 
     pool_port: int

@@ -54,11 +54,8 @@ class ModelFiles:
         model: What the engine loads: a repository of Hugging Face, or a path.
         revision: Revision that the engine fetches.
         adapters: Repository or path of each adapter by its name.
-        volumes: Volumes by name.
-        mounts: What the serving container mounts.
         fetched: Source and folder of what init containers fetch, with what each mounts.
         warmed: Source and folder of what the warm-up fetches.
-        env: Variables of the serving container.
         images: Whether images are mounted as volumes.
     """
 

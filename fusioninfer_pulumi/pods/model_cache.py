@@ -67,16 +67,7 @@ done"""
 
 @dataclass(frozen=True)
 class WarmUpPlan:
-    """The Job that fills a cache before pods are made.
-
-    Attributes:
-        container: Its container.
-        claim: The claim that it fills.
-        volume: Name of the volume.
-        seconds: How long it may take.
-        cache: What else is known of its pod.
-        pull_secrets: Names of the Secrets for its image.
-    """
+    """The Job that fills a cache before pods are made."""
 
     container: Mapping[str, Any]
     claim: str
@@ -88,13 +79,7 @@ class WarmUpPlan:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """What a model needs beside the pods.
-
-    Attributes:
-        claim: Name of the claim that is made, None for none.
-        storage: What it is to be, None for none.
-        warm_up: The Job, None for none.
-    """
+    """The claim and the Job of a model, each None where none is made."""
 
     claim: str | None = None
     storage: StorageArgs | None = None

@@ -35,7 +35,6 @@ class Pod:
         written: The template as the user wrote it: shows what the user has set.
         template: The template as far as it is built. A pass creates a new one, and only appends to
             lists, so that the user's indexes stay right.
-        name: Name of the serving container.
         leads: Whether it is the template of leaders, or of every pod of the role.
     """
 
@@ -87,8 +86,7 @@ class Pod:
     ) -> Pod:
         """The pod whose engine has these arguments.
 
-        Raises:
-            EditError: When the place for the arguments is not known.
+        Raises EditError where their place in the command line is not known.
         """
         return self.with_command(edit(self.command, arguments, model=model))
 
@@ -179,19 +177,9 @@ class Context:
     """What follows from the spec alone, before the first pass; no pass changes it.
 
     Attributes:
-        meta: The service.
-        position: Index of the role in the spec.
         role: The role as the user wrote it, and the model's size in its `startup`.
-        nodes: Pods of one replica.
         launcher: How they find each other, None for single pods.
-        model: The service's model, None without.
-        files: Where its files lie, None without.
         pairing: Of prefill with decode, None for other services and other roles.
-        tracing: The service's traces, None without.
-        gang: Whether the pods are scheduled as a gang.
-        scheduler: Scheduler of the pods, None for the templates' own.
-        queue: Volcano queue of the service, None for the default.
-        priority_class: PriorityClass of the pods, None for the templates' own.
     """
 
     meta: ServiceMeta

@@ -38,8 +38,6 @@ class Listener:
     Attributes:
         what: What it is, for messages.
         at: Field that says so.
-        first: The first port.
-        count: How many ports.
         sure: Whether it surely listens; a container need not listen on what it declares.
     """
 

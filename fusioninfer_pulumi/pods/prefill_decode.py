@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, KvConnector
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context
@@ -129,3 +129,53 @@ def _setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
     else:
         return None
     return None if value is None or "$" in value else _SAME.get(value, value)
+
+
+_WRONG_WAY = {
+    ComponentType.PREFILLER: ("kv_consumer", "decode"),
+    ComponentType.DECODER: ("kv_producer", "prefill"),
+}
+
+
+def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """What prefill and decode roles do not agree on; refused only where a picker pairs them."""
+    known = [
+        (ctx, pods, setup)
+        for ctx, pods in roles
+        if ctx.role.component_type in PAIRED and isinstance(setup := _setup(pods), KvConnector)
+    ]
+    if not known:
+        return
+    first, wanted_pods, wanted = known[0]
+    say = error if first.pairing is not None else warning
+    for ctx, _, setup in known:
+        wrong = _WRONG_WAY[ctx.role.component_type]
+        if setup.role in wrong and setup.side_channel is None:
+            yield say(
+                "kv-transfer-wrong-way",
+                ctx.at(),
+                f"a {ctx.role.component_type.value} whose engine says {setup.role}: the KV cache "
+                "goes from prefillers to decoders",
+            )
+    if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
+        return
+    for ctx, pods, setup in known[1:]:
+        engines = (_engine_name(pods), _engine_name(wanted_pods))
+        if engines[0] != engines[1] or setup.transfers != wanted.transfers:
+            yield say(
+                "kv-transfer-differs",
+                ctx.at(),
+                f"hands its KV cache over by {setup.name} ({engines[0]}), role "
+                f"{first.role.name} by {wanted.name} ({engines[1]}); all "
+                "prefillers and decoders need the same",
+            )
+
+
+def _setup(pods: RolePods) -> KvConnector | str | None:
+    if pods.kv is not None and pods.kv.connector is not None:
+        return pods.kv.connector
+    return pods.command.connector
+
+
+def _engine_name(pods: RolePods) -> str | None:
+    return pods.command.engine.name if pods.command.engine is not None else None

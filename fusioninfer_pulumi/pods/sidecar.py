@@ -39,11 +39,7 @@ class SidecarPlan:
     """The sidecar of a role's leaders.
 
     Attributes:
-        image: Its image; may be an Output.
-        arguments: Its command line.
         port: Port that it listens on, which is the pool's.
-        https: Whether it serves HTTPS.
-        resources: Resources of its container.
         account: ServiceAccount whose rights it uses, None when it uses none.
         own_account: Whether that account is the template's own, so that it is not created.
     """

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, error, listed
 from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, update_order
 from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import field_location
 from fusioninfer_pulumi.topology.topology import Topology
-
-#: LeaderWorkerSets that a message names; the others are counted.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -213,6 +210,4 @@ def _deadlock(member: _Member, late: Sequence[_Member]) -> Finding:
 
 
 def _named(members: Sequence[_Member]) -> str:
-    names = [member.step.name for member in members]
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed([member.step.name for member in members])

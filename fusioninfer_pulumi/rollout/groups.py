@@ -21,7 +21,6 @@ class GroupRollout:
     Attributes:
         max_unavailable: Groups that the update may make unavailable.
         partition: Groups with lower indexes keep their pod templates.
-        strategy: The rollout strategy.
     """
 
     max_unavailable: int

@@ -27,8 +27,6 @@ class LwsStep:
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        name: Name of the LeaderWorkerSet.
-        role: Its role.
         queue: LeaderWorkerSets of one queue share `limit`.
         unit: What counts as one for `limit`: the LeaderWorkerSet, or its whole serving group.
         limit: Units of the queue that may be unavailable at a time, None for all.
@@ -36,7 +34,6 @@ class LwsStep:
         scope: Where it waits for them: in its serving group, or in the service.
         required: Whether the service needs it; optional ones run if there are enough accelerators.
         frozen: Whether it keeps its pod template.
-        rollout: The rollout settings of its role.
         timeout: How long its update may take: a replica's timeout, times the replicas in sequence.
         partial: Whether some of its replicas may stay pending.
         scaled_externally: Whether an autoscaler or another program sets its replicas.

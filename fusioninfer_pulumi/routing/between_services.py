@@ -14,6 +14,7 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.attachment import attachment_findings, hosts_overlap
 from fusioninfer_pulumi.routing.route import RoutePlan, is_pool
+from fusioninfer_pulumi.routing.route_rules import normalised_matches
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -107,13 +108,8 @@ class Shares:
     ) -> list[Finding]:
         """Checks a service's `split` and `routedBy` against the services that they name.
 
-        Args:
-            plan: The service.
-            complete: Whether all services are known: then names of no service are findings, too.
-            to: Checks only references to the service of this name; None checks all of them.
-
-        Returns:
-            Errors where requests would fail, warnings where they probably go another way.
+        With `complete` all services are known, and names of no service are findings, too. With `to`
+        only references to the service of this name are checked.
         """
         router = plan.router
         route = router.args.httproute if router is not None else None
@@ -335,4 +331,51 @@ def _share_host(one: RoutePlan, other: RoutePlan) -> bool:
 
 
 def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
-    return [match for rule in route.rules for match in rule.matches]
+    return [match for rule in route.rules for match in normalised_matches(rule.matches)]
+
+
+class Routes:
+    """The routes of the services added so far."""
+
+    def __init__(self) -> None:
+        self._plans: list[RoutedService] = []
+
+    def add(self, plan: RoutedService) -> list[Finding]:
+        """Adds a service, and returns a warning for each earlier one whose requests it wants."""
+        found = [each for other in self._plans for each in _conflict_findings(plan, other)]
+        self._plans.append(plan)
+        return found
+
+
+def _conflict_findings(plan: RoutedService, other: RoutedService) -> Iterator[Finding]:
+    router, theirs = plan.router, other.router
+    if router is None or theirs is None or router.route is None or theirs.route is None:
+        return
+    # What one of them says of the other is checked there.
+    if _splits_to(plan, other) or _splits_to(other, plan) or not share_gateway(router, theirs):
+        return
+    host = _shared_host(router.route, theirs.route)
+    taken = _matches(theirs.route)
+    if host is not None and any(match in taken for match in _matches(router.route)):
+        yield warning(
+            "routes-conflict",
+            ("roles", router.position, "httproute"),
+            f"takes the same requests for {host} as service {other.service} at one Gateway, and "
+            "the older route gets them all; give it another host name, path or header",
+        )
+
+
+def _splits_to(plan: RoutedService, other: RoutedService) -> bool:
+    route = plan.router.args.httproute if plan.router is not None else None
+    shares = (route.split if route is not None else None) or ()
+    return any(share.service == other.service for share in shares)
+
+
+def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
+    """A host that both routes name, None for none: of two the more exact one gets its requests."""
+    if not one.hostnames and not other.hostnames:
+        return "any host"
+    theirs = [host for host in other.hostnames or () if not is_output(host)]
+    return next(
+        (host for host in one.hostnames or () if not is_output(host) and host in theirs), None
+    )

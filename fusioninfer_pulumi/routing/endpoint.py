@@ -19,9 +19,7 @@ class Endpoint:
     """Where clients send requests.
 
     Attributes:
-        scheme: `http` or `https`.
         host: Host name, which may be an Output; None where only the live Gateway has an address.
-        port: Port, None for the scheme's own.
     """
 
     scheme: str

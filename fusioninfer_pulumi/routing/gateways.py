@@ -104,7 +104,6 @@ class Implementation:
     """One gateway implementation.
 
     Attributes:
-        name: As `gateway.implementation` names it.
         gateway_class: The GatewayClass that it is usually installed with.
         picker_tls: How it speaks to the endpoint picker.
         honours_failure_mode: Whether it reads `endpointPickerRef.failureMode`; None when that is

@@ -21,13 +21,9 @@ class GrantPlan:
 
     Attributes:
         at: Field that makes the reference, for findings.
-        name: Name of the ReferenceGrant.
         namespace: Namespace that is referred to; may be an Output where it is the service's.
-        from_kind: `HTTPRoute` or `Gateway`.
         from_namespace: Namespace of what refers; may be an Output where it is the service's.
         to_group: API group of what is referred to; empty for the core group.
-        to_kind: Its kind.
-        to_name: Its name.
     """
 
     at: Location

@@ -23,10 +23,7 @@ class PoolPlan:
     """The pods that the endpoint picker chooses from.
 
     Attributes:
-        name: Name of the InferencePool.
         selector: Labels of exactly the serving pods.
-        port: Port on which all of them serve.
-        failure_mode: What the gateway does without the endpoint picker.
         roles: Names of the roles whose pods it holds.
         protect: Whether Pulumi refuses to delete it; None for the component's own option.
         retain: Whether it stays when the service goes; None for the component's own option.

@@ -31,8 +31,6 @@ class ParentPlan:
 
     Attributes:
         at: Field that names it, for findings.
-        name: Its name.
-        namespace: Its namespace; may be an Output.
         section: The one listener meant, None for any.
         port: The listeners' port meant, None for any.
         listeners: Its listeners, None where they are not known.
@@ -51,7 +49,6 @@ class RulePlan:
     """One rule of the route.
 
     Attributes:
-        written: The rule as the user wrote it.
         defaulted: Whether the service's pool becomes its only backend.
         corrected: Indexes of its backends that become the service's pool.
         request_timeout: Timeout that it gets, None to leave it as it is.
@@ -78,11 +75,8 @@ class RoutePlan:
     """The HTTPRoute.
 
     Attributes:
-        name: Its name.
         parent_refs: References to Gateways, as they are written; None to write none.
         hostnames: Host names; each may be an Output.
-        rules: Its rules.
-        use_default_gateways: The field of that name, None to leave it out.
         split: Pools that share the requests of defaulted rules, the service's own first, each with
             its percentage; none where the service's own gets all of them.
     """

@@ -30,21 +30,18 @@ from fusioninfer_pulumi.routing.grants import (
     needed_grants,
     reference_grants,
 )
-from fusioninfer_pulumi.routing.network_policy import network_policies
+from fusioninfer_pulumi.routing.network_policy import network_policies, policy_findings
 from fusioninfer_pulumi.routing.picker import (
     PickerPlan,
     config_map,
+    metrics_reviewer,
     picker_deployment,
     picker_plan,
-    picker_service,
-)
-from fusioninfer_pulumi.routing.picker_access import (
-    metrics_reviewer,
     picker_role,
+    picker_service,
     role_binding,
     service_account,
 )
-from fusioninfer_pulumi.routing.policy_checks import policy_findings
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
@@ -72,14 +69,9 @@ class RouterPlan:
     """A router role.
 
     Attributes:
-        position: Index of the role in the spec.
-        args: The role as the user wrote it.
-        picker: The endpoint picker.
-        pool: The pods that it chooses from.
         gateway: The Gateway that belongs to the service, None where there is none.
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
-        implementation: What is known of the gateway.
         grants: ReferenceGrants that are created.
     """
 
@@ -128,18 +120,8 @@ def router_plan(
 ) -> tuple[RouterPlan | None, list[Finding]]:
     """Plans the router role at `position` of the declared roles, with findings.
 
-    Args:
-        service: Name of the service.
-        namespace: Its namespace; may be an Output.
-        position: Index of the router role.
-        declared: All roles of the service.
-        roles: The plans of those that run pods.
-        groups: Serving groups of the service, None without.
-        complete: Whether all of those could be planned; if not, the pool is not checked.
-        tracing: The service's traces, None without.
-
-    Returns:
-        The plan, None when the endpoint picker or the pool cannot be planned; and the findings.
+    `roles` are the plans of those that run pods; the pool is checked only if that is `complete`.
+    The plan is None when the endpoint picker or the pool cannot be planned.
     """
     args, at = declared[position], ("roles", position)
     intent = picker_intent(args, declared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from fusioninfer_pulumi.component.diagnosis.read import (
     watch_service,
 )
 from fusioninfer_pulumi.component.status import is_available
+from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.service_plan import ServicePlan
@@ -72,15 +74,10 @@ async def _watched(
     def enough(found: Snapshot) -> bool:
         return all(lws_shows_reason(name, found) for name in names)
 
-    seconds = _WATCH_SECONDS
+    more = service, snapshot, enough, _WATCH_SECONDS
     try:
         return await cluster.read(
-            watch_service,
-            service,
-            snapshot,
-            enough,
-            seconds,
-            seconds=seconds + _WATCH_EXTRA_SECONDS,
+            watch_service, *more, seconds=_WATCH_SECONDS + _WATCH_EXTRA_SECONDS
         )
     except UnreadableError:
         return snapshot
@@ -191,7 +188,7 @@ def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]
         found = reason_of(pod)
         if found is not None:
             reasons.setdefault(found, []).append(name_of(pod))
-    return [f"{_pods(names)}: {reason}" for reason, names in reasons.items()]
+    return [f"pod {listed(names, most=1)}: {reason}" for reason, names in reasons.items()]
 
 
 def _latest_refusal(group: Mapping[str, Any]) -> str:
@@ -206,34 +203,25 @@ def _latest_refusal(group: Mapping[str, Any]) -> str:
         for each in status.get("conditions") or ()
         if each.get("type") == "Unschedulable" and each.get("status") == "True"
     ]
-    refused.sort(key=lambda each: str(each.get("lastTransitionTime")))
-    message = " ".join(str(refused[-1].get("message") or "").split()) if refused else ""
+    latest = max(
+        reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
+    )
+    message = " ".join(str(latest.get("message") or "").split())
     return f"phase {phase}" + (f", {message}" if message else "")
 
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
-    for kind in _CONTROLLERS:
-        # Workers have a StatefulSet of their own, with the number of their group.
-        for own in sorted({found for found in _subjects(kind, events) if _is_of(name, found)}):
-            for text in latest_events(events, kind, own):
-                yield f"{kind} {own}: {text}"
-
-
-def _subjects(kind: str, events: Sequence[Object]) -> Iterator[str]:
-    for each in events:
-        about = each.get("involvedObject") or {}
-        if about.get("kind") == kind:
-            yield str(about.get("name"))
-
-
-def _is_of(name: str, found: str) -> bool:
-    return found == name or (found.startswith(f"{name}-") and found[len(name) + 1 :].isdecimal())
-
-
-def _pods(names: list[str]) -> str:
-    if len(names) == 1:
-        return f"pod {names[0]}"
-    return f"pod {names[0]} and {len(names) - 1} more"
+    # Workers have a StatefulSet of their own, with the number of their group.
+    own = re.compile(rf"{re.escape(name)}(-\d+)?")
+    subjects = {
+        (str(about.get("kind")), str(about.get("name")))
+        for each in events
+        if (about := each.get("involvedObject")) and own.fullmatch(str(about.get("name")))
+    }
+    for kind, subject in sorted(subjects):
+        if kind in _CONTROLLERS:
+            for text in latest_events(events, kind, subject):
+                yield f"{kind} {subject}: {text}"
 
 
 def _revision(state: Mapping[str, Any] | None) -> str | None:

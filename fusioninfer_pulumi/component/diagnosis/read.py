@@ -22,12 +22,9 @@ _HOLD_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Objects around one service.
+    """Pods, events and PodGroups of one service, and the nodes around them.
 
     Attributes:
-        pods: The pods of its replicas.
-        events: Warnings of its namespace, and LeaderWorkerSet's events about groups that it
-        deletes. pod_groups: Its PodGroups.
         nodes: All nodes, None where they were not read.
         bound: Pods of any namespace that hold a node, None where they were not read.
         unread: What could not be read, and why.

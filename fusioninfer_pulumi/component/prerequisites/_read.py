@@ -21,12 +21,7 @@ _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
 @dataclass(frozen=True)
 class Definition:
-    """A CustomResourceDefinition that is installed.
-
-    Attributes:
-        schemas: Schema of each API version that it serves.
-        release: Release in its annotations, None without one.
-    """
+    """An installed CustomResourceDefinition: the schema of each served version, and its release."""
 
     schemas: Mapping[str, Mapping[str, Any]]
     release: Release | None = None
@@ -53,10 +48,7 @@ class ClusterFacts:
         releases: Releases of products by the tags of their images, as far as they are known.
         lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
             configuration could not be found.
-        kubernetes: Release of the API server, None where it is not known.
-        apis: Versions of each API group that is served, None where that is not known.
         named: Whether objects exist, by kind and name; one that is missing could not be read.
-        unread: What could not be read, and why.
     """
 
     definitions: Mapping[str, Definition | None] = field(default_factory=dict)

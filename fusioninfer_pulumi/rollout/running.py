@@ -1,11 +1,17 @@
-"""Checks against the running service: a changed subgroup policy would interrupt it."""
+"""Changes of a running service that are rejected because they would interrupt it.
+
+Pulumi creates new objects before it deletes old ones. The LeaderWorkerSets of the new layout would
+need accelerators beside all old ones; then all old replicas would end at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.findings import Finding, error, listed
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.order import update_order
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -14,15 +20,36 @@ from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 from fusioninfer_pulumi.topology.topology import Topology
 
 
+def layout_of(own: Mapping[str, Any]) -> Layout | None:
+    """Returns the layout of a LeaderWorkerSet by its labels, None if it is not of this library."""
+    if labels.ROLE_NAME not in own:
+        return None
+    return Layout.PER_REPLICA if labels.REPLICA_INDEX in own else Layout.PER_ROLE
+
+
+def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
+    """Returns an error if LeaderWorkerSets of the other layout run; `others` are their names."""
+    if not others:
+        return []
+    other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
+    return [
+        error(
+            "layout-change-while-running",
+            ("layout",),
+            f"{layout.value} cannot take the place of {other.value} while the service runs "
+            f"({listed(sorted(others))}): that would need room for all replicas twice, and then "
+            "end all old ones at once; create a second service with this layout, move the clients "
+            "and remove this one (docs/rollout.md), or set replicas: 0 for all roles first, which "
+            "interrupts the service",
+        )
+    ]
+
+
 def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:
     """Returns an error for each role that a changed subgroup policy would interrupt.
 
-    LeaderWorkerSets of another policy are replaced: more replicas than `maxUnavailable` would end
-    at once.
-
-    Args:
-        plan: The new plan of the service.
-        differing: Names of existing LeaderWorkerSets with another policy than the plan's.
+    LeaderWorkerSets of another policy (`differing`) are replaced: more replicas than
+    `maxUnavailable` would end at once.
     """
     if not differing:
         return []

@@ -1,0 +1,232 @@
+"""What engines need of their pods: accelerators, shared memory, disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.resources import is_accelerator, meant_accelerator
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.launch import WRAPPING
+from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.validation.resources import is_extended
+
+#: Devices that no engine computes on.
+_NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
+#: Images of engines for processors alone, and of programs that stand in for an engine.
+_NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
+#: Variables that engines built for processors read.
+_CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
+#: Variables by which a container runtime hands out devices that nothing asked for.
+_VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
+
+
+def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warns of pods whose engine gets no accelerator, as far as the pods say."""
+    for pod in pods.written:
+        slips = list(_misspelt(pod))
+        yield from slips
+        engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
+        engine = engine or read_command(pod.own).engine
+        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command):
+            continue
+        held = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
+        asks = f"asks for {held[0]}" if held else "asks for none"
+        yield warning(
+            "accelerators-not-requested",
+            (*pod.container_path, "resources"),
+            f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
+            "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
+        )
+
+
+def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
+    resources = pod.container.get("resources") or {}
+    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    yield from ((str(name), amount) for name, amount in asked.items())
+
+
+def _has_devices(pod: Pod) -> bool:
+    """Whether the serving container has a device: asked for, claimed, or taken from the node."""
+    if (pod.container.get("resources") or {}).get("claims"):
+        return True
+    for name, amount in _amounts(pod):
+        device = is_accelerator(name) or (is_extended(name) and not _NETWORK.search(name))
+        if device and quantity.parse(amount) > 0:
+            return True
+    if (pod.container.get("securityContext") or {}).get("privileged") is True:
+        return True
+    paths = [
+        (volume.get("hostPath") or {}).get("path")
+        for volume in pod.spec.get("volumes") or ()
+        if isinstance(volume.get("hostPath"), Mapping)
+    ]
+    return any(str(path).startswith("/dev/") for path in paths) or any(
+        _VISIBLE.fullmatch(str(each.get("name"))) for each in pod.container.get("env") or ()
+    )
+
+
+def _needs_none(pod: Pod, command: EngineCommand) -> bool:
+    image = command.image if pod.leads else read_command(pod.own).image
+    built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
+    named = any(
+        _CPU_VARIABLES.fullmatch(str(each.get("name"))) for each in pod.container.get("env") or ()
+    )
+    return built or named or command.value("--device") == "cpu"
+
+
+def _misspelt(pod: Pod) -> Iterator[Finding]:
+    """The resource names that are nearly those of accelerators."""
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(pod.written["spec"].get(field) or ()):
+            at = (*pod.path, "spec", field, index, "resources")
+            found: set[str] = set()
+            for kind in ("limits", "requests"):
+                for name in (container.get("resources") or {}).get(kind) or ():
+                    meant = meant_accelerator(str(name))
+                    if meant is None or name in found:
+                        continue
+                    found.add(name)
+                    # The API server takes no other name without a slash.
+                    say = warning if "/" in str(name) else error
+                    yield say(
+                        "accelerator-name-unknown",
+                        (*at, kind, str(name)),
+                        f"is no known device, so no node has it; did you mean {meant}?",
+                    )
+
+
+#: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
+#: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
+LEAST_SHARED = quantity.parse("256Mi")
+
+
+def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
+    shares = _ranks_in_pod(pods, ctx) > 1
+    for pod in pods.written:
+        runs = pod.leads or ctx.launcher in WRAPPING or read_command(pod.own).engine is not None
+        if shares and runs:
+            yield from _shared_memory(pod)
+        yield from _above_limits(pod, ctx)
+
+
+def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
+    """Ranks of one copy of the model that run in one pod, 1 where that is not known."""
+    sizes = pods.command.parallelism
+    if sizes is None:
+        return 1
+    copy = sizes.tensor * sizes.pipeline * sizes.context
+    return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
+
+
+def _shared_memory(pod: Pod) -> Iterator[Finding]:
+    if pod.spec.get("hostIPC"):
+        return
+    mount = mounted(pod.container, SHARED_MEMORY)
+    if mount is None:
+        yield warning(
+            "shared-memory-missing",
+            (*pod.container_path, "volumeMounts"),
+            f"ranks of one pod need more shared memory than the default of 64Mi; mount an "
+            f"emptyDir of medium Memory at {SHARED_MEMORY}",
+        )
+        return
+    at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
+    if at and limit is not None and limit < LEAST_SHARED:
+        yield warning(
+            "shared-memory-below-need",
+            (*at, "sizeLimit"),
+            f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
+            f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
+        )
+
+
+def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
+    """The volumes in memory: where each stands, and how much it may hold."""
+    found: dict[str, tuple[Location, Decimal | None]] = {}
+    for index, volume in enumerate(pod.spec.get("volumes") or ()):
+        source = volume.get("emptyDir")
+        if isinstance(source, Mapping) and source.get("medium") == "Memory":
+            at = (*pod.path, "spec", "volumes", index, "emptyDir")
+            found[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
+    return found
+
+
+def _amount(value: Any) -> Decimal | None:
+    return None if value is None or is_output(value) else quantity.parse(value)
+
+
+def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
+    """Volumes in memory that may hold more than the containers that mount them.
+
+    What is written there counts as memory of the container that writes it.
+    """
+    containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
+    written = len(pod.written["spec"].get("volumes") or ())
+    for name, (at, size) in _memory_volumes(pod).items():
+        limits = [
+            _amount(((each.get("resources") or {}).get("limits") or {}).get("memory"))
+            for each in containers
+            if any(mount.get("name") == name for mount in each.get("volumeMounts") or ())
+        ]
+        known = [limit for limit in limits if limit is not None]
+        if size is None or not known or len(known) < len(limits) or size <= max(known):
+            continue
+        index = at[-2]
+        own = isinstance(index, int) and index < written
+        yield warning(
+            "memory-volume-above-limit",
+            (*at, "sizeLimit") if own else ctx.at("kvTransfer", "sharedMemory"),
+            f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
+            "memory limit of the containers that mount it; lower it, or raise the limit",
+        )
+
+
+_DISK = "ephemeral-storage"
+
+
+def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Refuses limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+
+    It holds an emptyDir against the sum of the containers' limits, and what a container writes
+    elsewhere against its own (`pkg/kubelet/eviction`).
+    """
+    model, files = ctx.model, ctx.files
+    if model is None or files is None or model.size is None or model.cache is not None:
+        return
+    for pod in pods.written:
+        if files.fetched:
+            containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
+        elif not files.model.startswith("/") and pod.leads and not _writes_to_volume(pod):
+            containers = [pod.container]
+        else:
+            continue
+        limits = [limit for each in containers if (limit := _disk_limit(each)) is not None]
+        if limits and sum(limits) < quantity.parse(model.size):
+            yield error(
+                "disk-limit-below-model-size",
+                (*pod.container_path, "resources", "limits", _DISK),
+                f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
+                f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
+                "model.cache",
+            )
+
+
+def _disk_limit(container: Mapping[str, Any]) -> Decimal | None:
+    amount = ((container.get("resources") or {}).get("limits") or {}).get(_DISK)
+    return None if amount is None else quantity.parse(amount)
+
+
+def _writes_to_volume(pod: Pod) -> bool:
+    """Whether the serving container may write to a volume."""
+    paths = [str(each.get("mountPath")) for each in pod.container.get("volumeMounts") or ()]
+    return any(path.rstrip("/") != SHARED_MEMORY for path in paths)
