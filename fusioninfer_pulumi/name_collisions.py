@@ -67,7 +67,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         yield "Service", names.endpoint_picker(plan.service), _NAME, here
     guarded = plan.router is not None and plan.router.args.network_policy is not None
     if guarded:
-        yield "NetworkPolicy", names.picker_network_policy(plan.service), _NAME, here
+        yield "NetworkPolicy", names.epp_network_policy(plan.service), _NAME, here
     yield from _operations(plan)
     for role in plan.roles:
         at, owner = ("roles", role.position, "name"), f"role {role.name} of {here}"

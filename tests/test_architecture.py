@@ -14,10 +14,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: The packages in their order: each imports only itself and those before it.
 ORDER = (
-    "kube", "findings", "rules", "schemas", "api", "engines", "pickers", "importers", "pods",
-    "fit", "topology", "routing", "operations", "rollout", "service_plan", "name_collisions",
-    "objects", "object_checks", "planning", "loading", "checked", "placement", "component",
-    "provider", "cli", "__init__",
+    "kube", "findings", "rules", "schemas", "api", "engines", "endpoint_pickers", "importers",
+    "pods", "fit", "topology", "routing", "operations", "rollout", "service_plan",
+    "name_collisions", "objects", "object_checks", "planning", "loading", "checked", "placement",
+    "component", "provider", "cli", "__init__",
 )  # fmt: skip
 #: Files that still import later packages; to become empty.
 PENDING = {

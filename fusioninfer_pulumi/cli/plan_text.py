@@ -199,7 +199,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_row("Objects", listed or "none")
     if plan.router is not None:
         table.add_row("Requests", _request_path(plan, plan.router))
-        table.add_row("Strategy", plan.router.picker.words)
+        table.add_row("Strategy", plan.router.epp.words)
         table.add_row("Endpoint", _router_url(plan, plan.router))
     elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)
@@ -311,7 +311,7 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
     else:
         yield "no route"
     yield f"InferencePool {router.pool.name}"
-    yield f"picker {router.picker.name} ({router.picker.family.name})"
+    yield f"picker {router.epp.name} ({router.epp.family.name})"
     # Of a replica's pods only the leader serves.
     counts = [
         f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles

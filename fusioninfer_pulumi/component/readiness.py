@@ -49,7 +49,7 @@ def read_keys(plan: ServicePlan) -> list[str]:
     ]
     router = plan.router
     if router is not None:
-        keys.append(object_key("Deployment", router.picker.name))
+        keys.append(object_key("Deployment", router.epp.name))
         for kind, planned in (("Gateway", router.gateway), ("HTTPRoute", router.route)):
             if planned is not None:
                 keys.append(object_key(kind, planned.name))
@@ -134,9 +134,9 @@ def _scaling(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> Iterat
 
 
 def _picker(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Readiness:
-    name = router.picker.name
+    name = router.epp.name
     state = live.get(object_key("Deployment", name))
-    if router.picker.replicas > 1 and int(_status(state).get("readyReplicas") or 0) >= 1:
+    if router.epp.replicas > 1 and int(_status(state).get("readyReplicas") or 0) >= 1:
         # Those that stand by are never ready, so the Deployment is never Available.
         return _condition("SchedulerWorkloadReady", "True", "LeaderReady", f"{name} has a leader")
     return _from_statuses(

@@ -13,7 +13,7 @@ POOL_KIND = "InferencePool"
 
 # Ports that monitors select by name: the sidecar of decode leaders, and the picker's metrics.
 SIDECAR_PORT = "sidecar"
-PICKER_METRICS_PORT = "http-metrics"
+EPP_METRICS_PORT = "http-metrics"
 
 # Pods of a StatefulSet have the label `controller-revision-hash: <name>-<hash of up to 10
 # characters>`. Label values have at most 63 characters: a longer name passes admission, but its
@@ -88,7 +88,7 @@ def sidecar(service: str) -> str:
     return f"{service}-sidecar"
 
 
-def picker_network_policy(service: str) -> str:
+def epp_network_policy(service: str) -> str:
     """Name of the NetworkPolicy of the endpoint picker's pods."""
     return endpoint_picker(service)
 
@@ -108,7 +108,7 @@ def engine_monitor(service: str, role: str) -> str:
     return f"{service}-{role}"
 
 
-def picker_monitor(service: str) -> str:
+def epp_monitor(service: str) -> str:
     """Name of the endpoint picker's ServiceMonitor."""
     return endpoint_picker(service)
 

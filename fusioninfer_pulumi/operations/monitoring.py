@@ -71,7 +71,7 @@ def monitoring_plan(
         monitor, more = _engine(service, role)
         monitors.append(monitor)
         found += more
-    metrics = router.picker.metrics if router is not None else MetricsMode.OFF
+    metrics = router.epp.metrics if router is not None else MetricsMode.OFF
     found += _picker(args, router, metrics)
     picker = metrics is not MetricsMode.OFF and args.picker is not False
     if not found and not args.engines and not picker:
@@ -235,13 +235,13 @@ def _pod_monitor(
 def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringPlan) -> Manifest:
     token = monitoring.args.picker_token
     shown: Manifest = {}
-    if router.picker.metrics is MetricsMode.AUTHENTICATED and token is not None:
+    if router.epp.metrics is MetricsMode.AUTHENTICATED and token is not None:
         credentials = {"name": token.name, "key": token.key}
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
-    elif router.picker.metrics is MetricsMode.AUTHENTICATED:
+    elif router.epp.metrics is MetricsMode.AUTHENTICATED:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = metadata(router_meta(plan, router.name), names.picker_monitor(plan.service))
-    port = {"port": names.PICKER_METRICS_PORT, "path": "/metrics"}
+    built = metadata(router_meta(plan, router.name), names.epp_monitor(plan.service))
+    port = {"port": names.EPP_METRICS_PORT, "path": "/metrics"}
     return {
         "apiVersion": _API,
         "kind": "ServiceMonitor",

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.operations.disruption_budget import (
     disruption_budgets,
 )
 from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan, monitors
-from fusioninfer_pulumi.pods.tracing import picker_findings
+from fusioninfer_pulumi.pods.tracing import epp_findings
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -54,9 +54,9 @@ def operations_plan(
     )
     monitoring, more = monitoring_plan(service, args.monitoring, roles, router)
     found += more
-    family = router.picker.family if router is not None else None
+    family = router.epp.family if router is not None else None
     traced = any(role.pods.traced for role in roles)
-    found += picker_findings(args.tracing, family, has_roles=traced)
+    found += epp_findings(args.tracing, family, has_roles=traced)
     scaled, more = autoscalers(args, roles, gang_scheduled=gang is not None)
     found += more
     found += ratio_findings(args.prefill_decode_ratio, roles)

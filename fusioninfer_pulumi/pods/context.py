@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi import pickers
+from fusioninfer_pulumi import endpoint_pickers
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
+from fusioninfer_pulumi.endpoint_pickers import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.intent import epp_image, epp_intent
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
-from fusioninfer_pulumi.pickers import PickerFamily
-from fusioninfer_pulumi.pickers.intent import picker_image, picker_intent
 from fusioninfer_pulumi.pods.model import model_files
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
 
@@ -28,7 +28,7 @@ class Pairing:
         port: Port on which the prefill pods serve, and so all pods of the pool.
     """
 
-    family: PickerFamily
+    family: EppFamily
     port: int
     prefill_https: bool
 
@@ -96,13 +96,13 @@ def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
     routers = [role for role in declared if role.component_type is ComponentType.ROUTER]
     if not routers or not is_prefill_decode(serving(declared)):
         return None
-    intent = picker_intent(routers[0], declared)
+    intent = epp_intent(routers[0], declared)
     if not intent.pairs:
         return None
-    _, family, _ = picker_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
         # The router's own plan refuses it; the rest is held against the picker by default.
-        family = pickers.family_of(pickers.DEFAULT_PD_IMAGE)
+        family = endpoint_pickers.family_of(endpoint_pickers.DEFAULT_PD_IMAGE)
         assert family is not None, "the default picker is in the table"
     if family.sidecar_image is None:
         return None

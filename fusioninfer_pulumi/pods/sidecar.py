@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
-from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
-from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.containers import free_name
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
-from fusioninfer_pulumi.pickers.family import PickerFamily
-from fusioninfer_pulumi.pickers.sidecar import (
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     HEALTH_PATH,
     USER,
     SidecarRelease,
@@ -25,6 +19,12 @@ from fusioninfer_pulumi.pickers.sidecar import (
     sidecar_family,
     sidecar_release,
 )
+from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
+from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
+from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.containers import free_name
+from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.pod import Context, Pods
 
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
@@ -138,7 +138,7 @@ def sidecar_plan(
 
 def _protocol(
     given: SidecarArgs,
-    family: PickerFamily,
+    family: EppFamily,
     release: SidecarRelease,
     command: EngineCommand,
     setup: KvConnector | None,

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.endpoint_pickers import EppFamily
 from fusioninfer_pulumi.engines.editing import EditError
 from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
-from fusioninfer_pulumi.pickers import PickerFamily
 from fusioninfer_pulumi.pods.pod import Context, Pods
 
 Variable = Mapping[str, str]
@@ -70,8 +70,8 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     return replace(pods, traced=True), findings
 
 
-def picker_findings(
-    args: TracingArgs | None, family: PickerFamily | None, *, has_roles: bool
+def epp_findings(
+    args: TracingArgs | None, family: EppFamily | None, *, has_roles: bool
 ) -> Iterator[Finding]:
     """What speaks against tracing the picker, whose family is None without one."""
     if args is None:

@@ -16,8 +16,8 @@ from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.routing.gateways import (
     IMPLEMENTATIONS,
     UNKNOWN,
+    EppTls,
     Implementation,
-    PickerTls,
 )
 
 GROUP = "gateway.networking.k8s.io"
@@ -134,8 +134,8 @@ def gateway_findings(
             "remove them, or name it",
         )
     tls = (args.endpoint_picker or EndpointPickerArgs()).tls
-    if not tls.enabled and known.picker_tls in (PickerTls.ALWAYS, PickerTls.BY_DEFAULT):
-        always = known.picker_tls is PickerTls.ALWAYS
+    if not tls.enabled and known.epp_tls in (EppTls.ALWAYS, EppTls.BY_DEFAULT):
+        always = known.epp_tls is EppTls.ALWAYS
         say = error if always else warning
         yield say(
             "picker-tls-required",

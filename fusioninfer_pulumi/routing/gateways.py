@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.picker import PickerPlan
+from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan, pool_reference
 from fusioninfer_pulumi.topology.role import RolePlan
 
 
-class PickerTls(str, enum.Enum):
+class EppTls(str, enum.Enum):
     """How a gateway speaks to the endpoint picker. None of them verifies its certificate."""
 
     ALWAYS = "always"  #: TLS, not configurable
@@ -38,7 +38,7 @@ class SeveralPools(enum.Enum):
     #: Passes it too (1.30.1), but asks the endpoint picker of one pool for all requests of the
     #: rule: pods of the others get requests in turn, and a pool without ready pods fails the whole
     #: rule (istio#61594; fixed by istio#61601 of September 2026).
-    ONE_PICKER = "one picker"
+    ONE_EPP = "one picker"
     #: Takes one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes it).
     NO = "no"
     #: No report since the test exists.
@@ -49,23 +49,23 @@ class SeveralPools(enum.Enum):
 
 #: Builds what a gateway needs beside the route, of the service's metadata, its endpoint picker, its
 #: pool and the roles whose pods the pool holds.
-Extras = Callable[[ServiceMeta, PickerPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
+Extras = Callable[[ServiceMeta, EppPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
 
 
 def _istio_extras(
-    meta: ServiceMeta, picker: PickerPlan, _pool: PoolPlan, _served: Sequence[RolePlan]
+    meta: ServiceMeta, epp: EppPlan, _pool: PoolPlan, _served: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
     """A DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
-    if not picker.args.tls.enabled:
+    if not epp.args.tls.enabled:
         return
-    host = picker.name
+    host = epp.name
     if not is_output(meta.namespace):
         # Istio takes a short name for one of the rule's own namespace, but advises against it.
         host = f"{host}.{meta.namespace}.svc.cluster.local"
     yield {
         "apiVersion": "networking.istio.io/v1",
         "kind": "DestinationRule",
-        "metadata": metadata(meta, picker.name),
+        "metadata": metadata(meta, epp.name),
         "spec": {
             "host": host,
             "trafficPolicy": {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}},
@@ -80,7 +80,7 @@ _HEALTH_PATH = "/health"
 
 
 def _gke_extras(
-    meta: ServiceMeta, _picker: PickerPlan, pool: PoolPlan, served: Sequence[RolePlan]
+    meta: ServiceMeta, _picker: EppPlan, pool: PoolPlan, served: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
     """The policies with which GKE's load balancers check health and end long requests."""
     engines = [role.serving.command.engine for role in served]
@@ -116,17 +116,17 @@ class Implementation:
 
     name: str
     gateway_class: str
-    picker_tls: PickerTls
+    epp_tls: EppTls
     honours_failure_mode: bool | None = True
     route_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
-    picker_protocol: str = "http2"
+    epp_protocol: str = "http2"
     extras: Extras | None = None
 
 
 #: Stands for an implementation that is not named or not known. The class is that of KServe's
 #: documents.
-UNKNOWN = Implementation("", "eg", PickerTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
+UNKNOWN = Implementation("", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
 
 IMPLEMENTATIONS = {
     each.name: each
@@ -137,29 +137,29 @@ IMPLEMENTATIONS = {
             "envoy-ai-gateway",
             # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
             # FailureModeAllow is always false (:314).
-            PickerTls.ALWAYS,
+            EppTls.ALWAYS,
             honours_failure_mode=False,
             several_pools=SeveralPools.NO,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
-        Implementation("agentgateway", "agentgateway", PickerTls.ALWAYS),
+        Implementation("agentgateway", "agentgateway", EppTls.ALWAYS),
         Implementation(
             "istio",
             "istio",
-            PickerTls.BY_DESTINATION_RULE,
-            several_pools=SeveralPools.ONE_PICKER,
+            EppTls.BY_DESTINATION_RULE,
+            several_pools=SeveralPools.ONE_EPP,
             extras=_istio_extras,
         ),
-        Implementation("nginx-gateway-fabric", "nginx", PickerTls.BY_DEFAULT),
+        Implementation("nginx-gateway-fabric", "nginx", EppTls.BY_DEFAULT),
         Implementation(
             "gke",
             "gke-l7-regional-external-managed",
-            PickerTls.BY_DEFAULT,
+            EppTls.BY_DEFAULT,
             honours_failure_mode=None,
             # Load balancers refuse the route; a GCPBackendPolicy has the timeout.
             route_timeouts=False,
             several_pools=SeveralPools.UNTESTED,
-            picker_protocol="kubernetes.io/h2c",
+            epp_protocol="kubernetes.io/h2c",
             extras=_gke_extras,
         ),
     )

@@ -12,13 +12,13 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
+from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
 from fusioninfer_pulumi.pods.kv_transfer import events_port
 from fusioninfer_pulumi.pods.validation.metadata import label_selector
-from fusioninfer_pulumi.routing.picker import PickerPlan
+from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -26,15 +26,15 @@ from fusioninfer_pulumi.topology.role import RolePlan
 def network_policies(
     meta: ServiceMeta,
     args: NetworkPolicyArgs,
-    picker: PickerPlan,
+    epp: EppPlan,
     pool: PoolPlan,
     roles: Sequence[RolePlan],
 ) -> Iterator[Manifest]:
     """Builds one policy for the endpoint picker's pods, and one for those of each role."""
     ingress = [_ingress_rule(args.gateway, GRPC_PORT, HEALTH_PORT)]
-    if args.metrics and picker.metrics is not MetricsMode.OFF:
+    if args.metrics and epp.metrics is not MetricsMode.OFF:
         ingress.append(_ingress_rule(args.metrics, METRICS_PORT))
-    yield _policy(meta, names.picker_network_policy(meta.service), picker.pod_labels, ingress)
+    yield _policy(meta, names.epp_network_policy(meta.service), epp.pod_labels, ingress)
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
     paired = any(role.name in pool.roles for role in decoders)
     for role in roles:
@@ -43,14 +43,14 @@ def network_policies(
         ingress = []
         if role.name in pool.roles:
             # The endpoint picker reads the metrics of every pod of the pool.
-            sources = [_pods(picker.pod_labels)]
+            sources = [_pods(epp.pod_labels)]
             if not prefill:
                 sources = [*args.gateway, *sources]
             ingress.append(_ingress_rule(sources, role.serving.port))
             # It also subscribes to the events of each pod's KV cache.
             events = events_port(role.args)
             if events is not None:
-                ingress.append(_ingress_rule([_pods(picker.pod_labels)], events))
+                ingress.append(_ingress_rule([_pods(epp.pod_labels)], events))
         if args.metrics:
             ingress.append(_ingress_rule(args.metrics, role.serving.port))
         if role.nodes > 1:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
+from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.pickers.flags import GRPC_PORT
-from fusioninfer_pulumi.pickers.intent import PickerIntent
 from fusioninfer_pulumi.topology.role import RolePlan
 
 _LEADER = "0"
@@ -38,7 +38,7 @@ class PoolPlan:
     retain: bool | None
 
 
-def pooled_types(declared: Sequence[RoleArgs], intent: PickerIntent) -> frozenset[ComponentType]:
+def pooled_types(declared: Sequence[RoleArgs], intent: EppIntent) -> frozenset[ComponentType]:
     """Component types whose leaders the pool holds.
 
     All of them where the endpoint picker pairs prefill with decode. Else those that answer a
@@ -54,7 +54,7 @@ def pooled_types(declared: Sequence[RoleArgs], intent: PickerIntent) -> frozense
 
 
 def pool_plan(
-    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: PickerIntent, port: int
+    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: EppIntent, port: int
 ) -> PoolPlan:
     """Plans the pool of a router role, whose pods serve on `port`."""
     types = pooled_types(declared, intent)
@@ -64,12 +64,12 @@ def pool_plan(
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
     pool = args.pool or PoolArgs()
-    picker = args.endpoint_picker or EndpointPickerArgs()
+    epp = args.endpoint_picker or EndpointPickerArgs()
     return PoolPlan(
         name=names.inference_pool(service),
         selector=selector,
         port=port,
-        failure_mode=picker.failure_mode or FailureMode.FAIL_OPEN,
+        failure_mode=epp.failure_mode or FailureMode.FAIL_OPEN,
         roles=tuple(role.name for role in serving(declared) if role.component_type in types),
         protect=pool.protect,
         retain=pool.retain_on_delete,
@@ -79,7 +79,7 @@ def pool_plan(
 def pool_findings(
     at: Location,
     declared: Sequence[RoleArgs],
-    intent: PickerIntent,
+    intent: EppIntent,
     served: Sequence[RolePlan],
 ) -> Iterator[Finding]:
     """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
@@ -140,7 +140,7 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
         )
 
 
-def inference_pool(meta: ServiceMeta, pool: PoolPlan, picker: str) -> Manifest:
+def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
     """Builds the InferencePool; `picker` is the name of the endpoint picker's Service."""
     return {
         "apiVersion": f"{names.POOL_GROUP}/v1",
@@ -150,7 +150,7 @@ def inference_pool(meta: ServiceMeta, pool: PoolPlan, picker: str) -> Manifest:
             "selector": {"matchLabels": dict(pool.selector)},
             "targetPorts": [{"number": pool.port}],
             "endpointPickerRef": {
-                "name": picker,
+                "name": epp,
                 "port": {"number": GRPC_PORT},
                 "failureMode": pool.failure_mode.value,
             },

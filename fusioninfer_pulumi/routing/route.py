@@ -351,7 +351,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
         )
     elif treatment is SeveralPools.NO:
         yield warning("several-pools-unsupported", at, f"{name} takes one InferencePool in a rule")
-    elif treatment is SeveralPools.ONE_PICKER:
+    elif treatment is SeveralPools.ONE_EPP:
         yield warning(
             "several-pools-one-picker",
             at,

@@ -10,11 +10,22 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
-from fusioninfer_pulumi.pickers.intent import picker_intent
 from fusioninfer_pulumi.routing.attachment import attachment_findings
+from fusioninfer_pulumi.routing.epp import (
+    EppPlan,
+    config_map,
+    epp_deployment,
+    epp_plan,
+    epp_role,
+    epp_service,
+    metrics_reviewer,
+    role_binding,
+    service_account,
+)
 from fusioninfer_pulumi.routing.gateway import (
     GatewayPlan,
     failure_mode_findings,
@@ -31,17 +42,6 @@ from fusioninfer_pulumi.routing.grants import (
     reference_grants,
 )
 from fusioninfer_pulumi.routing.network_policy import network_policies, policy_findings
-from fusioninfer_pulumi.routing.picker import (
-    PickerPlan,
-    config_map,
-    metrics_reviewer,
-    picker_deployment,
-    picker_plan,
-    picker_role,
-    picker_service,
-    role_binding,
-    service_account,
-)
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
@@ -77,7 +77,7 @@ class RouterPlan:
 
     position: int
     args: RoleArgs
-    picker: PickerPlan
+    epp: EppPlan
     pool: PoolPlan
     gateway: GatewayPlan | None
     parents: tuple[ParentPlan, ...]
@@ -124,10 +124,10 @@ def router_plan(
     The plan is None when the endpoint picker or the pool cannot be planned.
     """
     args, at = declared[position], ("roles", position)
-    intent = picker_intent(args, declared)
+    intent = epp_intent(args, declared)
     types = pooled_types(declared, intent)
     served = [role for role in roles if role.component_type in types]
-    picker, findings = picker_plan(service, namespace, at, args, intent, served, groups, tracing)
+    epp, findings = epp_plan(service, namespace, at, args, intent, served, groups, tracing)
     if complete:
         findings += pool_findings(at, declared, intent, served)
     implementation = implementation_of(args)
@@ -149,12 +149,12 @@ def router_plan(
     findings += _name_findings(service, gateway)
     if args.network_policy is not None:
         findings += policy_findings((*at, "networkPolicy"), args.network_policy)
-    if picker is None or not served:
+    if epp is None or not served:
         return None, findings
     plan = RouterPlan(
         position=position,
         args=args,
-        picker=picker,
+        epp=epp,
         pool=pool_plan(service, args, declared, intent, served[0].serving.port),
         gateway=gateway,
         parents=parents,
@@ -204,16 +204,16 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
     The pool precedes the endpoint picker, which is Ready only once the pool exists; the route
     follows everything that it leads to.
     """
-    meta, picker = router_meta(topology, router.name), router.picker
-    yield service_account(meta, picker)
-    yield picker_role(meta, picker)
-    yield role_binding(meta, picker)
-    if picker.metrics is MetricsMode.AUTHENTICATED:
-        yield metrics_reviewer(meta, picker)
-    yield config_map(meta, picker)
-    yield inference_pool(meta, router.pool, picker.name)
-    yield picker_deployment(meta, picker)
-    yield picker_service(meta, picker, router.implementation.picker_protocol)
+    meta, epp = router_meta(topology, router.name), router.epp
+    yield service_account(meta, epp)
+    yield epp_role(meta, epp)
+    yield role_binding(meta, epp)
+    if epp.metrics is MetricsMode.AUTHENTICATED:
+        yield metrics_reviewer(meta, epp)
+    yield config_map(meta, epp)
+    yield inference_pool(meta, router.pool, epp.name)
+    yield epp_deployment(meta, epp)
+    yield epp_service(meta, epp, router.implementation.epp_protocol)
     if router.gateway is not None:
         yield gateway_object(meta, router.gateway)
     if router.route is not None:
@@ -222,7 +222,7 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
     yield from reference_grants(meta, router.grants)
     if router.args.network_policy is not None:
         yield from network_policies(
-            meta, router.args.network_policy, picker, router.pool, topology.roles
+            meta, router.args.network_policy, epp, router.pool, topology.roles
         )
 
 
@@ -233,4 +233,4 @@ def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         return
     meta = router_meta(topology, router.name)
     served = [role for role in topology.roles if role.name in router.pool.roles]
-    yield from extras(meta, router.picker, router.pool, served)
+    yield from extras(meta, router.epp, router.pool, served)

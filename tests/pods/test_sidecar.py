@@ -8,9 +8,9 @@ import pytest
 from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, worker
 from samples import nodes, problems, rendered, said, warnings
 
+from fusioninfer_pulumi.endpoint_pickers import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.sidecar import sidecar_release
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.pickers import FAMILIES
-from fusioninfer_pulumi.pickers.sidecar import sidecar_release
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 IMAGES = {

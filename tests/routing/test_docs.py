@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
-from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, PickerTls
+from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, EppTls
 
 TEXT = (Path(__file__).parents[2] / "docs" / "routing.md").read_text(encoding="utf-8")
 
@@ -17,7 +17,7 @@ def test_every_gateway_has_its_row() -> None:
     assert list(rows) == list(IMPLEMENTATIONS)
     for name, known in IMPLEMENTATIONS.items():
         assert known.gateway_class in rows[name][1]
-        assert ("always" in rows[name][2]) == (known.picker_tls is PickerTls.ALWAYS)
+        assert ("always" in rows[name][2]) == (known.epp_tls is EppTls.ALWAYS)
         assert ("ignored" in rows[name][3]) == (known.honours_failure_mode is False)
 
 

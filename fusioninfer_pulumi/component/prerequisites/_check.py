@@ -93,7 +93,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     if router is None:
         return
     yield table.INFERENCE_POOL
-    if router.picker.family.needs_inference_objective_crd:
+    if router.epp.family.needs_inference_objective_crd:
         yield table.INFERENCE_OBJECTIVE
     if router.gateway is not None:
         yield table.GATEWAY

@@ -7,14 +7,14 @@ from typing import Any
 
 import yaml
 
+from fusioninfer_pulumi.endpoint_pickers import FAMILIES, epp_config_text, family_of
+from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, Family
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.importers.kserve._child_names import POOL, child_name
 from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
 from fusioninfer_pulumi.importers.kserve.container import MAIN
 from fusioninfer_pulumi.importers.source import SourceDocument
-from fusioninfer_pulumi.pickers import FAMILIES, family_of, picker_config_text
-from fusioninfer_pulumi.pickers.family import KIND, Family, PickerFamily
 
 #: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
 SYSTEM = "kserve"
@@ -58,7 +58,7 @@ def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument
     return next((maps[place, name] for place in places if (place, name) in maps), None)
 
 
-def default_config(family: PickerFamily, *, paired: bool, adapters: bool) -> dict[str, Any]:
+def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[str, Any]:
     """The configuration that KServe's controller writes for a scheduler without one.
 
     Args:
@@ -158,7 +158,7 @@ def _config(
             paired=spec.get("prefill") is not None,
             adapters=adapters is not None and bool(adapters.items),
         )
-        builder.default(ours, picker_config_text(made), scheduler.at)
+        builder.default(ours, epp_config_text(made), scheduler.at)
 
 
 def _pool(builder: ServiceBuilder, pool: Node) -> None:

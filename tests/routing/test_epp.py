@@ -9,8 +9,8 @@ import yaml
 from routed import LLM_D, ROUTE, V1_2, V1_5, only, pair, picker_container, routed
 from samples import Manifest, container, plan_of, problems, role, said, template, warnings
 
+from fusioninfer_pulumi.endpoint_pickers import FAMILIES
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.pickers import FAMILIES
 
 AT = "roles[0].endpointPicker"
 
@@ -45,7 +45,7 @@ def test_the_image_decides_what_kind_of_picker_it_is(case: str) -> None:
     manifest, image, family = IMAGES[case]
     router = plan_of(manifest).router
     assert router is not None
-    assert (router.picker.image, router.picker.family.name) == (image, family)
+    assert (router.epp.image, router.epp.family.name) == (image, family)
     assert picker_container(manifest)["image"] == image
 
 
@@ -257,7 +257,7 @@ def test_words_say_what_the_strategy_does() -> None:
     def words(manifest: Manifest) -> str:
         router = plan_of(manifest).router
         assert router is not None
-        return router.picker.words
+        return router.epp.words
 
     assert words(routed()) == "requests with the longest shared prefix go to the same pod"
     assert "decode pod" in words(pair(httproute=ROUTE))

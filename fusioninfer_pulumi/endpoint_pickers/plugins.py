@@ -10,7 +10,13 @@ factories, by giving each every name that occurs in the source.
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.pickers.family import Family, PluginKind, PluginType, families, rows
+from fusioninfer_pulumi.endpoint_pickers.family import (
+    Family,
+    PluginKind,
+    PluginType,
+    families,
+    rows,
+)
 
 # Type, families (`*`: alpha there), kind, and the parameters that its factory reads. `-` stands for
 # a factory that reads none, `?` for one whose parameters are not recorded.

@@ -14,18 +14,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.pickers.family import (
+from fusioninfer_pulumi.endpoint_pickers.family import (
     LLM_D_API,
     X_K8S_API,
+    EppFamily,
     Family,
-    PickerFamily,
     PrefixKeys,
     families,
     names_by_family,
     rows,
 )
-from fusioninfer_pulumi.pickers.flags import FLAGS, REFUSED
-from fusioninfer_pulumi.pickers.plugins import PLUGINS
+from fusioninfer_pulumi.endpoint_pickers.flags import FLAGS, REFUSED
+from fusioninfer_pulumi.endpoint_pickers.plugins import PLUGINS
 
 # Top-level keys of the configuration, and the keys inside (`?`: checked elsewhere). From
 # `apix/config/v1alpha1/endpointpickerconfig_types.go` of each release. All are decoded strictly
@@ -70,7 +70,7 @@ def _sections(family: Family) -> dict[str, frozenset[str] | None]:
     }
 
 
-def _after(row: PickerFamily, family: Family, **changes: Any) -> PickerFamily:
+def _after(row: EppFamily, family: Family, **changes: Any) -> EppFamily:
     """The row of another family: what the tables list for it, and what else changed."""
     return replace(
         row,
@@ -84,7 +84,7 @@ def _after(row: PickerFamily, family: Family, **changes: Any) -> PickerFamily:
     )
 
 
-_GAIE_1_2 = PickerFamily(
+_GAIE_1_2 = EppFamily(
     family=Family.GAIE_1_2,
     repository="registry.k8s.io/gateway-api-inference-extension/epp",
     sidecar_repository=None,

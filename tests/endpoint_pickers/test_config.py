@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.pickers import (
+from fusioninfer_pulumi.endpoint_pickers import (
     FAMILIES,
-    PickerRequest,
+    EppRequest,
     check_config,
     check_strategy,
-    picker_config,
-    picker_config_text,
+    epp_config,
+    epp_config_text,
     strategy_in_words,
 )
-from fusioninfer_pulumi.pickers.config import SCORERS
-from fusioninfer_pulumi.pickers.family import LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.endpoint_pickers.config import SCORERS
+from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.findings import errors
 
 SCHEDULER = ("llm-d-0.7", "llm-d-0.8")
 ROUTER = ("llm-d-0.9", "llm-d-0.10")
@@ -46,7 +46,7 @@ PREFIX: dict[str, Plugins] = {
 
 
 def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
-    return picker_config(FAMILIES[family], PickerRequest(Strategy(strategy), **request))
+    return epp_config(FAMILIES[family], EppRequest(Strategy(strategy), **request))
 
 
 def one_profile(family: str, plugins: Plugins, weights: Mapping[str, float]) -> dict[str, Any]:
@@ -192,14 +192,14 @@ def test_threshold_in_characters_becomes_tokens(threshold: int, tokens: int) -> 
 
 
 def test_text_has_no_anchors() -> None:
-    text = picker_config_text(config("llm-d-0.10", "pd-disaggregation"))
+    text = epp_config_text(config("llm-d-0.10", "pd-disaggregation"))
     assert text.startswith("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")
     assert "&id" not in text
     assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
 
 
 requests = st.builds(
-    PickerRequest,
+    EppRequest,
     strategy=st.sampled_from(Strategy),
     scorers=st.none() | st.dictionaries(st.sampled_from(list(SCORERS)), st.integers(1, 9)),
     block_size=st.none() | st.integers(1, 512),
@@ -208,11 +208,11 @@ requests = st.builds(
 
 
 @given(family=st.sampled_from(list(FAMILIES.values())), request=requests)
-def test_every_generated_config_passes_its_own_check(family: Any, request: PickerRequest) -> None:
+def test_every_generated_config_passes_its_own_check(family: Any, request: EppRequest) -> None:
     if errors(check_strategy(family, request)):
         return
-    found = picker_config(family, request)
-    assert check_config(picker_config_text(found), family) == []
+    found = epp_config(family, request)
+    assert check_config(epp_config_text(found), family) == []
     for profile in found["schedulingProfiles"]:
         unweighted = [each for each in profile["plugins"] if "weight" not in each]
         assert {each["pluginRef"] for each in unweighted} <= {
@@ -237,7 +237,7 @@ NO_PD = (
 
 
 def said(family: str, strategy: str, **request: Any) -> list[str]:
-    found = check_strategy(FAMILIES[family], PickerRequest(Strategy(strategy), **request))
+    found = check_strategy(FAMILIES[family], EppRequest(Strategy(strategy), **request))
     return [str(finding) for finding in found]
 
 
@@ -347,37 +347,37 @@ def test_what_speaks_against_a_request(
     ("request_", "words"),
     [
         (
-            PickerRequest(Strategy("prefix-cache")),
+            EppRequest(Strategy("prefix-cache")),
             "requests with the longest shared prefix go to the same pod",
         ),
         (
-            PickerRequest(Strategy("kv-cache-utilization")),
+            EppRequest(Strategy("kv-cache-utilization")),
             "each request goes to the pod with the most free KV cache",
         ),
         (
-            PickerRequest(Strategy("queue-size")),
+            EppRequest(Strategy("queue-size")),
             "each request goes to the pod with the fewest waiting requests",
         ),
         (
-            PickerRequest(Strategy("lora-affinity")),
+            EppRequest(Strategy("lora-affinity")),
             "each request goes to a pod that has its LoRA adapter loaded",
         ),
         (
-            PickerRequest(Strategy("prefix-cache"), {"queue": 1, "prefix-cache": 2.5}),
+            EppRequest(Strategy("prefix-cache"), {"queue": 1, "prefix-cache": 2.5}),
             (
                 "each request goes to the pod with the highest score: "
                 "2.5 x longest shared prefix + 1 x fewest waiting requests"
             ),
         ),
         (
-            PickerRequest(Strategy(PD)),
+            EppRequest(Strategy(PD)),
             (
                 "each request goes to a decode pod, and every prompt is computed by a prefill pod "
                 "first; both are chosen by the longest shared prefix"
             ),
         ),
         (
-            PickerRequest(Strategy(PD), {"prefix-cache": 2}, threshold=64),
+            EppRequest(Strategy(PD), {"prefix-cache": 2}, threshold=64),
             (
                 "each request goes to a decode pod, and prompts with at least 64 characters that "
                 "are not cached there are computed by a prefill pod first; "
@@ -386,5 +386,5 @@ def test_what_speaks_against_a_request(
         ),
     ],
 )
-def test_in_words(request_: PickerRequest, words: str) -> None:
+def test_in_words(request_: EppRequest, words: str) -> None:
     assert strategy_in_words(request_) == words

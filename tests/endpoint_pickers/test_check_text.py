@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from picker_configs import base, said
 
-from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, check_config
+from fusioninfer_pulumi.endpoint_pickers import FAMILIES, EppFamily, check_config
 
 KEYS = ("apiVersion", "kind", "plugins", "schedulingProfiles", "featureGates", "parser", "data")
 REFERENCES = [{"pluginRef": "max-score-picker"}, {"pluginRef": "queue-scorer"}]
@@ -113,7 +113,7 @@ families = st.sampled_from(list(FAMILIES.values()))
 @example("a: .inf\nb: .nan\n", FAMILIES["llm-d-0.10"])
 @example("&a a: 1\n*a : 2\n", FAMILIES["llm-d-0.10"])
 @example("%YAML 3.0\n---\na\n", FAMILIES["llm-d-0.10"])
-def test_no_text_ends_in_a_traceback(written: str, family: PickerFamily) -> None:
+def test_no_text_ends_in_a_traceback(written: str, family: EppFamily) -> None:
     check_config(written, family)
 
 
@@ -126,7 +126,7 @@ def test_no_text_ends_in_a_traceback(written: str, family: PickerFamily) -> None
     own_image=st.booleans(),
 )
 def test_no_structure_ends_in_a_traceback(
-    changes: dict[str, Any], family: PickerFamily, own_image: bool
+    changes: dict[str, Any], family: EppFamily, own_image: bool
 ) -> None:
     check_config(base(**changes), family, own_image=own_image)
 
@@ -152,6 +152,6 @@ kinds = st.sampled_from(
     ),
     family=families,
 )
-def test_no_plugin_ends_in_a_traceback(entries: list[dict[str, Any]], family: PickerFamily) -> None:
+def test_no_plugin_ends_in_a_traceback(entries: list[dict[str, Any]], family: EppFamily) -> None:
     profiles = [{"name": name, "plugins": REFERENCES} for name in ("default", "decode")]
     check_config(base(plugins=entries, schedulingProfiles=profiles), family)

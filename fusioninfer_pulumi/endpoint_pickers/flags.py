@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, families, names_by_family
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.pickers.family import Family, PickerFamily, families, names_by_family
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
@@ -75,7 +75,7 @@ _OWNED = frozenset(
 
 
 @dataclass(frozen=True)
-class PickerFlags:
+class EppFlags:
     """What the command line says beyond the family.
 
     Attributes:
@@ -97,7 +97,7 @@ class PickerFlags:
     tracing: bool = False
 
 
-def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
+def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     """Arguments of the endpoint picker's container.
 
     Every flag but those for the KV-cache metric is accepted from v1.2.1 to v0.10.0. Booleans are
@@ -133,7 +133,7 @@ def picker_flags(family: PickerFamily, wanted: PickerFlags) -> list[str]:
     return arguments
 
 
-def check_args(args: Sequence[str], family: PickerFamily) -> Iterator[Finding]:
+def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
     """Findings about a user's own arguments, located in the list; values may be separate words."""
     for index, argument in enumerate(args):
         if not argument.startswith("-") or argument in {"-", "--"}:

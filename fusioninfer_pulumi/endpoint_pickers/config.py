@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
+from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, PrefixKeys
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.pickers._table import FAMILIES
-from fusioninfer_pulumi.pickers.family import KIND, PickerFamily, PrefixKeys
 
 Plugins = list[dict[str, Any]]
 
@@ -39,7 +39,7 @@ class GroupAffinity:
 
 
 @dataclass(frozen=True)
-class PickerRequest:
+class EppRequest:
     """What an endpoint picker shall do.
 
     Attributes:
@@ -147,7 +147,7 @@ _CHARACTERS_PER_TOKEN = 4
 _LEAST_PRODUCER_BLOCK = 64
 
 
-def picker_config(family: PickerFamily, request: PickerRequest) -> dict[str, Any]:
+def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     """The configuration as data, in written order, of a request that `check_strategy` accepts."""
     weights = _weights(request)
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
@@ -195,7 +195,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def picker_config_text(config: dict[str, Any]) -> str:
+def epp_config_text(config: dict[str, Any]) -> str:
     """The configuration as the YAML text that the ConfigMap carries.
 
     The same data always gives the same text, because the pods restart when it changes.
@@ -203,7 +203,7 @@ def picker_config_text(config: dict[str, Any]) -> str:
     return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
 
 
-def check_strategy(family: PickerFamily, request: PickerRequest) -> list[Finding]:
+def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     """Findings about a request, located in the router role (`strategy`, `scorers.load`)."""
     found = list(_check_scorers(family, request))
     if request.strategy is Strategy.PD_DISAGGREGATION:
@@ -211,7 +211,7 @@ def check_strategy(family: PickerFamily, request: PickerRequest) -> list[Finding
     return found
 
 
-def strategy_in_words(request: PickerRequest) -> str:
+def strategy_in_words(request: EppRequest) -> str:
     """One sentence about where requests go, of a request that `check_strategy` accepts."""
     alone = _STRATEGIES[request.strategy].words
     total = " + ".join(
@@ -236,7 +236,7 @@ def strategy_in_words(request: PickerRequest) -> str:
     )
 
 
-def _weights(request: PickerRequest) -> dict[str, int | float]:
+def _weights(request: EppRequest) -> dict[str, int | float]:
     """Weights by plugin type, in the order of `SCORERS`."""
     if request.scorers is None:
         alone = _STRATEGIES[request.strategy]
@@ -248,7 +248,7 @@ def _weights(request: PickerRequest) -> dict[str, int | float]:
     }
 
 
-def _scorer(family: PickerFamily, scorer: str, request: PickerRequest) -> Plugins:
+def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
     if scorer != _PREFIX:
         return [{"type": scorer}]
     block = request.block_size
@@ -285,7 +285,7 @@ def _pairing(groups: GroupAffinity | None) -> Plugins:
     return [{"type": _SCREENER, "parameters": parameters}]
 
 
-def _filters(family: PickerFamily) -> Plugins:
+def _filters(family: EppFamily) -> Plugins:
     """Separates prefill and decode pods by our own label, which every serving pod carries already.
 
     The built-in `prefill-filter` and `decode-filter` would need a second label (`llm-d.ai/role`),
@@ -323,7 +323,7 @@ def _disaggregation(threshold: int) -> Plugins:
     return [decider, handler]
 
 
-def _check_scorers(family: PickerFamily, request: PickerRequest) -> Iterator[Finding]:
+def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     if request.scorers is None:
         return
     able = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
@@ -351,11 +351,11 @@ def _check_scorers(family: PickerFamily, request: PickerRequest) -> Iterator[Fin
         yield error("strategy-scorer-missing", ("scorers",), message)
 
 
-def _check_prefill_decode(family: PickerFamily, request: PickerRequest) -> Iterator[Finding]:
-    def images(able: Callable[[PickerFamily], bool]) -> str:
+def _check_prefill_decode(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    def images(able: Callable[[EppFamily], bool]) -> str:
         return ", ".join(each.image for each in FAMILIES.values() if able(each))
 
-    def pairs(each: PickerFamily) -> bool:
+    def pairs(each: EppFamily) -> bool:
         return all(each.registers(plugin["type"]) for plugin in _pairing(request.groups))
 
     if not family.supports_pd:

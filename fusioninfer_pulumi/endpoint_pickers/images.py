@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Version, version_text
 from fusioninfer_pulumi.findings import shown
-from fusioninfer_pulumi.pickers._table import FAMILIES
-from fusioninfer_pulumi.pickers.family import PickerFamily, Version, version_text
 
 #: Endpoint picker that the router document pins.
 DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
@@ -22,17 +22,17 @@ DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 
-def family_of(image: str) -> PickerFamily | None:
+def family_of(image: str) -> EppFamily | None:
     """The family of an endpoint picker's image, None when its reference does not say it."""
     return _family(image, lambda family: family.repository)
 
 
-def family_of_sidecar(image: str) -> PickerFamily | None:
+def family_of_sidecar(image: str) -> EppFamily | None:
     """The family of a prefill/decode sidecar's image, None when its reference does not say it."""
     return _family(image, lambda family: family.sidecar_repository)
 
 
-def _family(image: str, repository: Callable[[PickerFamily], str | None]) -> PickerFamily | None:
+def _family(image: str, repository: Callable[[EppFamily], str | None]) -> EppFamily | None:
     name, version = _parts(image)
     if version is None:
         return None

@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
-from fusioninfer_pulumi.pickers._check_plugins import (
+from fusioninfer_pulumi.endpoint_pickers._check_plugins import (
     Declared,
     check_plugins,
     check_text,
@@ -21,8 +20,15 @@ from fusioninfer_pulumi.pickers._check_plugins import (
     not_a_mapping,
     unknown_fields,
 )
-from fusioninfer_pulumi.pickers._config_text import UnreadableError, read_config
-from fusioninfer_pulumi.pickers.family import IN_PROFILE, KIND, Family, PickerFamily, PluginKind
+from fusioninfer_pulumi.endpoint_pickers._config_text import UnreadableError, read_config
+from fusioninfer_pulumi.endpoint_pickers.family import (
+    IN_PROFILE,
+    KIND,
+    EppFamily,
+    Family,
+    PluginKind,
+)
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
 
 _GO_BOOLEANS = {"1", "t", "true", "0", "f", "false"}
 _GO_INT = 2**63 - 1
@@ -50,7 +56,7 @@ _FLAT = (
 _NESTED = ("profiles", "deciders")
 
 
-def check_config(text: str, family: PickerFamily, *, own_image: bool = False) -> list[Finding]:
+def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> list[Finding]:
     """Findings located in a user's configuration (`plugins[2].parameters.blockSize`).
 
     An `own_image` may register plugins that its family does not, which is then no error.
@@ -76,7 +82,7 @@ def check_config(text: str, family: PickerFamily, *, own_image: bool = False) ->
     return found
 
 
-def _check_header(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
+def _check_header(config: Mapping[str, Any], family: EppFamily) -> Iterator[Finding]:
     # Without either of them every endpoint picker takes the text for what it expects (measured).
     kind, api = config.get("kind"), config.get("apiVersion")
     if kind not in (None, "", KIND):
@@ -92,7 +98,7 @@ def _check_header(config: Mapping[str, Any], family: PickerFamily) -> Iterator[F
         yield error("picker-config-wrong-version", ("apiVersion",), message)
 
 
-def _check_sections(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
+def _check_sections(config: Mapping[str, Any], family: EppFamily) -> Iterator[Finding]:
     for key, value in config.items():
         if key in ("apiVersion", "kind"):
             continue
@@ -115,7 +121,7 @@ def _check_sections(config: Mapping[str, Any], family: PickerFamily) -> Iterator
                 yield not_a_mapping((key,), value)
 
 
-def _check_gates(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Finding]:
+def _check_gates(config: Mapping[str, Any], family: EppFamily) -> Iterator[Finding]:
     """Checks `featureGates`: each release registers others, and an unknown one stops it."""
     gates = config.get("featureGates")
     gates = [] if gates is None else gates
@@ -154,7 +160,7 @@ def _check_gates(config: Mapping[str, Any], family: PickerFamily) -> Iterator[Fi
 
 
 def _check_profiles(
-    profiles: Any, plugins: Sequence[Declared], family: PickerFamily
+    profiles: Any, plugins: Sequence[Declared], family: EppFamily
 ) -> Iterator[Finding]:
     """Checks the profiles; without any, an endpoint picker makes one of all plugins."""
     if profiles is None or profiles == []:
@@ -190,7 +196,7 @@ def _check_profiles(
 
 
 def _check_references(
-    at: Location, references: Sequence[Any], plugins: Sequence[Declared], family: PickerFamily
+    at: Location, references: Sequence[Any], plugins: Sequence[Declared], family: EppFamily
 ) -> Iterator[Finding]:
     by_name = {plugin.name: plugin for plugin in plugins}
     picker: str | None = None
@@ -225,7 +231,7 @@ def _check_references(
 
 
 def _check_undeclared(
-    at: Location, name: Any, plugins: Sequence[Declared], family: PickerFamily
+    at: Location, name: Any, plugins: Sequence[Declared], family: EppFamily
 ) -> Iterator[Finding]:
     if not isinstance(name, str) or name == "":
         yield from check_text(at, name)
@@ -245,7 +251,7 @@ def _check_undeclared(
 
 
 def _check_weight(
-    at: Location, weight: Any, kind: PluginKind | None, family: PickerFamily, *, after_picker: bool
+    at: Location, weight: Any, kind: PluginKind | None, family: EppFamily, *, after_picker: bool
 ) -> Iterator[Finding]:
     if weight is None:
         if family.weight_trap and after_picker and kind is PluginKind.SCORER:
@@ -269,7 +275,7 @@ def _check_weight(
 
 
 def _check_handlers(
-    config: Mapping[str, Any], plugins: Sequence[Declared], family: PickerFamily
+    config: Mapping[str, Any], plugins: Sequence[Declared], family: EppFamily
 ) -> Iterator[Finding]:
     """Checks what decides which profiles run: profile handlers and their deciders."""
     profiles = _profile_names(config)
@@ -302,7 +308,7 @@ def _check_disaggregation(
     handler: Declared,
     plugins: Sequence[Declared],
     profiles: Sequence[str],
-    family: PickerFamily,
+    family: EppFamily,
     *,
     gated: bool,
 ) -> Iterator[Finding]:
@@ -348,7 +354,7 @@ def _check_decider(
     handler: Declared,
     decider: str,
     plugins: Sequence[Declared],
-    family: PickerFamily,
+    family: EppFamily,
 ) -> Iterator[Finding]:
     field = ("deciders", "prefill") if handler.type == _DISAGG else ("deciderPluginName",)
     where = (*at, *field)

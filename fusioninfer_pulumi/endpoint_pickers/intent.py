@@ -10,23 +10,23 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.topology import is_prefill_decode
-from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
-from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pickers._config_text import UnreadableError, read_config
-from fusioninfer_pulumi.pickers._table import FAMILIES
-from fusioninfer_pulumi.pickers.config import PAIRING_PLUGINS, GroupAffinity
-from fusioninfer_pulumi.pickers.family import PickerFamily
-from fusioninfer_pulumi.pickers.images import (
+from fusioninfer_pulumi.endpoint_pickers._config_text import UnreadableError, read_config
+from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.config import PAIRING_PLUGINS, GroupAffinity
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.images import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
     family_of,
     unknown_image,
 )
+from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.outputs import is_output
 
 
 @dataclass(frozen=True)
-class PickerIntent:
+class EppIntent:
     """What the endpoint picker is for.
 
     Attributes:
@@ -39,7 +39,7 @@ class PickerIntent:
     pairs: bool
 
 
-def picker_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> PickerIntent:
+def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     """The strategy of a router role, by default the one that suits the declared roles.
 
     A configuration of the user's own pairs prefill with decode if it has several scheduling
@@ -47,15 +47,15 @@ def picker_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> PickerIntent:
     """
     if args.endpoint_picker_config is not None:
         profiles = _config_list(args.endpoint_picker_config, "schedulingProfiles")
-        return PickerIntent(None, len(profiles) > 1)
+        return EppIntent(None, len(profiles) > 1)
     default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    return PickerIntent(strategy, strategy is Strategy.PD_DISAGGREGATION)
+    return EppIntent(strategy, strategy is Strategy.PD_DISAGGREGATION)
 
 
-def picker_image(
-    at: Location, args: EndpointPickerArgs, intent: PickerIntent
-) -> tuple[Any, PickerFamily | None, list[Finding]]:
+def epp_image(
+    at: Location, args: EndpointPickerArgs, intent: EppIntent
+) -> tuple[Any, EppFamily | None, list[Finding]]:
     """The endpoint picker's image, its family, and findings.
 
     The image may be an Output; the family is None where it is not known. `at` is the location of
@@ -88,7 +88,7 @@ def picker_image(
 
 
 def group_affinity(
-    service: str, args: EndpointPickerArgs, intent: PickerIntent, groups: int | None
+    service: str, args: EndpointPickerArgs, intent: EppIntent, groups: int | None
 ) -> GroupAffinity | None:
     """How a generated configuration keeps a request's pods in one serving group.
 
@@ -105,7 +105,7 @@ def group_affinity(
 
 
 def group_pairing_findings(
-    at: Location, args: RoleArgs, intent: PickerIntent, groups: int | None
+    at: Location, args: RoleArgs, intent: EppIntent, groups: int | None
 ) -> Iterator[Finding]:
     """Checks `groupPairing`, and a user's own configuration of a service with serving groups."""
     pairing = (args.endpoint_picker or EndpointPickerArgs()).group_pairing

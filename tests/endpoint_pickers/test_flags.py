@@ -2,7 +2,7 @@
 
 import pytest
 
-from fusioninfer_pulumi.pickers import FAMILIES, PickerFamily, PickerFlags, check_args, picker_flags
+from fusioninfer_pulumi.endpoint_pickers import FAMILIES, EppFamily, EppFlags, check_args, epp_flags
 
 PORTABLE = [
     "--pool-name=s-pool",
@@ -20,27 +20,27 @@ PORTABLE = [
     "--zap-encoder=json",
 ]
 KV_METRIC = "--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc"
-WANTED = PickerFlags(pool="s-pool", namespace="ml")
+WANTED = EppFlags(pool="s-pool", namespace="ml")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_portable_flags(family: str) -> None:
     own = [KV_METRIC] if family == "gaie-1.2" else []
-    assert picker_flags(FAMILIES[family], WANTED) == PORTABLE + own
+    assert epp_flags(FAMILIES[family], WANTED) == PORTABLE + own
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_no_family_gets_a_flag_that_it_does_not_accept(family: PickerFamily, replicas: int) -> None:
-    wanted = PickerFlags("p", "n", replicas=replicas, cert_path="/certs")
-    names = {flag.removeprefix("--").partition("=")[0] for flag in picker_flags(family, wanted)}
+def test_no_family_gets_a_flag_that_it_does_not_accept(family: EppFamily, replicas: int) -> None:
+    wanted = EppFlags("p", "n", replicas=replicas, cert_path="/certs")
+    names = {flag.removeprefix("--").partition("=")[0] for flag in epp_flags(family, wanted)}
     assert names <= family.flags
     assert not names & set(family.refused_flags)
     assert not family.flags & set(family.refused_flags)
 
 
 def test_choices() -> None:
-    wanted = PickerFlags(
+    wanted = EppFlags(
         "p",
         "n",
         config_file="/c.yaml",
@@ -62,12 +62,12 @@ def test_choices() -> None:
     for flag in PORTABLE:
         name, _, value = flag.partition("=")
         want.append(f"{name}={changed.get(name, value)}")
-    assert picker_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
+    assert epp_flags(FAMILIES["gaie-1.5"], wanted) == [*want, "--ha-enable-leader-election"]
 
 
 def test_certificate() -> None:
-    wanted = PickerFlags("p", "n", cert_path="/certs")
-    assert "--cert-path=/certs" in picker_flags(FAMILIES["gaie-1.5"], wanted)
+    wanted = EppFlags("p", "n", cert_path="/certs")
+    assert "--cert-path=/certs" in epp_flags(FAMILIES["gaie-1.5"], wanted)
 
 
 @pytest.mark.parametrize(

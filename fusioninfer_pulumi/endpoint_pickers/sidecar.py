@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, families, names_by_family, rows
+from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pickers._table import FAMILIES
-from fusioninfer_pulumi.pickers.family import PickerFamily, families, names_by_family, rows
-from fusioninfer_pulumi.pickers.images import family_of_sidecar
 
 #: Names of containers and repositories by which a sidecar of the user's own is known, also of
 #: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
@@ -118,14 +118,12 @@ _RELEASES = {
 }
 
 
-def sidecar_release(family: PickerFamily) -> SidecarRelease | None:
+def sidecar_release(family: EppFamily) -> SidecarRelease | None:
     """The release of a family's sidecar, None where the family has none."""
     return _RELEASES.get(family.family)
 
 
-def sidecar_family(
-    image: Any, explicit: str | None, picker: PickerFamily
-) -> PickerFamily | Finding:
+def sidecar_family(image: Any, explicit: str | None, picker: EppFamily) -> EppFamily | Finding:
     """The family whose flags a sidecar reads, or what is wrong with its field `family`.
 
     It is the one that the user names (`explicit`), else that of the image, else the endpoint
@@ -152,7 +150,7 @@ def protocol(names: Sequence[str]) -> str | None:
 
 
 def check_sidecar_args(
-    args: Sequence[str], family: PickerFamily, *, own_image: bool
+    args: Sequence[str], family: EppFamily, *, own_image: bool
 ) -> Iterator[Finding]:
     """Findings about a user's own flags, located in the list.
 

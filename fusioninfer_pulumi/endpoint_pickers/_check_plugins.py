@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, PluginKind, PluginType, PrefixKeys
 from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
-from fusioninfer_pulumi.pickers._table import FAMILIES
-from fusioninfer_pulumi.pickers.family import PickerFamily, PluginKind, PluginType, PrefixKeys
 
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"
@@ -61,7 +61,7 @@ class Declared:
         return None if self.known is None else self.known.kind
 
 
-def declared_plugins(plugins: Any, family: PickerFamily) -> list[Declared]:
+def declared_plugins(plugins: Any, family: EppFamily) -> list[Declared]:
     """The entries of `plugins` that have a type."""
     found = []
     for index, entry in enumerate(plugins if isinstance(plugins, list) else ()):
@@ -81,7 +81,7 @@ def declared_plugins(plugins: Any, family: PickerFamily) -> list[Declared]:
 
 
 def check_plugins(
-    plugins: Any, declared: Sequence[Declared], family: PickerFamily, *, own_image: bool
+    plugins: Any, declared: Sequence[Declared], family: EppFamily, *, own_image: bool
 ) -> Iterator[Finding]:
     """Checks the list `plugins`; a missing one counts as empty.
 
@@ -118,7 +118,7 @@ def check_plugins(
 
 
 def _check_type(
-    at: Location, plugin: Declared, family: PickerFamily, *, own_image: bool
+    at: Location, plugin: Declared, family: EppFamily, *, own_image: bool
 ) -> Iterator[Finding]:
     if plugin.known is None:
         others = [each.name for each in FAMILIES.values() if each.registers(plugin.type)]
@@ -138,7 +138,7 @@ def _check_type(
 
 
 def _check_parameters(
-    at: Location, plugin: PluginType, parameters: Any, family: PickerFamily
+    at: Location, plugin: PluginType, parameters: Any, family: EppFamily
 ) -> Iterator[Finding]:
     """What an endpoint picker has against the parameters of one plugin, None for none."""
     known = plugin.parameters
@@ -175,7 +175,7 @@ def _check_names(
     plugin: PluginType,
     known: frozenset[str],
     given: Mapping[str, Any],
-    family: PickerFamily,
+    family: EppFamily,
 ) -> Iterator[Finding]:
     # Go's JSON reader takes the names of fields without regard to case.
     lower = {name.lower() for name in known}
@@ -206,7 +206,7 @@ def _check_values(
 
 
 def _check_block_size(
-    at: Location, plugin: PluginType, given: Mapping[str, Any], family: PickerFamily
+    at: Location, plugin: PluginType, given: Mapping[str, Any], family: EppFamily
 ) -> Iterator[Finding]:
     size, tokens = given.get("blockSize"), given.get("blockSizeTokens")
     unset = 0 if family.prefix_block_refused else 1

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import pickers
+from fusioninfer_pulumi import endpoint_pickers
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.endpoint_pickers import EppFamily, EppFlags, EppRequest
+from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API
+from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
+from fusioninfer_pulumi.endpoint_pickers.intent import (
+    EppIntent,
+    epp_image,
+    event_port,
+    group_affinity,
+    group_pairing_findings,
+)
 from fusioninfer_pulumi.findings import Finding, Location, error, errors, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.merge import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
-from fusioninfer_pulumi.pickers.family import LLM_D_API
-from fusioninfer_pulumi.pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.pickers.intent import (
-    PickerIntent,
-    event_port,
-    group_affinity,
-    group_pairing_findings,
-    picker_image,
-)
 from fusioninfer_pulumi.pods.checks import credential_findings
 from fusioninfer_pulumi.pods.tracing import tracing_env
 from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
@@ -47,7 +47,7 @@ _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
 @dataclass(frozen=True)
-class PickerPlan:
+class EppPlan:
     """The endpoint picker.
 
     Attributes:
@@ -60,7 +60,7 @@ class PickerPlan:
     name: str
     config_name: str
     image: Any
-    family: PickerFamily
+    family: EppFamily
     config: str
     arguments: tuple[str, ...]
     words: str
@@ -87,57 +87,57 @@ class PickerPlan:
         return {labels.APP: self.name, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
 
 
-def picker_plan(
+def epp_plan(
     service: str,
     namespace: Any,
     at: Location,
     args: RoleArgs,
-    intent: PickerIntent,
+    intent: EppIntent,
     served: Sequence[RolePlan],
     groups: int | None,
     tracing: TracingArgs | None,
-) -> tuple[PickerPlan | None, list[Finding]]:
+) -> tuple[EppPlan | None, list[Finding]]:
     """Plans the endpoint picker of a router role, with findings.
 
     `served` are the roles whose pods it chooses from. The plan is None when the image's family is
     not known.
     """
-    picker_args = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = picker_image((*at, "endpointPicker"), picker_args, intent)
+    epp_args = args.endpoint_picker or EndpointPickerArgs()
+    image, family, findings = epp_image((*at, "endpointPicker"), epp_args, intent)
     if family is None:
         return None, findings
-    affinity = group_affinity(service, picker_args, intent, groups)
-    config, words, found = _config(at, args, picker_args, intent, family, image, served, affinity)
+    affinity = group_affinity(service, epp_args, intent, groups)
+    config, words, found = _config(at, args, epp_args, intent, family, image, served, affinity)
     findings += found
     findings += group_pairing_findings(at, args, intent, groups)
     findings += [
         each.under(*at, "endpointPicker", "args")
-        for each in pickers.check_args(picker_args.args or (), family)
+        for each in endpoint_pickers.check_args(epp_args.args or (), family)
     ]
-    findings += _advice(at, args, picker_args, family, namespace)
-    template = picker_args.template or {}
+    findings += _advice(at, args, epp_args, family, namespace)
+    template = epp_args.template or {}
     field = (*at, "endpointPicker", "template")
     findings += credential_findings(field, template)
-    flags = PickerFlags(
+    flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
-        replicas=picker_args.replicas,
-        verbosity=picker_args.log_verbosity,
-        metrics_auth=picker_args.metrics is not MetricsMode.UNAUTHENTICATED,
-        secure_serving=picker_args.tls.enabled,
-        cert_path=CERTIFICATE_PATH if picker_args.tls.secret_name else None,
+        replicas=epp_args.replicas,
+        verbosity=epp_args.log_verbosity,
+        metrics_auth=epp_args.metrics is not MetricsMode.UNAUTHENTICATED,
+        secure_serving=epp_args.tls.enabled,
+        cert_path=CERTIFICATE_PATH if epp_args.tls.secret_name else None,
         experimental=affinity is not None,
         tracing=tracing is not None and tracing.picker,
     )
-    plan = PickerPlan(
+    plan = EppPlan(
         name=names.endpoint_picker(service),
         config_name=names.endpoint_picker_config(service),
         image=image,
         family=family,
         config=config,
-        arguments=(*pickers.picker_flags(family, flags), *(picker_args.args or ())),
+        arguments=(*endpoint_pickers.epp_flags(family, flags), *(epp_args.args or ())),
         words=words,
-        args=picker_args,
+        args=epp_args,
         env=tracing_env(tracing, names.endpoint_picker(service))
         if tracing is not None and tracing.picker
         else (),
@@ -146,10 +146,10 @@ def picker_plan(
     return plan, findings
 
 
-def _pod_findings(at: Location, picker: PickerPlan) -> Iterator[Finding]:
+def _pod_findings(at: Location, epp: EppPlan) -> Iterator[Finding]:
     """Checks the finished pod template; findings stand at what the user wrote of it."""
-    written = picker.args.template or {}
-    finished = overlaid(_pod_template(picker), written)
+    written = epp.args.template or {}
+    finished = overlaid(_pod_template(epp), written)
     for each in template_findings(finished, Owner.DEPLOYMENT):
         if generated_label(written, each.location):
             continue
@@ -163,32 +163,32 @@ def _pod_findings(at: Location, picker: PickerPlan) -> Iterator[Finding]:
 def _config(
     at: Location,
     args: RoleArgs,
-    picker_args: EndpointPickerArgs,
-    intent: PickerIntent,
-    family: PickerFamily,
+    epp_args: EndpointPickerArgs,
+    intent: EppIntent,
+    family: EppFamily,
     image: Any,
     served: Sequence[RolePlan],
-    affinity: pickers.GroupAffinity | None,
+    affinity: endpoint_pickers.GroupAffinity | None,
 ) -> tuple[str, str, list[Finding]]:
     """The text of the configuration, its strategy in words, and findings."""
     if intent.strategy is None:
         text = args.endpoint_picker_config or ""
-        own = is_output(image) or pickers.family_of(image) is None
+        own = is_output(image) or endpoint_pickers.family_of(image) is None
         found = [
             each.under(*at, "endpointPickerConfig")
-            for each in pickers.check_config(text, family, own_image=own)
+            for each in endpoint_pickers.check_config(text, family, own_image=own)
         ]
         return text, "as its endpointPickerConfig says", found
-    request = PickerRequest(
+    request = EppRequest(
         strategy=intent.strategy,
         scorers=args.scorers,
         block_size=_block_size(served),
-        threshold=picker_args.threshold or 0,
+        threshold=epp_args.threshold or 0,
         groups=affinity,
     )
     # Which roles there are is checked with the pool.
-    found = [each.under(*at) for each in pickers.check_strategy(family, request)]
-    if picker_args.threshold is not None and not intent.pairs:
+    found = [each.under(*at) for each in endpoint_pickers.check_strategy(family, request)]
+    if epp_args.threshold is not None and not intent.pairs:
         found.append(
             error(
                 "threshold-without-disaggregation",
@@ -199,8 +199,8 @@ def _config(
         )
     if errors(found):
         return "", "", found
-    text = pickers.picker_config_text(pickers.picker_config(family, request))
-    return text, pickers.strategy_in_words(request), found
+    text = endpoint_pickers.epp_config_text(endpoint_pickers.epp_config(family, request))
+    return text, endpoint_pickers.strategy_in_words(request), found
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:
@@ -212,19 +212,19 @@ def _block_size(served: Sequence[RolePlan]) -> int | None:
 def _advice(
     at: Location,
     args: RoleArgs,
-    picker_args: EndpointPickerArgs,
-    family: PickerFamily,
+    epp_args: EndpointPickerArgs,
+    family: EppFamily,
     namespace: Any,
 ) -> Iterator[Finding]:
     metrics = (*at, "endpointPicker", "metrics")
-    if picker_args.metrics is MetricsMode.OFF:
+    if epp_args.metrics is MetricsMode.OFF:
         yield info(
             "picker-metrics-off",
             metrics,
             "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
             "and binds the picker to the ClusterRole system:auth-delegator",
         )
-    elif picker_args.metrics is MetricsMode.UNAUTHENTICATED:
+    elif epp_args.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
             "picker-metrics-unauthenticated",
             metrics,
@@ -244,7 +244,7 @@ def _advice(
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
-    if picker_args.replicas > 1:
+    if epp_args.replicas > 1:
         yield info(
             "picker-standby-not-ready",
             (*at, "endpointPicker", "replicas"),
@@ -259,78 +259,78 @@ def _advice(
         )
 
 
-def config_map(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the ConfigMap."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(meta, picker.config_name),
-        "data": {CONFIG_KEY: picker.config},
+        "metadata": metadata(meta, epp.config_name),
+        "data": {CONFIG_KEY: epp.config},
     }
 
 
-def picker_deployment(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the Deployment.
 
     Two endpoint pickers at a time would each know half of what they balance by, hence `Recreate`.
     Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
     """
-    built = metadata(meta, picker.name)
-    if picker.replicas > 1:
+    built = metadata(meta, epp.name)
+    if epp.replicas > 1:
         built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": built,
         "spec": {
-            "replicas": picker.replicas,
+            "replicas": epp.replicas,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": picker.pod_labels},
-            "template": overlaid(_pod_template(picker), picker.args.template or {}),
+            "selector": {"matchLabels": epp.pod_labels},
+            "template": overlaid(_pod_template(epp), epp.args.template or {}),
         },
     }
 
 
-def _pod_template(picker: PickerPlan) -> Manifest:
-    secret = picker.args.tls.secret_name
-    volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": picker.config_name}}]
+def _pod_template(epp: EppPlan) -> Manifest:
+    secret = epp.args.tls.secret_name
+    volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:
         volumes.append({"name": CERTIFICATE_VOLUME, "secret": {"secretName": secret}})
     # The endpoint picker reads its configuration once, when it starts.
-    checksum = hashlib.sha256(picker.config.encode()).hexdigest()
+    checksum = hashlib.sha256(epp.config.encode()).hexdigest()
     return {
         "metadata": {
-            "labels": picker.pod_labels,
+            "labels": epp.pod_labels,
             "annotations": {labels.CONFIG_CHECKSUM: checksum},
         },
         "spec": {
-            "serviceAccountName": picker.name,
+            "serviceAccountName": epp.name,
             "automountServiceAccountToken": True,
             "terminationGracePeriodSeconds": _GRACE_SECONDS,
             "securityContext": {
                 "runAsNonRoot": True,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containers": [_container(picker)],
+            "containers": [_container(epp)],
             "volumes": volumes,
         },
     }
 
 
-def _container(picker: PickerPlan) -> Manifest:
+def _container(epp: EppPlan) -> Manifest:
     ports: list[Manifest] = [
         {"name": "grpc", "containerPort": GRPC_PORT},
         {"name": "grpc-health", "containerPort": HEALTH_PORT},
     ]
-    if picker.metrics is not MetricsMode.OFF:
+    if epp.metrics is not MetricsMode.OFF:
         ports.append({"name": "metrics", "containerPort": METRICS_PORT})
     mounts = [{"name": CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
-    if picker.args.tls.secret_name is not None:
+    if epp.args.tls.secret_name is not None:
         mounts.append({"name": CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True})
     return {
         "name": PICKER_CONTAINER,
-        "image": picker.image,
-        "args": list(picker.arguments),
+        "image": epp.image,
+        "args": list(epp.arguments),
         "ports": ports,
         # Of all service names only these two are known with and without leader election.
         "livenessProbe": {
@@ -345,9 +345,9 @@ def _container(picker: PickerPlan) -> Manifest:
         "env": [
             _field_ref("NAMESPACE", "metadata.namespace"),
             _field_ref("POD_NAME", "metadata.name"),
-            *(dict(each) for each in picker.env),
+            *(dict(each) for each in epp.env),
         ],
-        "resources": picker.args.resources or {"requests": _REQUESTS},
+        "resources": epp.args.resources or {"requests": _REQUESTS},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -364,7 +364,7 @@ def _field_ref(name: str, path: str) -> Manifest:
 _EVENTS = "kv-events"
 
 
-def picker_service(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Manifest:
+def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
     """Builds the Service; it has a port of metrics where anyone may read them, and of KV events.
 
     `protocol` is the `appProtocol` that the gateway asks for.
@@ -378,17 +378,17 @@ def picker_service(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Mani
         },
         {"name": "grpc-health", "port": HEALTH_PORT, "protocol": "TCP"},
     ]
-    if picker.metrics is not MetricsMode.OFF:
-        ports.append({"name": names.PICKER_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
+    if epp.metrics is not MetricsMode.OFF:
+        ports.append({"name": names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
     # Engines that publish their KV events to a picker reach it by its Service.
-    events = event_port(picker.config)
+    events = event_port(epp.config)
     if events is not None and events not in [each["port"] for each in ports]:
         ports.append({"name": _EVENTS, "port": events, "protocol": "TCP"})
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(meta, picker.name),
-        "spec": {"type": "ClusterIP", "selector": picker.pod_labels, "ports": ports},
+        "metadata": metadata(meta, epp.name),
+        "spec": {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports},
     }
 
 
@@ -397,20 +397,20 @@ _API_VERSION = f"{_GROUP}/v1"
 _READ = ("get", "list", "watch")
 
 
-def service_account(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def service_account(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the ServiceAccount; only pods that ask for its token mount it."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": metadata(meta, picker.name),
+        "metadata": metadata(meta, epp.name),
         "automountServiceAccountToken": False,
     }
 
 
-def picker_role(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def epp_role(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the Role: read access to pools and pods; with several replicas, leader election."""
     objectives = ["inference.networking.x-k8s.io"]
-    if LLM_D_API in picker.family.api_versions:
+    if LLM_D_API in epp.family.api_versions:
         objectives.append("llm-d.ai")
     rules = [
         _policy_rule("", ["pods"], _READ),
@@ -418,30 +418,30 @@ def picker_role(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
         *(_policy_rule(group, ["inferenceobjectives", "inferencemodelrewrites"], _READ)
           for group in objectives),
     ]  # fmt: skip
-    if picker.replicas > 1:
+    if epp.replicas > 1:
         verbs = (*_READ, "create", "update", "patch", "delete")
         rules.append(_policy_rule("coordination.k8s.io", ["leases"], verbs))
         rules.append(_policy_rule("", ["events"], ("create", "patch")))
     return {
         "apiVersion": _API_VERSION,
         "kind": "Role",
-        "metadata": metadata(meta, picker.name),
+        "metadata": metadata(meta, epp.name),
         "rules": rules,
     }
 
 
-def role_binding(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def role_binding(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the RoleBinding of ServiceAccount and Role."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "RoleBinding",
-        "metadata": metadata(meta, picker.name),
-        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": picker.name},
-        "subjects": [_subject(meta, picker)],
+        "metadata": metadata(meta, epp.name),
+        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": epp.name},
+        "subjects": [_subject(meta, epp)],
     }
 
 
-def metrics_reviewer(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
+def metrics_reviewer(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the ClusterRoleBinding with which the endpoint picker authenticates metrics readers.
 
     `system:auth-delegator` comes with Kubernetes and allows reviews of tokens and access only.
@@ -453,12 +453,12 @@ def metrics_reviewer(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
         "kind": "ClusterRoleBinding",
         "metadata": built,
         "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": "system:auth-delegator"},
-        "subjects": [_subject(meta, picker)],
+        "subjects": [_subject(meta, epp)],
     }
 
 
-def _subject(meta: ServiceMeta, picker: PickerPlan) -> Manifest:
-    return {"kind": "ServiceAccount", "name": picker.name, "namespace": meta.namespace}
+def _subject(meta: ServiceMeta, epp: EppPlan) -> Manifest:
+    return {"kind": "ServiceAccount", "name": epp.name, "namespace": meta.namespace}
 
 
 def _policy_rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> Manifest:

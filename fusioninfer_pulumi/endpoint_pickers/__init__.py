@@ -6,20 +6,20 @@ picker can do it and writes its EndpointPickerConfig; `check` reads a user's own
 the prefill/decode sidecar of each release. Everything is pure.
 """
 
-from fusioninfer_pulumi.pickers._table import FAMILIES
-from fusioninfer_pulumi.pickers.check import check_config
-from fusioninfer_pulumi.pickers.config import (
+from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.endpoint_pickers.config import (
     PAIRING_PLUGINS,
+    EppRequest,
     GroupAffinity,
-    PickerRequest,
     check_strategy,
-    picker_config,
-    picker_config_text,
+    epp_config,
+    epp_config_text,
     strategy_in_words,
 )
-from fusioninfer_pulumi.pickers.family import Family, PickerFamily
-from fusioninfer_pulumi.pickers.flags import PickerFlags, check_args, picker_flags
-from fusioninfer_pulumi.pickers.images import (
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
+from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, check_args, epp_flags
+from fusioninfer_pulumi.endpoint_pickers.images import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
     family_of,
@@ -31,18 +31,18 @@ __all__ = [
     "DEFAULT_PD_IMAGE",
     "FAMILIES",
     "PAIRING_PLUGINS",
+    "EppFamily",
+    "EppFlags",
+    "EppRequest",
     "Family",
     "GroupAffinity",
-    "PickerFamily",
-    "PickerFlags",
-    "PickerRequest",
     "check_args",
     "check_config",
     "check_strategy",
+    "epp_config",
+    "epp_config_text",
+    "epp_flags",
     "family_of",
-    "picker_config",
-    "picker_config_text",
-    "picker_flags",
     "strategy_in_words",
     "unknown_image",
 ]

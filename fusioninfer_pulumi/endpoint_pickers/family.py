@@ -72,7 +72,7 @@ class PrefixKeys(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class PickerFamily:
+class EppFamily:
     """What is known about the images of one family.
 
     Attributes:

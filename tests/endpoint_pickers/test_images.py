@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.pickers import (
+from fusioninfer_pulumi.endpoint_pickers import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
     FAMILIES,
@@ -12,7 +12,7 @@ from fusioninfer_pulumi.pickers import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.pickers.family import families
+from fusioninfer_pulumi.endpoint_pickers.family import families
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
 
