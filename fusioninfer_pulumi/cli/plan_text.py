@@ -199,7 +199,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_row("Objects", listed or "none")
     if plan.router is not None:
         table.add_row("Requests", _request_path(plan, plan.router))
-        table.add_row("Strategy", plan.router.epp.words)
+        table.add_row("Strategy", plan.router.epp.summary)
         table.add_row("Endpoint", _router_url(plan, plan.router))
     elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)

@@ -126,8 +126,8 @@ class InferenceService(pulumi.ComponentResource):
             collected.append(self.plan)
         else:
             ignored = ignored_by(self.plan.annotations)
-            told = without_ignored(self.plan.findings, ignored)
-            log_warnings([*told, *ignoring_findings(ignored, told)], self)
+            shown = without_ignored(self.plan.findings, ignored)
+            log_warnings([*shown, *ignoring_findings(ignored, shown)], self)
         self._register(name, manifests, opts)
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
@@ -147,7 +147,7 @@ class InferenceService(pulumi.ComponentResource):
 
     @functools.cached_property
     def readiness(self) -> pulumi.Output[list[Readiness]]:
-        """What is ready, as conditions in the words of KServe: Ready, WorkloadsReady, ...
+        """What is ready, as conditions in the terms of KServe: Ready, WorkloadsReady, ...
 
         As of the last update or refresh, like `status`; only read when it is asked for.
         """

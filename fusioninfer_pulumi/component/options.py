@@ -41,7 +41,7 @@ def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
     kind, level = manifest["kind"], plan.wait.level
     awaited = kind not in _NEVER_AWAITED
     if kind == "Service":
-        # The provider would wait for its endpoints; that of a picker is as good as the picker.
+        # The provider would wait for its endpoints; an endpoint picker's are as good as the picker.
         awaited = level is WaitLevel.SERVING and plan.router is None
     elif kind == "Deployment":
         awaited = level.awaits_replicas

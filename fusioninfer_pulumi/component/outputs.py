@@ -65,7 +65,7 @@ class _Later(Awaitable[T]):
         return self._make().__await__()
 
 
-def latest(*given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The latest of several live states of one object.
 
     A resource that did not change keeps the state of its creation; the version of an object grows
@@ -76,7 +76,7 @@ def latest(*given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         text = str((state.get("metadata") or {}).get("resourceVersion") or "")
         return int(text) if text.isdecimal() else -1
 
-    states = [state for state in given if state]
+    states = [state for state in several if state]
     return max(states, key=version) if states else None
 
 

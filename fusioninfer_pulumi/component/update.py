@@ -207,7 +207,7 @@ class Update:
             # Without a uid it was not made: an update of other targets.
             changed = bool(version[0]) and (before is None or before.version != version)
             settled = step.frozen or self._is_settled(name, self._revisions[name])
-            # One that is made anew, as after a rename, may need others to be a complete gang.
+            # One that is created again, as after a rename, may need others to be a complete gang.
             if before is not None and before.version[0] not in ("", version[0]):
                 self._existing.discard(name)
             in_turn = changed and name in self._changing & self._existing

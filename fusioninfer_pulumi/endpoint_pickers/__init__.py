@@ -15,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     check_strategy,
     epp_config,
     epp_config_text,
-    strategy_in_words,
+    strategy_summary,
 )
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
 from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, check_args, epp_flags
@@ -43,6 +43,6 @@ __all__ = [
     "epp_config_text",
     "epp_flags",
     "family_of",
-    "strategy_in_words",
+    "strategy_summary",
     "unknown_image",
 ]

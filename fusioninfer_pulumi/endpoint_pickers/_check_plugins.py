@@ -147,21 +147,21 @@ def _check_parameters(
         ignored = known is not None and not known
         yield not_a_mapping(at, parameters, say=warning if ignored else error)
         return
-    given: Mapping[str, Any] = parameters or {}
+    values: Mapping[str, Any] = parameters or {}
     if known is not None:
-        yield from _check_names(at, plugin, known, given, family)
+        yield from _check_names(at, plugin, known, values, family)
     if plugin.name in _TYPED:
-        yield from _check_values(at, known or frozenset(), given)
+        yield from _check_values(at, known or frozenset(), values)
     if plugin.name in (_PREFIX, _PRODUCER):
-        yield from _check_block_size(at, plugin, given, family)
+        yield from _check_block_size(at, plugin, values, family)
     if plugin.name == _BY_LENGTH:
-        yield from _check_decider((*at, "nonCachedTokens"), given.get("nonCachedTokens"))
+        yield from _check_decider((*at, "nonCachedTokens"), values.get("nonCachedTokens"))
     if plugin.name == _BY_LABEL:
-        if given.get("label") in (None, ""):
+        if values.get("label") in (None, ""):
             yield missing((*at, "label"))
-        if not given.get("validValues") and given.get("allowsNoLabel") is not True:
+        if not values.get("validValues") and values.get("allowsNoLabel") is not True:
             yield missing((*at, "validValues"), ", unless allowsNoLabel is true")
-    if "primaryPort" in (known or ()) and given.get("primaryPort") not in (None, 0):
+    if "primaryPort" in (known or ()) and values.get("primaryPort") not in (None, 0):
         # proxy/data_parallel.go of the sidecar, v0.4.0 to v0.10.0; not needed with Istio >= 1.28.
         message = (
             "switches to data-parallel mode: the sidecar then answers 400 unless its POD_IP is "
@@ -174,13 +174,13 @@ def _check_names(
     at: Location,
     plugin: PluginType,
     known: frozenset[str],
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     family: EppFamily,
 ) -> Iterator[Finding]:
     # Go's JSON reader takes the names of fields without regard to case.
     lower = {name.lower() for name in known}
     has = f"it reads {', '.join(sorted(known))}" if known else "it reads no parameters"
-    for name in given:
+    for name in values:
         if name.lower() in lower:
             continue
         if plugin.strict:
@@ -192,9 +192,9 @@ def _check_names(
 
 
 def _check_values(
-    at: Location, known: frozenset[str], given: Mapping[str, Any]
+    at: Location, known: frozenset[str], values: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in known or value is None:
             continue
         if name in _WHOLE and not is_whole(value):
@@ -206,13 +206,13 @@ def _check_values(
 
 
 def _check_block_size(
-    at: Location, plugin: PluginType, given: Mapping[str, Any], family: EppFamily
+    at: Location, plugin: PluginType, values: Mapping[str, Any], family: EppFamily
 ) -> Iterator[Finding]:
-    size, tokens = given.get("blockSize"), given.get("blockSizeTokens")
+    size, tokens = values.get("blockSize"), values.get("blockSizeTokens")
     unset = 0 if family.prefix_block_refused else 1
     in_tokens = tokens if is_whole(tokens) else unset
     where = (*at, "blockSize")
-    tuned = given.get("autoTune") is not False or family.prefix_block_refused
+    tuned = values.get("autoTune") is not False or family.prefix_block_refused
     if is_whole(size) and size > 0 and family.prefix_keys is PrefixKeys.TOKENS:
         if in_tokens <= 0:
             message = f"{family.name} refuses it: write blockSizeTokens, in tokens instead"

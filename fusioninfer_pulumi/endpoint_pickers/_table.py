@@ -27,7 +27,7 @@ from fusioninfer_pulumi.endpoint_pickers.family import (
 from fusioninfer_pulumi.endpoint_pickers.flags import FLAGS, REFUSED
 from fusioninfer_pulumi.endpoint_pickers.plugins import PLUGINS
 
-# Top-level keys of the configuration, and the keys inside (`?`: checked elsewhere). From
+# Top-level keys of the configuration, and the keys inside (`?`: not checked here). From
 # `apix/config/v1alpha1/endpointpickerconfig_types.go` of each release. All are decoded strictly
 # (`pkg/epp/config/loader/configloader.go`): an unknown key stops the endpoint picker.
 _SECTIONS = """

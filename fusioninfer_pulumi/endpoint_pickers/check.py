@@ -313,8 +313,8 @@ def _check_disaggregation(
     gated: bool,
 ) -> Iterator[Finding]:
     at = ("plugins", handler.index, "parameters")
-    given = handler.parameters
-    flat, nested = [[key for key in keys if key in given] for keys in (_FLAT, _NESTED)]
+    parameters = handler.parameters
+    flat, nested = [[key for key in keys if key in parameters] for keys in (_FLAT, _NESTED)]
     if handler.type == _DISAGG and flat and nested:
         message = f"{flat[0]} and {nested[0]} are two forms of the same parameters: use one"
         yield error("plugin-parameter-forms-mixed", at, message)
@@ -322,7 +322,7 @@ def _check_disaggregation(
     decider = _decider(handler)
     yield from _check_decider(at, handler, decider, plugins, family)
     for stage in ("decode", "prefill") if decider else ("decode",):
-        yield from _check_stage(at, given, stage, profiles)
+        yield from _check_stage(at, parameters, stage, profiles)
     by_length = any(plugin.name == decider and plugin.type == _BY_LENGTH for plugin in plugins)
     if by_length and not family.pd_threshold and not gated:
         message = f"never disaggregates in {family.name} without featureGates: [prepareDataPlugins]"
@@ -338,12 +338,12 @@ def _check_disaggregation(
 
 def _decider(handler: Declared) -> str:
     """Name of the plugin that decides about prefill, empty when there is none."""
-    given = handler.parameters
-    nested = given.get("deciders")
+    parameters = handler.parameters
+    nested = parameters.get("deciders")
     names = [
         nested.get("prefill") if isinstance(nested, dict) else None,
-        given.get("prefillDeciderPluginName"),
-        given.get("deciderPluginName"),
+        parameters.get("prefillDeciderPluginName"),
+        parameters.get("deciderPluginName"),
         _BY_LENGTH if handler.type == _PD else None,
     ]
     return next((name for name in names if isinstance(name, str) and name), "")
@@ -374,11 +374,11 @@ def _check_decider(
 
 
 def _check_stage(
-    at: Location, given: Mapping[str, Any], stage: str, profiles: Sequence[str]
+    at: Location, parameters: Mapping[str, Any], stage: str, profiles: Sequence[str]
 ) -> Iterator[Finding]:
-    nested = given.get("profiles")
+    nested = parameters.get("profiles")
     name = nested.get(stage) if isinstance(nested, dict) else None
-    name = name or given.get(f"{stage}Profile") or stage
+    name = name or parameters.get(f"{stage}Profile") or stage
     if not isinstance(name, str) or name in profiles:
         return
     there = f"no profile is named {shown(name)}; the profiles are {shown(list(profiles))}"

@@ -63,10 +63,10 @@ class EppRequest:
 
 @dataclass(frozen=True)
 class Scorer:
-    """One scorer that a user may weigh: the plugin that does it, and what it prefers, in words."""
+    """One scorer that a user may weigh: its plugin, and a description of what it prefers."""
 
     plugin: str
-    words: str
+    summary: str
 
 
 #: In the order in which a configuration lists them. Names and weights are those of KServe's scoring
@@ -90,7 +90,7 @@ class _Alone:
     """
 
     scorer: str
-    words: str
+    summary: str
     weight: int = 100
 
 
@@ -211,11 +211,11 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     return found
 
 
-def strategy_in_words(request: EppRequest) -> str:
+def strategy_summary(request: EppRequest) -> str:
     """One sentence about where requests go, of a request that `check_strategy` accepts."""
-    alone = _STRATEGIES[request.strategy].words
+    alone = _STRATEGIES[request.strategy].summary
     total = " + ".join(
-        f"{request.scorers[name]:g} x {scorer.words}"
+        f"{request.scorers[name]:g} x {scorer.summary}"
         for name, scorer in SCORERS.items()
         if request.scorers is not None and name in request.scorers
     )
@@ -241,10 +241,10 @@ def _weights(request: EppRequest) -> dict[str, int | float]:
     if request.scorers is None:
         alone = _STRATEGIES[request.strategy]
         return {SCORERS[alone.scorer].plugin: alone.weight}
-    given = {name: request.scorers[name] for name in SCORERS if name in request.scorers}
+    scorers = {name: request.scorers[name] for name in SCORERS if name in request.scorers}
     return {
         SCORERS[name].plugin: int(weight) if weight == int(weight) else weight
-        for name, weight in given.items()
+        for name, weight in scorers.items()
     }
 
 

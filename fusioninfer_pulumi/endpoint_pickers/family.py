@@ -156,7 +156,7 @@ def version_text(version: Version) -> str:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The words of each row of a table; a line that begins with a space continues the last row."""
+    """The columns of each row of a table; a line that begins with a space continues the last."""
     found: list[list[str]] = []
     for line in table.strip().splitlines():
         if line.startswith(" "):

@@ -34,7 +34,7 @@ PASSES: tuple[Pass, ...] = (
     model,
     device_claims,
     rdma,
-    parallelism,  # workers without words take their leader's, with the model in them
+    parallelism,  # workers without a command take their leader's, with the model in it
     kv_offloading,  # the sizes say how many engines share a pod's memory
     split,
     # The command lines, which nothing reads any more once a launcher has put them into a script.

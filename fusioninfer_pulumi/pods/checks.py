@@ -55,7 +55,7 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     counted = have and not others and one_rank_each(pods.leader.template)
-    # What `parallelism` cannot hold was said there, in its own words.
+    # What does not fit `parallelism` is an error of that field.
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
         found += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
@@ -78,8 +78,8 @@ def _advice(ctx: Context) -> Iterator[Finding]:
     if not ctx.role.replicas:
         message = "is 0: the role is parked, no pods of it are made"
         yield info("role-parked", ctx.at("replicas"), message)
-    stated = ctx.role.multinode.launcher if ctx.role.multinode else None
-    if ctx.nodes == 1 and stated and ctx.role.counted:
+    explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
+    if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
         yield warning("launcher-without-effect", ctx.at("multinode", "launcher"), message)
 
@@ -93,34 +93,36 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     A container beside the engine that listens on the port, such as a proxy of the user's, is what
     `port` is for: then nothing is said.
     """
-    leader, port, stated = pods.leader, pods.port, ctx.role.port
+    leader, port, explicit = pods.leader, pods.port, ctx.role.port
     command, at = read_command(leader.own), leader.command_path
-    engine, given = command.engine, command.port
+    engine, written = command.engine, command.port
     listens = served_port(command)
     if engine is None or listens is None or listens == port:
         return
     if own_sidecar(leader.written, leader.name, port) is not None:
         return
     field = ctx.at("port")
-    if given is not None:
+    if written is not None:
         say = error if command.readable else warning
-        told = f"{PORT_FLAG} {given} of the engine"
-        if stated is not None:
-            message = f"{port} contradicts {told} ({path_text(at)}): {_REACHED}; remove one of them"
+        reason = f"{PORT_FLAG} {written} of the engine"
+        if explicit is not None:
+            message = (
+                f"{port} contradicts {reason} ({path_text(at)}): {_REACHED}; remove one of them"
+            )
             yield say("port-not-served", field, message)
         else:
-            message = f"{told} is not the port {port} of the role: {_REACHED}"
+            message = f"{reason} is not the port {port} of the role: {_REACHED}"
             yield say("port-not-served", at, message)
         return
-    told = f"{engine.name} listens on {listens} without {PORT_FLAG}"
+    reason = f"{engine.name} listens on {listens} without {PORT_FLAG}"
     way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
-    if stated is not None:
+    if explicit is not None:
         # The entrypoint of somebody's own image may choose a port by itself.
         say = error if command.program or command.image.stock else warning
-        message = f"{port} is not where the engine listens: {told}: {way_out}"
+        message = f"{port} is not where the engine listens: {reason}: {way_out}"
         yield say("port-not-served", field, message)
     else:
-        message = f"the role is reached on port {port}, but {told}: {way_out}"
+        message = f"the role is reached on port {port}, but {reason}: {way_out}"
         yield warning("port-not-served", at, message)
 
 

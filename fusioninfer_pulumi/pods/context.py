@@ -24,7 +24,7 @@ class Pairing:
     """What prefill and decode pods agree on whom an endpoint picker pairs.
 
     Attributes:
-        family: Family of the picker, which decides the sidecar's release.
+        family: Family of the endpoint picker, which decides the sidecar's release.
         port: Port on which the prefill pods serve, and so all pods of the pool.
     """
 
@@ -92,7 +92,7 @@ def _launcher(role: RoleArgs) -> Launcher | None:
 
 
 def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
-    """None without a router whose picker pairs prefill with decode, and has a sidecar for it."""
+    """None without a router whose EPP pairs prefill with decode, and has a sidecar for it."""
     routers = [role for role in declared if role.component_type is ComponentType.ROUTER]
     if not routers or not is_prefill_decode(serving(declared)):
         return None
@@ -101,9 +101,9 @@ def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
         return None
     _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
-        # The router's own plan refuses it; the rest is held against the picker by default.
+        # The router's own plan refuses it; the rest is checked against the default endpoint picker.
         family = endpoint_pickers.family_of(endpoint_pickers.DEFAULT_PD_IMAGE)
-        assert family is not None, "the default picker is in the table"
+        assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None
     prefillers = [role for role in declared if role.component_type is ComponentType.PREFILLER]

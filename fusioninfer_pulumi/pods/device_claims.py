@@ -112,9 +112,9 @@ def _reference(service: str, role: str, claim: ResourceClaimArgs) -> dict[str, s
 
 
 def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
-    given = {each.get("name") for each in pod.spec.get("resourceClaims") or ()}
+    existing = {each.get("name") for each in pod.spec.get("resourceClaims") or ()}
     for claim in claims:
-        if claim.name in given:
+        if claim.name in existing:
             yield error(
                 "claim-name-taken",
                 (*pod.path, "spec", "resourceClaims"),

@@ -35,18 +35,18 @@ def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding
 
 
 def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Holds the words that the user wrote against the image's release."""
+    """Checks the user's command line against the image's release."""
     for pod in pods.written:
         command, variables = read_command(pod.own), plain_variables(pod.own)
         # Of a prefiller or decoder `pods.kv_transfer` says what is wrong with its transfer.
-        told = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
-        flag = command.engine.transfer_flag if told and command.engine else None
+        paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
+        flag = command.engine.transfer_flag if paired and command.engine else None
         for each in check_arguments(command, variables, leave_out=flag):
             yield each.at(*_place(pod, each.location))
 
 
 def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Holds what fields of the role ask for against the release."""
+    """Checks what fields of the role ask for against the release."""
     for each in check_added(pods.command, read_command(pods.leader.own)):
         yield each.at(*ctx.at())
 
@@ -61,16 +61,16 @@ def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     own = read_command(pods.leader.own)
     fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
-    stated = ctx.model is not None and ctx.model.lora is not None
+    explicit = ctx.model is not None and ctx.model.lora is not None
     rank = engine.lora_flags["max_rank"]
     # Arguments beside `model.lora` are refused for that.
     modules = engine.lora_flags["modules"]
-    found = [] if stated and own.has(modules) else engine.check_lora(command)
-    if stated and not own.has(rank):  # what is an argument of the user's was checked as such
+    found = [] if explicit and own.has(modules) else engine.check_lora(command)
+    if explicit and not own.has(rank):  # what is an argument of the user's was checked as such
         found = [*found, *check_value(command, rank)]
     for each in found:
         flag = str(each.location[0])
-        if stated and not own.has(flag) and flag in fields:
+        if explicit and not own.has(flag) and flag in fields:
             yield each.at("model", "lora", fields[flag])
         else:
             yield each.at(*pods.leader.command_path)

@@ -41,14 +41,14 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
 
     None where nothing is offloaded, or where the tiers were refused already.
     """
-    given = role.kv_cache_offloading
-    if given is None or any(offloading_findings((), given)):
+    args = role.kv_cache_offloading
+    if args is None or any(offloading_findings((), args)):
         return None
     return Offloading(
-        cpu=int(quantity.parse(given.cpu)),
-        eviction=given.eviction_policy.value if given.eviction_policy is not None else None,
-        folders=tuple(_folder(index) for index, _ in enumerate(given.secondary)),
-        shared=any(_kept(tier) for tier in given.secondary),
+        cpu=int(quantity.parse(args.cpu)),
+        eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
+        folders=tuple(_folder(index) for index, _ in enumerate(args.secondary)),
+        shared=any(_kept(tier) for tier in args.secondary),
     )
 
 
@@ -64,8 +64,8 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     Where offloading is a KV connector, `kv_transfer` names it in one argument with that of a
     transfer.
     """
-    given, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
-    if given is None or wanted is None:
+    args, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
+    if args is None or wanted is None:
         return pods, []
     at, command = ctx.at("kvCacheOffloading"), pods.engine_command
     engine = command.engine
@@ -76,23 +76,23 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     offload = engine.offload(command, wanted, ctx.nodes, decodes=decodes)
     findings = [each.under(*at) for each in offload.findings]
     for pod in pods.each():
-        findings += _taken(pod, given)
+        findings += _taken(pod, args)
         findings += _memory((*at, "cpu"), pod, offload.memory)
         if offload.in_shared_memory:
             findings += _room((*at, "cpu"), ctx.role, pod, offload.memory)
-    findings += _shared(at, ctx, given)
+    findings += _shared(at, ctx, args)
     if any(each.severity is Severity.ERROR for each in findings):
         return pods, findings
-    findings.append(info("kv-cache-tiers", at, _summary(given, offload.memory)))
+    findings.append(info("kv-cache-tiers", at, _summary(args, offload.memory)))
     for pod in pods.each():
         try:
-            told = _with_arguments(pod, engine, offload)
+            configured = _with_arguments(pod, engine, offload)
         except EditError as problem:
             message = f"the hierarchical cache cannot be set in it: {problem}"
             message = f"{message}; write the command as a list"
             findings.append(error("command-not-editable", pod.command_path, message))
             continue
-        built = _with_tiers(told, given)
+        built = _with_tiers(configured, args)
         if offload.in_shared_memory:
             built = built.with_shared_memory(_limit(ctx.role))
         pods = pods.put(built)
@@ -115,10 +115,10 @@ def _with_arguments(pod: Pod, engine: Engine, offload: Offload) -> Pod:
     return pod.with_container(lambda each: with_env(each, variables))
 
 
-def _with_tiers(pod: Pod, given: KvCacheOffloadingArgs) -> Pod:
+def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs) -> Pod:
     """The pod with the tiers behind the host memory."""
     volumes, mounts = [], []
-    for index, tier in enumerate(given.secondary):
+    for index, tier in enumerate(args.secondary):
         name = free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
         source, mount = _source(tier)
         volumes.append({"name": name, **source})
@@ -126,7 +126,7 @@ def _with_tiers(pod: Pod, given: KvCacheOffloadingArgs) -> Pod:
 
     def with_tiers(container: Mapping[str, Any]) -> Mapping[str, Any]:
         built = with_mounts(container, mounts)
-        disk = _disk(given)
+        disk = _disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
         # Without a request Kubernetes asks for the limit, which has room for the tiers.
@@ -138,9 +138,9 @@ def _with_tiers(pod: Pod, given: KvCacheOffloadingArgs) -> Pod:
     return pod.with_container(with_tiers).with_volumes(volumes)
 
 
-def _taken(pod: Pod, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
+def _taken(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     """What a template has already where the tiers would stand, and disks that are too small."""
-    for index, _ in enumerate(given.secondary):
+    for index, _ in enumerate(args.secondary):
         if mounted(pod.container, _folder(index)) is not None:
             yield error(
                 "tier-path-taken",
@@ -150,8 +150,8 @@ def _taken(pod: Pod, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
             )
     resources = pod.container.get("resources") or {}
     limit = (resources.get("limits") or {}).get(_DISK)
-    asked = _disk(given) + quantity.parse((resources.get("requests") or {}).get(_DISK, 0))
-    if _disk(given) and limit is not None and quantity.parse(limit) < asked:
+    asked = _disk(args) + quantity.parse((resources.get("requests") or {}).get(_DISK, 0))
+    if _disk(args) and limit is not None and quantity.parse(limit) < asked:
         yield error(
             "disk-limit-too-small",
             (*pod.container_path, "resources", "limits", _DISK),
@@ -172,8 +172,8 @@ def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"ephemeral": {"volumeClaimTemplate": {"spec": dict(claim.spec or {})}}}, {}
 
 
-def _disk(given: KvCacheOffloadingArgs) -> Decimal:
-    disks = (tier.file_system.empty_dir for tier in given.secondary)
+def _disk(args: KvCacheOffloadingArgs) -> Decimal:
+    disks = (tier.file_system.empty_dir for tier in args.secondary)
     return sum((quantity.parse(disk.size) for disk in disks if disk is not None), Decimal(0))
 
 
@@ -203,12 +203,12 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
     """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
     mount = mounted(pod.container, SHARED_MEMORY)
     takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
-    stated = _limit(role)
-    if mount is None and _less(stated, need):
+    explicit = _limit(role)
+    if mount is None and _less(explicit, need):
         yield error(
             "shared-memory-too-small",
             at,
-            f"{takes}, but kvTransfer.sharedMemory is {stated}; raise or remove it",
+            f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
         )
     for volume in pod.spec.get("volumes") or ():
         source = volume.get("emptyDir")
@@ -225,16 +225,16 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
 
 
 def _less(amount: Any, need: Decimal) -> bool:
-    """Whether an amount is stated that is less; what is no quantity is refused elsewhere."""
+    """Whether an amount is less; what is no quantity is rejected by the API."""
     try:
         return amount is not None and quantity.parse(amount) < need
     except ValueError:
         return False
 
 
-def _shared(at: Location, ctx: Context, given: KvCacheOffloadingArgs) -> Iterator[Finding]:
+def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     pods = ctx.role.replicas * ctx.nodes
-    for index, tier in enumerate(given.secondary):
+    for index, tier in enumerate(args.secondary):
         claim = tier.file_system.pvc
         if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
             yield info(
@@ -245,9 +245,9 @@ def _shared(at: Location, ctx: Context, given: KvCacheOffloadingArgs) -> Iterato
             )
 
 
-def _summary(given: KvCacheOffloadingArgs, need: Decimal) -> str:
+def _summary(args: KvCacheOffloadingArgs, need: Decimal) -> str:
     words = [f"{quantity.write(need)} of host memory in each pod"]
-    for tier in given.secondary:
+    for tier in args.secondary:
         disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
         if disk is not None:
             words.append(f"{disk.size} of its node's disk")

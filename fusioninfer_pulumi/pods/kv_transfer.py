@@ -34,7 +34,7 @@ POD_IP_ENV = "POD_IP"
 EVENTS_PORT = "kv-events"
 #: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
 ENGINE_PORT = 8001
-_STATED = ("connector", "role", "extra_config")
+_EXPLICIT = ("connector", "role", "extra_config")
 _POD_IP: dict[str, Any] = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
@@ -45,7 +45,7 @@ class KvTransferPlan:
     """How the pods of a role hand their KV cache over.
 
     Attributes:
-        pool_port: Port that clients and the picker use.
+        pool_port: Port that clients and the endpoint picker use.
         engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
         moved_from: Ports that the template means the engine by, and that became `engine_port`.
         connector: How the engine hands its KV cache over, None where that is not known.
@@ -91,12 +91,12 @@ def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         return pods, []
     hands_over = ctx.pairing is not None or ctx.role.kv_transfer is not None
     env, ports = _engine_side(pods, ctx) if hands_over else _events_side(ctx.role)
-    given = ctx.role.kv_transfer or KvTransferArgs()
+    args = ctx.role.kv_transfer or KvTransferArgs()
     plan = pods.kv
     for pod in pods.each():
         built = pod.with_container(lambda each: with_env(each, env))
         if hands_over:
-            built = built.with_shared_memory(given.shared_memory)
+            built = built.with_shared_memory(args.shared_memory)
         pods = pods.put(_listening(built, plan, ports) if pod.leads else built)
     return pods, []
 
@@ -114,17 +114,17 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
 
     Paired pods have to hand their cache over, others may.
     """
-    given, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
+    args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
     # Other engines have arguments of their own for it, which are set already.
     by_connector = engine is not None and engine.offloads_by_connector
     offloading = offloading_of(ctx.role) if by_connector else None
     if engine is not None and isinstance(connector, str):
         found = [error("kv-transfer-unreadable", at, f"{engine.transfer_flag} {connector}")]
-        return Transfer(), found if ctx.pairing or given or offloading else []
+        return Transfer(), found if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "what is wrong with it has been said"
-        twice = [] if given is None else list(_twice(given, field))
+        twice = [] if args is None else list(_twice(args, field))
         if offloading is not None:
             twice.append(
                 error(
@@ -135,14 +135,14 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
                 )
             )
         return Transfer(connector=connector), twice
-    if given is not None and not given.enabled:
+    if args is not None and not args.enabled:
         way = Transfer()
         if engine is not None and offloading is not None:
             way = engine.transfer(command, None, offloading)
         message = "no KV cache goes from prefill to decode: decode computes every prompt again"
         return way, [warning("kv-transfer-disabled", (*field, "enabled"), message)]
-    if given is not None:
-        return _generated(ctx.role.component_type, given, command, field, offloading)
+    if args is not None:
+        return _generated(ctx.role.component_type, args, command, field, offloading)
     if ctx.pairing is None:
         if engine is None or offloading is None:
             return Transfer(), []
@@ -166,9 +166,9 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
     ]
 
 
-def _twice(given: KvTransferArgs, field: Location) -> Iterator[Finding]:
-    for name in _STATED:
-        if getattr(given, name) is not None:
+def _twice(args: KvTransferArgs, field: Location) -> Iterator[Finding]:
+    for name in _EXPLICIT:
+        if getattr(args, name) is not None:
             yield error(
                 "kv-transfer-set-twice",
                 (*field, KvTransferArgs.model_fields[name].alias or name),
@@ -178,7 +178,7 @@ def _twice(given: KvTransferArgs, field: Location) -> Iterator[Finding]:
 
 def _generated(
     component_type: ComponentType,
-    given: KvTransferArgs,
+    args: KvTransferArgs,
     command: EngineCommand,
     field: Location,
     offloading: Offloading | None,
@@ -191,9 +191,9 @@ def _generated(
         return Transfer(), [error("engine-unknown", field, message)]
     asked = TransferRequest(
         prefills=component_type is ComponentType.PREFILLER,
-        connector=given.connector,
-        role=given.role.value if given.role is not None else None,
-        extra_config=given.extra_config,
+        connector=args.connector,
+        role=args.role.value if args.role is not None else None,
+        extra_config=args.extra_config,
     )
     made = command.engine.transfer(command, asked, offloading)
     return made, [each.under(*field) for each in made.findings]
@@ -203,8 +203,8 @@ def _events(
     ctx: Context, command: EngineCommand, port: int
 ) -> tuple[list[Argument], list[Finding]]:
     """Decides on the flag for the KV cache's events, which only the leader's engine publishes."""
-    given, field = ctx.role.kv_events, ctx.at("kvEvents")
-    if given is None:
+    args, field = ctx.role.kv_events, ctx.at("kvEvents")
+    if args is None:
         return [], []
     if command.engine is None:
         message = "needs an engine that is known: vLLM or SGLang"
@@ -212,7 +212,7 @@ def _events(
     if command.has(KV_EVENTS_FLAG):
         message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
         return [], [error("kv-events-set-twice", field, message)]
-    topic = given.topic
+    topic = args.topic
     said: list[Finding] = []
     at = (*field, "topic")
     if topic is None:
@@ -222,7 +222,7 @@ def _events(
             return [], [error("kv-events-topic-required", at, message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
         if len(set(served)) > 1:
-            # The picker looks events up by the name that a request asks for.
+            # The endpoint picker looks events up by the name that a request asks for.
             others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
             said.append(
                 warning(
@@ -235,23 +235,23 @@ def _events(
     if topic.count("@") != 2:
         message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
         said.append(info("kv-events-topic-unread", at, message))
-    return [command.engine.events_argument(given.endpoint, topic)], said
+    return [command.engine.events_argument(args.endpoint, topic)], said
 
 
 def _decode_side(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     """Plans the sidecar before a decode engine, and the port to which that makes room for it."""
-    given, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
+    args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
     at = leader.command_path
     pool, own = plan.pool_port, serving_port(leader.container, command, None)
     brought = own_sidecar(leader.template, leader.name, pool)
-    if brought is not None or not given.sidecar.enabled:
-        engine = given.engine_port or own
+    if brought is not None or not args.sidecar.enabled:
+        engine = args.engine_port or own
         return replace(plan, engine_port=engine), [], list(_kept(brought, pool, engine, ctx))
-    engine = given.engine_port or (own if own != pool else _free_port(leader.spec, pool, given))
+    engine = args.engine_port or (own if own != pool else _free_port(leader.spec, pool, args))
     sidecar, found = sidecar_plan(
-        given.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
+        args.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
@@ -259,7 +259,7 @@ def _decode_side(
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
-        if given.engine_port is None and own == pool:
+        if args.engine_port is None and own == pool:
             found.append(error("engine-not-movable", at, _immovable(pool, why_unknown(command))))
     if own == pool and moves:
         message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
@@ -298,10 +298,10 @@ def _immovable(pool: int, why: str) -> str:
     )
 
 
-def _free_port(spec: Mapping[str, Any], pool: int, given: KvTransferArgs) -> int:
+def _free_port(spec: Mapping[str, Any], pool: int, args: KvTransferArgs) -> int:
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     taken = {port.get("containerPort") for each in containers for port in each.get("ports") or ()}
-    taken |= {pool, given.side_channel_port, RAY_PORT}
+    taken |= {pool, args.side_channel_port, RAY_PORT}
     return next(port for port in range(ENGINE_PORT, 65536) if port not in taken)
 
 

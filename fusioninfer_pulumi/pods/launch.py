@@ -16,7 +16,7 @@ from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 #: What a worker pod's serving container does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
-#: Launchers that write a container's words.
+#: Launchers that write a container's command line.
 WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 
@@ -48,8 +48,8 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
         pods = pods.put(leader.with_command(edited))
         # Arguments that passes added to it are the engine's, which runs on the leader.
-        stated = worker.own.get("command") or worker.own.get("args")
-        if ctx.role.worker_template is not None and name == "ray" and stated:
+        explicit = worker.own.get("command") or worker.own.get("args")
+        if ctx.role.worker_template is not None and name == "ray" and explicit:
             message = (
                 "would be lost: launcher ray starts ray on the workers; remove the command, or use "
                 "launcher: none and write both commands"

@@ -154,7 +154,7 @@ def _adapter(
 def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> None:
     mount: Manifest = {"name": volume, "mountPath": path, "readOnly": True}
     if source.scheme == "pvc":
-        # The claim may be written elsewhere; nothing is through this mount.
+        # Other pods may write to the claim; nothing is written through this mount.
         files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.place}}
         if source.path:
             mount["subPath"] = source.path
@@ -317,9 +317,9 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
                 "model.mountPath (cache.mountPath for a cache)",
             )
-    given = {each.get("name") for each in pod.container.get("env") or ()}
+    existing = {each.get("name") for each in pod.container.get("env") or ()}
     for variable in files.env:
-        if variable["name"] in given:
+        if variable["name"] in existing:
             yield error(
                 "model-variable-taken",
                 (*pod.container_path, "env"),
@@ -379,9 +379,9 @@ def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         ]
         fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
     if model.image_pull_secrets:
-        given = list(spec.get("imagePullSecrets") or ())
-        names = {each.get("name") for each in given}
+        existing = list(spec.get("imagePullSecrets") or ())
+        names = {each.get("name") for each in existing}
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
-        fields["imagePullSecrets"] = [*given, *more]
+        fields["imagePullSecrets"] = [*existing, *more]
     mounting = pod.with_container(lambda each: with_mounts(with_env(each, files.env), mounts))
     return mounting.with_spec(**fields).with_volumes(added)

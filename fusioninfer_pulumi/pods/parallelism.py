@@ -23,24 +23,24 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if ctx.role.parallelism is None:
         return _addressed(pods, ctx), []
     at = ctx.at("parallelism")
-    given, command = ctx.role.parallelism, pods.engine_command
+    args, command = ctx.role.parallelism, pods.engine_command
     if command.engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         message = f"{message}; write the arguments yourself, with multinode"
         return pods, [error("engine-unknown", at, message)]
     findings = list(_shortage(at, pods, ctx))
-    findings += _unfit(at, given, ctx, command, command.engine)
-    stated = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
-    launcher = stated or ctx.launcher
-    sizes = _sizes(given, ctx.nodes, launcher)
+    findings += _unfit(at, args, ctx, command, command.engine)
+    explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
+    launcher = explicit or ctx.launcher
+    sizes = _sizes(args, ctx.nodes, launcher)
     for pod in pods.each():
         if pod.leads or launcher is not Launcher.RAY:
-            completed, found = _completed(pod, pods.leader, sizes, given, launcher)
+            completed, found = _completed(pod, pods.leader, sizes, args, launcher)
             pods = pods.put(completed)
             findings += found
     counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
     if not counted and ctx.nodes > 1:
-        findings.append(info("replica-pods-derived", at, _pods(given)))
+        findings.append(info("replica-pods-derived", at, _pods(args)))
     return _addressed(pods, ctx), findings
 
 
@@ -49,30 +49,30 @@ def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
 
     A pod that asks for none through resources may have them otherwise.
     """
-    given, nodes = role.parallelism, role.nodes
-    if given is None or not have:
+    args, nodes = role.parallelism, role.nodes
+    if args is None or not have:
         return None
-    sizes = {"tensor": given.tensor, "pipeline": given.pipeline, "data": given.data}
-    need = given.ranks // nodes
+    sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
+    need = args.ranks // nodes
     over = f" over {nodes} pods" if nodes > 1 else ""
     if command.engine is not None and command.engine.copies_share_accelerators(command):
-        need //= given.data or 1  # its copies share the accelerators of tensor
+        need //= args.data or 1  # its copies share the accelerators of tensor
         del sizes["data"]
-    elif given.data_local is not None and nodes > 1:
+    elif args.data_local is not None and nodes > 1:
         del sizes["data"]
-        sizes["dataLocal"], over = given.data_local, ""
+        sizes["dataLocal"], over = args.data_local, ""
     if need <= have:
         return None
-    stated = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
-    equals = "=" if over or " x " in stated else "needs"
-    return f"{stated}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
+    explicit = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    equals = "=" if over or " x " in explicit else "needs"
+    return f"{explicit}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
 
 
 def sizes_refused(role: RoleArgs) -> bool:
     """Whether the sizes of a role do not fit together: what they need is then not to be said."""
-    given = role.parallelism
+    args = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
-    return given is not None and any(size_findings((), given, count))
+    return args is not None and any(size_findings((), args, count))
 
 
 def _shortage(at: Location, pods: Pods, ctx: Context) -> Iterator[Finding]:
@@ -88,13 +88,13 @@ def _shortage(at: Location, pods: Pods, ctx: Context) -> Iterator[Finding]:
 
 
 def _unfit(
-    at: Location, given: ParallelismArgs, ctx: Context, command: EngineCommand, engine: Engine
+    at: Location, args: ParallelismArgs, ctx: Context, command: EngineCommand, engine: Engine
 ) -> Iterator[Finding]:
     """What the engine has no argument for."""
-    stated = Sizes(tensor=given.tensor, rpc_port=given.data_rpc_port, expert=given.expert)
-    refused = engine.check_sizes(stated)
+    explicit = Sizes(tensor=args.tensor, rpc_port=args.data_rpc_port, expert=args.expert)
+    refused = engine.check_sizes(explicit)
     yield from (each.under(*at) for each in refused)
-    if given.data_rpc_port is not None and ctx.nodes == 1 and not refused:
+    if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
         message = "has no effect: a replica is a single pod"
         yield warning("data-rpc-port-without-effect", (*at, "dataRPCPort"), message)
     if not command.readable:
@@ -106,22 +106,22 @@ def _unfit(
         )
 
 
-def _sizes(given: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Sizes:
+def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Sizes:
     local = None
-    if nodes > 1 and given.data is not None and launcher is not Launcher.MULTIPROCESSING:
-        local = given.data_local or (given.data // nodes if given.data % nodes == 0 else None)
+    if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
+        local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
     return Sizes(
-        given.tensor,
-        given.pipeline,
-        given.data,
+        args.tensor,
+        args.pipeline,
+        args.data,
         local,
-        given.data_rpc_port if nodes > 1 else None,
-        given.expert,
+        args.data_rpc_port if nodes > 1 else None,
+        args.expert,
     )
 
 
 def _completed(
-    pod: Pod, leader: Pod, sizes: Sizes, given: ParallelismArgs, launcher: Launcher | None
+    pod: Pod, leader: Pod, sizes: Sizes, args: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.leads and not pod.has_command:
         # It runs what the leader runs, which is complete already.
@@ -132,7 +132,7 @@ def _completed(
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
     wanted = command.engine.size_arguments(sizes)
-    refused = contradictions(command, wanted, expert=given.expert)
+    refused = contradictions(command, wanted, expert=args.expert)
     said = [each.at(*pod.command_path) for each in refused]
     if said:
         return pod, said
@@ -153,9 +153,9 @@ def _addressed(pods: Pods, ctx: Context) -> Pods:
     return pods.put(pods.leader.with_container(lambda each: with_env(each, [_POD_IP])))
 
 
-def _pods(given: ParallelismArgs) -> str:
-    if given.data is not None and given.data_local is not None:
-        share = f"data {given.data} / dataLocal {given.data_local}"
+def _pods(args: ParallelismArgs) -> str:
+    if args.data is not None and args.data_local is not None:
+        share = f"data {args.data} / dataLocal {args.data_local}"
     else:
-        share = f"one for each of {given.pipeline} pipeline stages"
-    return f"a replica has {given.pods} pods: {share}"
+        share = f"one for each of {args.pipeline} pipeline stages"
+    return f"a replica has {args.pods} pods: {share}"

@@ -67,7 +67,7 @@ class Pod:
 
     @property
     def command_path(self) -> Location:
-        """Path of the words that start the engine, where the user wrote some."""
+        """Path of `args`, or of `command` where only that is set."""
         command = self.own.get("command") and not self.own.get("args")
         return (*self.container_path, "command" if command else "args")
 

@@ -1,4 +1,4 @@
-"""Ports of a pod: two servers on one, servers that nobody reaches, probes that nothing answers."""
+"""Ports of a pod: two servers on one, unreachable servers, probes that nothing answers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
     if command.engine is not None:
         launcher = ctx.launcher.value if ctx.launcher is not None else None
         for each in command.engine.other_ports(command, launcher, ctx.nodes):
-            field = ctx.at(*each.field) if _states(role, each.field) else at
+            field = ctx.at(*each.field) if _sets(role, each.field) else at
             yield Listener(each.what, field, each.first, each.count)
     if ctx.launcher is Launcher.RAY:
         yield Listener("ray's head", ctx.at("multinode"), RAY_PORT)
@@ -95,11 +95,11 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
             yield from _of_container(at, container)
 
 
-def _states(role: RoleArgs, field: tuple[str, ...]) -> bool:
+def _sets(role: RoleArgs, field: tuple[str, ...]) -> bool:
     if field[:1] == ("kvEvents",):
         return role.kv_events is not None
-    given = role.parallelism
-    return field[:1] == ("parallelism",) and given is not None and given.data_rpc_port is not None
+    args = role.parallelism
+    return field[:1] == ("parallelism",) and args is not None and args.data_rpc_port is not None
 
 
 def _side_channel(pods: RolePods, ctx: Context) -> Iterator[Listener]:
@@ -181,15 +181,15 @@ def _unreachable(pods: RolePods) -> Iterator[Finding]:
             "nothing reaches it; remove it",
         )
         return
-    stated = command.value(HOST_FLAG)
-    host = stated
+    explicit = command.value(HOST_FLAG)
+    host = explicit
     if host is None and not command.has(HOST_FLAG, CONFIG_FLAG):
         host = engine.default_host
     if host is None or not _is_loopback(host) or not _is_asked(pods):
         return
     # An image of the user's own may have another default.
-    say = error if stated is not None else warning
-    said = f"{HOST_FLAG} {host}" if stated is not None else f"{engine.title}'s default {host}"
+    say = error if explicit is not None else warning
+    said = f"{HOST_FLAG} {host}" if explicit is not None else f"{engine.title}'s default {host}"
     yield say(
         "engine-on-loopback",
         at,
@@ -279,8 +279,8 @@ def _answered(
     others = dict(_beside(pod))
     declared = {each.get("containerPort") for each in pod.own.get("ports") or ()}
     if not pod.leads:
-        if not others and (told := _silent(pod, pods, ctx)) is not None:
-            yield error(rule, at, f"{told}: nothing answers on port {port}; remove the probe")
+        if not others and (reason := _silent(pod, pods, ctx)) is not None:
+            yield error(rule, at, f"{reason}: nothing answers on port {port}; remove the probe")
         return
     command = pods.command
     listens = served_port(command)

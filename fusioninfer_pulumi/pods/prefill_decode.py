@@ -40,8 +40,8 @@ _AUTO = "auto"
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """What prefill and decode roles do not agree on.
 
-    Refused only where a picker pairs them and the connector is known to stop; other pairs may
-    never meet, and other connectors may do without.
+    Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
+    may never meet, and other connectors may do without.
     """
     sides = [[each for each in roles if each[0].role.component_type is kind] for kind in PAIRED]
     found: list[Finding] = []
@@ -138,7 +138,7 @@ _WRONG_WAY = {
 
 
 def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """What prefill and decode roles do not agree on; refused only where a picker pairs them."""
+    """What prefill and decode roles do not agree on; refused only where an EPP pairs them."""
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles

@@ -15,28 +15,28 @@ _IPC_LOCK = "IPC_LOCK"
 
 def rdma(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Gives the serving containers their devices, and the variables that name them."""
-    given = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
-    if given is None:
+    args = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
+    if args is None:
         return pods, []
     findings: list[Finding] = []
     for pod in pods.each():
-        taken = list(_taken(pod, given))
+        taken = list(_taken(pod, args))
         findings += taken
         if not taken:
-            pods = pods.put(pod.with_container(lambda each: _container(each, given)))
+            pods = pods.put(pod.with_container(lambda each: _container(each, args)))
     return pods, findings
 
 
-def _container(container: Mapping[str, Any], given: RdmaArgs) -> dict[str, Any]:
-    built = with_env(container, _variables(given))
-    if given.resource is not None:
+def _container(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
+    built = with_env(container, _variables(args))
+    if args.resource is not None:
         resources = container.get("resources") or {}
-        amounts = {given.resource: str(given.count)}
+        amounts = {args.resource: str(args.count)}
         built["resources"] = {
             **resources,
             "limits": {**(resources.get("limits") or {}), **amounts},
         }
-    if given.lock_memory:
+    if args.lock_memory:
         security = container.get("securityContext") or {}
         capabilities = security.get("capabilities") or {}
         added = [each for each in capabilities.get("add") or () if each != _IPC_LOCK]
@@ -45,29 +45,29 @@ def _container(container: Mapping[str, Any], given: RdmaArgs) -> dict[str, Any]:
     return built
 
 
-def _variables(given: RdmaArgs) -> list[dict[str, str]]:
-    stated: dict[str, str | None] = {
-        "UCX_TLS": given.transports,
-        "UCX_NET_DEVICES": ",".join(given.devices) if given.devices else None,
+def _variables(args: RdmaArgs) -> list[dict[str, str]]:
+    explicit: dict[str, str | None] = {
+        "UCX_TLS": args.transports,
+        "UCX_NET_DEVICES": ",".join(args.devices) if args.devices else None,
         # NCCL calls a device by its name alone; UCX wants the port behind it.
-        "NCCL_IB_HCA": ",".join(dict.fromkeys(each.partition(":")[0] for each in given.devices))
-        if given.devices
+        "NCCL_IB_HCA": ",".join(dict.fromkeys(each.partition(":")[0] for each in args.devices))
+        if args.devices
         else None,
     }
     for name in ("UCX_IB_GID_INDEX", "NCCL_IB_GID_INDEX"):
-        stated[name] = None if given.gid_index is None else str(given.gid_index)
-    return [{"name": name, "value": value} for name, value in stated.items() if value is not None]
+        explicit[name] = None if args.gid_index is None else str(args.gid_index)
+    return [{"name": name, "value": value} for name, value in explicit.items() if value is not None]
 
 
-def _taken(pod: Pod, given: RdmaArgs) -> Iterator[Finding]:
+def _taken(pod: Pod, args: RdmaArgs) -> Iterator[Finding]:
     limits = (pod.container.get("resources") or {}).get("limits") or {}
-    if given.resource is not None and given.resource in limits:
+    if args.resource is not None and args.resource in limits:
         yield error(
             "rdma-resource-taken",
-            (*pod.container_path, "resources", "limits", given.resource),
+            (*pod.container_path, "resources", "limits", args.resource),
             "is asked for by kvTransfer.rdma; remove one",
         )
-    variables = {each["name"] for each in _variables(given)}
+    variables = {each["name"] for each in _variables(args)}
     for index, each in enumerate(pod.container.get("env") or ()):
         if each.get("name") in variables:
             yield error(

@@ -60,8 +60,8 @@ def _with_metadata(pod: Pod, own: Mapping[str, str], annotations: Mapping[str, s
 
 def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Spreads the leaders of all replicas, whatever LeaderWorkerSet made them."""
-    given = ctx.role.topology_spread
-    if given is None:
+    args = ctx.role.topology_spread
+    if args is None:
         return pods, []
     selected = {**role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
     added = [
@@ -71,7 +71,7 @@ def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             "whenUnsatisfiable": each.when_unsatisfiable.value,
             "labelSelector": {"matchLabels": dict(selected)},
         }
-        for each in given
+        for each in args
     ]
     own = pods.leader.spec.get("topologySpreadConstraints") or ()
     leader = pods.leader.with_spec(topologySpreadConstraints=[*own, *added])

@@ -115,9 +115,9 @@ def sidecar_plan(
         arguments.append(f"{_SECURE}=false")
     arguments += _tls(command, prefill_https=pairing.prefill_https)
     account = None
-    stated = spec.get("serviceAccountName")
+    explicit = spec.get("serviceAccountName")
     if given.ssrf_protection:
-        account = stated or names.sidecar(ctx.meta.service)
+        account = explicit or names.sidecar(ctx.meta.service)
         pool = names.inference_pool(ctx.meta.service)
         arguments += [
             "--enable-ssrf-protection=true",
@@ -131,7 +131,7 @@ def sidecar_plan(
         https=secure,
         resources=given.resources if given.resources is not None else REQUESTS,
         account=account,
-        own_account=bool(stated),
+        own_account=bool(explicit),
     )
     return plan, found
 

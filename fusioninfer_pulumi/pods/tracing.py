@@ -1,4 +1,4 @@
-"""Traces: flags and variables of engines and picker.
+"""Traces: flags and variables of engines and endpoint picker.
 
 The variables are OpenTelemetry's own. Pickers of all families read them the same way: they print
 spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/telemetry.go`).
@@ -73,7 +73,7 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 def epp_findings(
     args: TracingArgs | None, family: EppFamily | None, *, has_roles: bool
 ) -> Iterator[Finding]:
-    """What speaks against tracing the picker, whose family is None without one."""
+    """Checks tracing of the endpoint picker, whose family is None without one."""
     if args is None:
         return
     picked = args.picker and family is not None

@@ -1,4 +1,4 @@
-"""The schema of the Pulumi package: the models' fields in the words of Pulumi's schema."""
+"""The schema of the Pulumi package: the models' fields as Pulumi's schema has them."""
 
 from __future__ import annotations
 

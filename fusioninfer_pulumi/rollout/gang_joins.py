@@ -162,7 +162,7 @@ def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
 def _simulate(
     members: Sequence[_Member], at_once: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Returns what waits for its gang for ever, and what would join that gang later."""
+    """Returns what never stops waiting for its gang, and what would join that gang later."""
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}

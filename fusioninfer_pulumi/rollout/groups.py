@@ -40,10 +40,10 @@ def by_group(plan: Topology) -> bool:
 
 def group_rollout(plan: Topology) -> GroupRollout:
     """Returns the settings of a service's groups: its `rollout`, else the defaults."""
-    given = plan.rollout.max_unavailable
+    limit = plan.rollout.max_unavailable
     groups = plan.groups or 0
     return GroupRollout(
-        replicas_of(1 if given is None else given, groups),
+        replicas_of(1 if limit is None else limit, groups),
         plan.rollout.partition or 0,
         plan.rollout.strategy or RolloutStrategy.ROLLING,
     )

@@ -53,7 +53,7 @@ class EppPlan:
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
-        words: Its strategy, in words.
+        summary: Its strategy, in one sentence.
         env: Variables that it gets beside its own.
     """
 
@@ -63,7 +63,7 @@ class EppPlan:
     family: EppFamily
     config: str
     arguments: tuple[str, ...]
-    words: str
+    summary: str
     args: EndpointPickerArgs
     env: tuple[Mapping[str, str], ...] = ()
 
@@ -107,7 +107,7 @@ def epp_plan(
     if family is None:
         return None, findings
     affinity = group_affinity(service, epp_args, intent, groups)
-    config, words, found = _config(at, args, epp_args, intent, family, image, served, affinity)
+    config, summary, found = _config(at, args, epp_args, intent, family, image, served, affinity)
     findings += found
     findings += group_pairing_findings(at, args, intent, groups)
     findings += [
@@ -136,7 +136,7 @@ def epp_plan(
         family=family,
         config=config,
         arguments=(*endpoint_pickers.epp_flags(family, flags), *(epp_args.args or ())),
-        words=words,
+        summary=summary,
         args=epp_args,
         env=tracing_env(tracing, names.endpoint_picker(service))
         if tracing is not None and tracing.picker
@@ -170,7 +170,7 @@ def _config(
     served: Sequence[RolePlan],
     affinity: endpoint_pickers.GroupAffinity | None,
 ) -> tuple[str, str, list[Finding]]:
-    """The text of the configuration, its strategy in words, and findings."""
+    """The text of the configuration, a description of its strategy, and findings."""
     if intent.strategy is None:
         text = args.endpoint_picker_config or ""
         own = is_output(image) or endpoint_pickers.family_of(image) is None
@@ -200,7 +200,7 @@ def _config(
     if errors(found):
         return "", "", found
     text = endpoint_pickers.epp_config_text(endpoint_pickers.epp_config(family, request))
-    return text, endpoint_pickers.strategy_in_words(request), found
+    return text, endpoint_pickers.strategy_summary(request), found
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:

@@ -17,7 +17,7 @@ _REGULAR = "RegularExpression"
 #: What the syntax of gateways (RE2, PCRE, Rust's) has and Python's has not, or not everywhere.
 _FOREIGN = re.compile(r"\\[pPQEzZKhHRCXGu]|\\x\{|\(\?(?![:=!]|P<|<[=!])|[*+?}]\+|\[\[")
 _EVERYTHING = {"path": {"type": "PathPrefix", "value": "/"}}
-#: Protocols that end TLS; they may share a port, where the name of a host tells them apart.
+#: Protocols that end TLS; they may share a port, where host names distinguish them.
 _ENDING_TLS = frozenset({"HTTPS", "TLS"})
 
 
@@ -102,7 +102,7 @@ def listener_findings(
                 f"conflicts with listener {one['name']}, also on port {one['port']}: {reason}",
             )
     classes = (gateway.spec["gatewayClassName"], implementation.gateway_class)
-    # GKE takes certificates from an annotation, and cert-manager is told by one what to issue.
+    # GKE takes certificates from an annotation, and cert-manager reads from one what to issue.
     otherwise = any(str(each).startswith("gke-") for each in classes) or any(
         "cert" in key for key in gateway.annotations
     )

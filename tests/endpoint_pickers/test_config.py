@@ -17,7 +17,7 @@ from fusioninfer_pulumi.endpoint_pickers import (
     check_strategy,
     epp_config,
     epp_config_text,
-    strategy_in_words,
+    strategy_summary,
 )
 from fusioninfer_pulumi.endpoint_pickers.config import SCORERS
 from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
@@ -387,4 +387,4 @@ def test_what_speaks_against_a_request(
     ],
 )
 def test_in_words(request_: EppRequest, words: str) -> None:
-    assert strategy_in_words(request_) == words
+    assert strategy_summary(request_) == words

@@ -257,7 +257,7 @@ def test_words_say_what_the_strategy_does() -> None:
     def words(manifest: Manifest) -> str:
         router = plan_of(manifest).router
         assert router is not None
-        return router.epp.words
+        return router.epp.summary
 
     assert words(routed()) == "requests with the longest shared prefix go to the same pod"
     assert "decode pod" in words(pair(httproute=ROUTE))

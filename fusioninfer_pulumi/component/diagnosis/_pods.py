@@ -56,7 +56,7 @@ def shows_reason(pod: Object) -> bool:
 
 
 def pod_progress(pod: Object) -> str:
-    """What a pod that is not ready does, in a few words; empty for one that is ready."""
+    """What a pod that is not ready does, briefly; empty for one that is ready."""
     status = pod.get("status") or {}
     if _condition(status, "Ready").get("status") == "True":
         return ""

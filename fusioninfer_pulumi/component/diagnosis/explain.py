@@ -94,7 +94,7 @@ def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 
 
 def waiting_reason(name: str, snapshot: Snapshot) -> str:
-    """What the first pod of a LeaderWorkerSet that is not ready does, in a few words."""
+    """What the first pod of a LeaderWorkerSet that is not ready does, briefly."""
     reasons = (pod_progress(pod) for pod in sorted(_pods_of(name, snapshot), key=name_of))
     return next(filter(None, reasons), "")
 
