@@ -32,8 +32,12 @@ from fusioninfer_pulumi.pods.ports import host_network_findings
 from fusioninfer_pulumi.pods.prefill_decode import agreement_findings, pair_findings
 from fusioninfer_pulumi.pods.validation.metadata import size_findings
 from fusioninfer_pulumi.pods.validation.written import unplanned_findings
-from fusioninfer_pulumi.rollout.checks import rollout_findings, startup_findings
-from fusioninfer_pulumi.rollout.layout_checks import assumed_replicas_findings, layout_findings
+from fusioninfer_pulumi.rollout.checks import (
+    assumed_replicas_findings,
+    rollout_findings,
+    rollout_layout_findings,
+    startup_findings,
+)
 from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
 from fusioninfer_pulumi.service_plan import ServicePlan
@@ -252,7 +256,7 @@ def plan_service(
     )
     findings += startup_findings(plan)
     findings += rollout_findings(plan)
-    findings += layout_findings(plan)
+    findings += rollout_layout_findings(plan)
     findings += unplaced_findings(args)
     if whole and not errors(findings):
         findings += objects_findings(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pulumi
 
@@ -31,6 +31,7 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
+Made = TypeVar("Made", bound=KubernetesObject)
 
 #: Kinds of the same service that have to exist before a kind is created. The pool never waits for
 #: the endpoint picker, which is Ready only once the pool exists.
@@ -111,9 +112,10 @@ class Children:
             # What depends on the component waits for the URNs of all its objects.
             made.hold(self._seen)
 
-    def resources(self) -> list[KubernetesObject]:
-        """All objects."""
-        return [each.resource for made in self._registered.values() for each in made]
+    def of_type(self, kind: type[Made]) -> dict[str, Made]:
+        """The objects of a type by Kubernetes name, in apply order."""
+        made = self.by_name(kind.__name__)
+        return {name: each for name, each in made.items() if isinstance(each, kind)}
 
     def by_name(self, kind: str) -> dict[str, KubernetesObject]:
         """The objects of a kind by Kubernetes name, in apply order."""

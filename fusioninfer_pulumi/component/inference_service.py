@@ -176,33 +176,22 @@ class InferenceService(pulumi.ComponentResource):
         manifests: tuple[dict[str, Any], ...],
         opts: pulumi.ResourceOptions | None,
     ) -> None:
-        self.leader_worker_sets, self.pod_group, self.service = {}, None, None
-        self.pod_groups = {}
-        self.inference_pool, self.http_route, self.gateway = None, None, None
         # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
         child_options = pulumi.ResourceOptions(
             parent=self,
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        self._children = Children(self, name, self.plan, manifests, child_options)
-        for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
-            assert isinstance(made, LeaderWorkerSet)
-            self.leader_worker_sets[kubernetes_name] = made
-        for kubernetes_name, made in self._children.by_name("PodGroup").items():
-            assert isinstance(made, PodGroup)
-            self.pod_groups[kubernetes_name] = made
-        if self.plan.groups is None:
-            self.pod_group = self.pod_groups.get(self.plan.service)
-        for made in self._children.resources():
-            if isinstance(made, InferencePool):
-                self.inference_pool = made
-            elif isinstance(made, HTTPRoute):
-                self.http_route = made
-            elif isinstance(made, Gateway):
-                self.gateway = made
-        if self.plan.router is None:
-            (self.service,) = self._children.by_name("Service").values()
+        children = self._children = Children(self, name, self.plan, manifests, child_options)
+        self.leader_worker_sets = children.of_type(LeaderWorkerSet)
+        self.pod_groups = children.of_type(PodGroup)
+        grouped = self.plan.groups is not None
+        self.pod_group = None if grouped else self.pod_groups.get(self.plan.service)
+        self.inference_pool = next(iter(children.of_type(InferencePool).values()), None)
+        self.http_route = next(iter(children.of_type(HTTPRoute).values()), None)
+        self.gateway = next(iter(children.of_type(Gateway).values()), None)
+        services = children.by_name("Service").values()
+        self.service = next(iter(services)) if self.plan.router is None else None
 
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         router = self.plan.router

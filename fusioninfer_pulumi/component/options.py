@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -96,21 +96,9 @@ def _deletion_timeout(manifest: Manifest) -> str | None:
     The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
     default of 10 minutes is enough.
     """
-    graces = [_grace(each) for each in _templates(manifest.get("spec") or {})]
-    seconds = max(graces, default=0) + _MARGIN_SECONDS
+    spec = manifest.get("spec") or {}
+    lws = spec.get("leaderWorkerTemplate") or {}
+    pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
+    graces = [((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods]
+    seconds = max((each for each in graces if isinstance(each, int)), default=0) + _MARGIN_SECONDS
     return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
-
-
-def _templates(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    inside = spec.get("leaderWorkerTemplate") or {}
-    for holder, key in (
-        (spec, "template"),
-        (inside, "leaderTemplate"),
-        (inside, "workerTemplate"),
-    ):
-        yield holder.get(key) or {}
-
-
-def _grace(template: Mapping[str, Any]) -> int:
-    seconds = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return seconds if isinstance(seconds, int) else 0
