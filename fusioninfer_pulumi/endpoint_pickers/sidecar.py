@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.endpoint_pickers._table import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, families, names_by_family, rows
 from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar
 from fusioninfer_pulumi.findings import Finding, error, shown, warning

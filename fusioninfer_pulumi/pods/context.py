@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi import endpoint_pickers
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
-from fusioninfer_pulumi.endpoint_pickers import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_image, epp_intent
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher
@@ -102,7 +102,7 @@ def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
     _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
         # The router's own plan refuses it; the rest is checked against the default endpoint picker.
-        family = endpoint_pickers.family_of(endpoint_pickers.DEFAULT_PD_IMAGE)
+        family = family_of(DEFAULT_PD_IMAGE)
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.engines.editing import EditError
 from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env

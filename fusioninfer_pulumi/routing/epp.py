@@ -7,13 +7,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi import endpoint_pickers
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers import EppFamily, EppFlags, EppRequest
-from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API
-from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
+from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.endpoint_pickers.config import (
+    EppRequest,
+    GroupAffinity,
+    check_strategy,
+    epp_config,
+    epp_config_text,
+    strategy_summary,
+)
+from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, EppFamily
+from fusioninfer_pulumi.endpoint_pickers.flags import (
+    GRPC_PORT,
+    HEALTH_PORT,
+    METRICS_PORT,
+    EppFlags,
+    check_args,
+    epp_flags,
+)
+from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import (
     EppIntent,
     epp_image,
@@ -112,7 +127,7 @@ def epp_plan(
     findings += group_pairing_findings(at, args, intent, groups)
     findings += [
         each.under(*at, "endpointPicker", "args")
-        for each in endpoint_pickers.check_args(epp_args.args or (), family)
+        for each in check_args(epp_args.args or (), family)
     ]
     findings += _advice(at, args, epp_args, family, namespace)
     template = epp_args.template or {}
@@ -135,7 +150,7 @@ def epp_plan(
         image=image,
         family=family,
         config=config,
-        arguments=(*endpoint_pickers.epp_flags(family, flags), *(epp_args.args or ())),
+        arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
         env=tracing_env(tracing, names.endpoint_picker(service))
@@ -168,15 +183,15 @@ def _config(
     family: EppFamily,
     image: Any,
     served: Sequence[RolePlan],
-    affinity: endpoint_pickers.GroupAffinity | None,
+    affinity: GroupAffinity | None,
 ) -> tuple[str, str, list[Finding]]:
     """The text of the configuration, a description of its strategy, and findings."""
     if intent.strategy is None:
         text = args.endpoint_picker_config or ""
-        own = is_output(image) or endpoint_pickers.family_of(image) is None
+        own = is_output(image) or family_of(image) is None
         found = [
             each.under(*at, "endpointPickerConfig")
-            for each in endpoint_pickers.check_config(text, family, own_image=own)
+            for each in check_config(text, family, own_image=own)
         ]
         return text, "as its endpointPickerConfig says", found
     request = EppRequest(
@@ -187,7 +202,7 @@ def _config(
         groups=affinity,
     )
     # Which roles there are is checked with the pool.
-    found = [each.under(*at) for each in endpoint_pickers.check_strategy(family, request)]
+    found = [each.under(*at) for each in check_strategy(family, request)]
     if epp_args.threshold is not None and not intent.pairs:
         found.append(
             error(
@@ -199,8 +214,8 @@ def _config(
         )
     if errors(found):
         return "", "", found
-    text = endpoint_pickers.epp_config_text(endpoint_pickers.epp_config(family, request))
-    return text, endpoint_pickers.strategy_summary(request), found
+    text = epp_config_text(epp_config(family, request))
+    return text, strategy_summary(request), found
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:

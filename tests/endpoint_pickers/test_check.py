@@ -9,7 +9,8 @@ import pytest
 import yaml
 from picker_configs import base, document, said
 
-from fusioninfer_pulumi.endpoint_pickers import FAMILIES, check_config
+from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 
 Found = tuple[str, str, str]
 X_K8S = "inference.networking.x-k8s.io/v1alpha1"

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.endpoint_pickers import (
-    FAMILIES,
+from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.endpoint_pickers.config import (
+    SCORERS,
     EppRequest,
-    check_config,
     check_strategy,
     epp_config,
     epp_config_text,
     strategy_summary,
 )
-from fusioninfer_pulumi.endpoint_pickers.config import SCORERS
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
 from fusioninfer_pulumi.findings import errors
 

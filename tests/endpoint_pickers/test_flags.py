@@ -2,7 +2,9 @@
 
 import pytest
 
-from fusioninfer_pulumi.endpoint_pickers import FAMILIES, EppFamily, EppFlags, check_args, epp_flags
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, check_args, epp_flags
 
 PORTABLE = [
     "--pool-name=s-pool",

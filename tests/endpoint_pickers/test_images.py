@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.endpoint_pickers import (
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import Family, families
+from fusioninfer_pulumi.endpoint_pickers.images import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
-    FAMILIES,
-    Family,
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.endpoint_pickers.family import families
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
 

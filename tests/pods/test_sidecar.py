@@ -8,7 +8,7 @@ import pytest
 from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, worker
 from samples import nodes, problems, rendered, said, warnings
 
-from fusioninfer_pulumi.endpoint_pickers import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.sidecar import sidecar_release
 from fusioninfer_pulumi.findings import Severity
 

@@ -9,7 +9,7 @@ import yaml
 from routed import LLM_D, ROUTE, V1_2, V1_5, only, pair, picker_container, routed
 from samples import Manifest, container, plan_of, problems, role, said, template, warnings
 
-from fusioninfer_pulumi.endpoint_pickers import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.findings import Severity
 
 AT = "roles[0].endpointPicker"

@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.endpoint_pickers import FAMILIES, epp_config_text, family_of
+from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, Family
+from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.importers.kserve._child_names import POOL, child_name
