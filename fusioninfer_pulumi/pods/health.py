@@ -117,7 +117,11 @@ _GRACE = "terminationGracePeriodSeconds"
 
 
 def graceful_shutdown(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
-    """Lets pods of a known engine end gracefully, unless their author has said how they end."""
+    """Lets pods of a known engine end gracefully, unless the user has set how they end.
+
+    A deleted pod gets SIGTERM at once, before those that send it requests know. A preStop hook that
+    sleeps keeps it serving meanwhile. Workers sleep as long as their leader, which needs them.
+    """
     if pods.engine_command.engine is None:
         return pods, []
     for pod in pods.each():

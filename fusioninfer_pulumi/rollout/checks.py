@@ -192,7 +192,7 @@ def assumed_replicas_findings(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
     """Says which share of prefill or decode is assumed because its replicas are not written.
 
     Modelplane refuses such a service: the best ratio depends on prompts and answers, and no
-    default is right. That there is no router is said elsewhere.
+    default is right.
     """
     if not is_prefill_decode(roles):
         return

@@ -1,8 +1,4 @@
-"""Changes of a running service that are rejected because they would interrupt it.
-
-Pulumi creates new objects before it deletes old ones. The LeaderWorkerSets of the new layout would
-need accelerators beside all old ones; then all old replicas would end at once.
-"""
+"""Changes of a running service that are rejected because they would interrupt it."""
 
 from __future__ import annotations
 
@@ -28,7 +24,11 @@ def layout_of(own: Mapping[str, Any]) -> Layout | None:
 
 
 def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
-    """Returns an error if LeaderWorkerSets of the other layout run; `others` are their names."""
+    """Returns an error if LeaderWorkerSets of the other layout run; `others` are their names.
+
+    Pulumi creates new objects before it deletes old ones. The new LeaderWorkerSets would need
+    accelerators beside all old ones; then all old replicas would end at once.
+    """
     if not others:
         return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
