@@ -198,7 +198,7 @@ def _cache_notes(
     before = {plan.service: plan.memory for plan in old or () if plan.memory}
     for plan in new or ():
         if plan.service in before and plan.memory:
-            from fusioninfer_pulumi.fit.tables import changes  # of few services
+            from fusioninfer_pulumi.fit.memory import changes  # of few services
 
             yield from changes(before[plan.service], plan.memory)
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines._sglang_memory import sglang_memory
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     Argument,
@@ -20,6 +19,7 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
     Offloading,
+    Proposal,
     Transfer,
     TransferRequest,
     Word,
@@ -36,7 +36,7 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
     unknown_engine,
 )
-from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
+from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, sglang_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error
@@ -122,6 +122,15 @@ class Sglang(Engine):
         "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
         "--enable-deepep-waterfill": "--enable-waterfill",
     }
+    length_flag = "--context-length"
+    small_cache = ("--kv-cache-dtype", "fp8_e4m3")
+    proposal = Proposal(
+        image="lmsysorg/sglang:v0.5.9",
+        program=("python3", "-m", "sglang.launch_server"),
+        connector=_NIXL_BACKEND,
+        # By default it listens on the pod itself alone, and on a port of its own.
+        arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
+    )
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         found, skip = [], False
@@ -255,9 +264,8 @@ class Sglang(Engine):
         return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
 
     def memory(
-        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
     ) -> Memory:
-        """How the engine divides the memory of one accelerator."""
         return sglang_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:

@@ -17,7 +17,6 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines._vllm_memory import vllm_memory
 from fusioninfer_pulumi.engines.editing import script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -30,6 +29,7 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
     Offloading,
+    Proposal,
     Transfer,
     TransferRequest,
     Word,
@@ -56,7 +56,7 @@ from fusioninfer_pulumi.engines.launch import (
     ray_launch,
     refuse_outputs,
 )
-from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
+from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, vllm_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error, info, warning
@@ -267,6 +267,15 @@ class Vllm(Engine):
         "--enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
     }
 
+    length_flag = "--max-model-len"
+    small_cache = ("--kv-cache-dtype", "fp8")
+    proposal = Proposal(
+        image="vllm/vllm-openai:v0.21.0",
+        program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
+        connector=NIXL,
+        launcher="multiprocessing",  # its newer images have no ray
+    )
+
     # The command line.
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
@@ -407,9 +416,8 @@ class Vllm(Engine):
         )
 
     def memory(
-        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
     ) -> Memory:
-        """How the engine divides the memory of one accelerator."""
         return vllm_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:

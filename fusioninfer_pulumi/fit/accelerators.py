@@ -9,25 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Accelerator:
-    """One kind of accelerator.
-
-    Attributes:
-        name: Its name, as `--accelerator` takes it.
-        total: Bytes that its driver reports.
-        large_batches: Whether vLLM batches more on it: 70 GiB or more, and no A100.
-    """
-
-    name: str
-    total: int
-    large_batches: bool
-
+from fusioninfer_pulumi.engines.memory import GIB, Accelerator
 
 # Name, GiB, source, GPU Feature Discovery's products, GKE's names, instance types of EKS and AKS.
 _TABLE = """

@@ -11,7 +11,7 @@ import logging
 from importlib import metadata
 from typing import Any
 
-from fusioninfer_pulumi.fit.models import models
+from fusioninfer_pulumi.fit.architecture import models
 
 
 class NotCoveredError(Exception):

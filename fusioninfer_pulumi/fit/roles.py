@@ -13,17 +13,17 @@ from fusioninfer_pulumi.api.inventory import NodePoolArgs
 from fusioninfer_pulumi.api.model import ModelArgs, read_source
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.memory import Unclear
+from fusioninfer_pulumi.engines.memory import Accelerator, Unclear
 from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
-from fusioninfer_pulumi.fit.accelerators import Accelerator, by_labels, by_memory, by_name
+from fusioninfer_pulumi.fit.accelerators import by_labels, by_memory, by_name
 from fusioninfer_pulumi.fit.architecture import (
     Architecture,
     UnknownArchitectureError,
+    known_architecture,
     read_config,
 )
 from fusioninfer_pulumi.fit.findings import fit_findings
 from fusioninfer_pulumi.fit.memory import Fit, fit
-from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Pod

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.memory import Unclear
-from fusioninfer_pulumi.engines.proposal import PROPOSED
+from fusioninfer_pulumi.engines.memory import Accelerator, Unclear
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.fit.accelerators import Accelerator
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.findings import fit_findings
 from fusioninfer_pulumi.fit.memory import Fit, fit
@@ -66,12 +64,12 @@ class Layout:
 
 def arguments(wish: Wish, tensor: int, nodes: int) -> list[str]:
     """The engine's arguments of a layout."""
-    engine = PROPOSED[wish.engine]
-    found = [engine.model_flag, wish.name, *engine.more]
+    engine = ENGINES[wish.engine]
+    found = [engine.model_flags[0], wish.name, *engine.proposal.arguments]
     if tensor > 1:
-        found += [engine.tensor_flag, str(tensor)]
+        found += [engine.size_flags["tensor"][0], str(tensor)]
     if nodes > 1:
-        found += [engine.pipeline_flag, str(nodes)]
+        found += [engine.size_flags["pipeline"][0], str(nodes)]
     if wish.length is not None:
         found += [engine.length_flag, str(wish.length)]
     return found
@@ -117,11 +115,11 @@ def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
 
 def engine_command(wish: Wish, tensor: int, nodes: int) -> EngineCommand:
     """The command line of a layout."""
-    engine = PROPOSED[wish.engine]
+    proposed = ENGINES[wish.engine].proposal
     container = {
         "name": wish.engine,
-        "image": engine.image,
-        "command": list(engine.program),
+        "image": proposed.image,
+        "command": list(proposed.program),
         "args": arguments(wish, tensor, nodes),
     }
     return read_command(container)
