@@ -308,30 +308,10 @@ ROUTER_FIELDS = (
     "reference_grants",
 )
 #: Fields of roles that serve a model.
-_SERVING_FIELDS = (
-    "replicas",
-    "template",
-    "leader_template",
-    "worker_template",
-    "container",
-    "port",
-    "multinode",
-    "parallelism",
-    "resource_claims",
-    "placement",
-    "rollout",
-    "restart_policy",
-    "environment",
-    "startup_policy",
-    "network_config",
-    "sub_group_policy",
-    "kv_transfer",
-    "kv_events",
-    "kv_cache_offloading",
-    "disruption_budget",
-    "autoscaling",
-    "startup",
-    "topology_spread",
+_SERVING_FIELDS = tuple(
+    field
+    for field in RoleArgs.model_fields
+    if field not in ("name", "component_type", "accelerator", *ROUTER_FIELDS)
 )
 
 

@@ -24,9 +24,8 @@ from fusioninfer_pulumi.api.types import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, errors
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.check import normal, part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
-from fusioninfer_pulumi.schemas.normal import normal
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

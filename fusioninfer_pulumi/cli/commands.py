@@ -34,7 +34,7 @@ def render(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
-    from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
+    from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
 
     sources = read_sources(options.sources, options)
     # What is wrong with a placement alone leaves plans that explain it.

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, 
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.findings import Finding, Location, error, errors, info, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.merge import overlaid
+from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pickers import PickerFamily, PickerFlags, PickerRequest
