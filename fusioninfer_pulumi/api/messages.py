@@ -53,13 +53,7 @@ _DESCRIPTIONS: dict[str, str] = {}
 
 
 def string_format(pattern: str, description: str, **limits: Any) -> StringConstraints:
-    """A constraint on strings whose errors say what the string must be.
-
-    Args:
-        pattern: Regular expression of the whole string.
-        description: What the string must be, such as `a path that starts with /`.
-        **limits: Further limits of the string, as `StringConstraints` takes them.
-    """
+    """A constraint on strings; `description` says in errors what the string must be."""
     _DESCRIPTIONS[pattern] = description
     return StringConstraints(pattern=pattern, **limits)
 
@@ -85,14 +79,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def mismatch(at: Location, value: Any, kind: str, rule: str = "wrong-type") -> Finding:
-    """What is wrong with a value that is not what it must be.
-
-    Args:
-        at: Where it stands.
-        value: The value; None where it is missing.
-        kind: What it must be, such as `a list`.
-        rule: The rule that it violates where it is there.
-    """
+    """What is wrong with a value that must be `kind`, such as `a list`; None is a missing one."""
     if value is None:
         return error("field-required", at, f"is required: {kind}")
     if is_output(value):
@@ -101,22 +88,12 @@ def mismatch(at: Location, value: Any, kind: str, rule: str = "wrong-type") -> F
 
 
 def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """Turns a validation error into one finding for each of its errors.
+    """One finding for each error, in the order of the fields; locations are relative to `spec`.
 
-    Args:
-        problem: What pydantic raised.
-        root: The model that was validated; unknown keys are compared with its fields.
-
-    Returns:
-        The findings, in the order of the fields; locations are relative to `spec`.
+    Unknown keys are compared with the fields of `root`, the model that was validated.
     """
     details = problem.errors(include_url=False)
     return [_finding(each, root) for each in details]
-
-
-def below_spec(location: Sequence[str | int]) -> Location:
-    """A location in a manifest, relative to `spec` where it lies in it."""
-    return tuple(location[1:]) if len(location) > 1 and location[0] == "spec" else tuple(location)
 
 
 def field_of(location: Sequence[str | int]) -> Location:
@@ -126,7 +103,8 @@ def field_of(location: Sequence[str | int]) -> Location:
 
 def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
-    at = below_spec(field_of(item["loc"]))
+    at = field_of(item["loc"])
+    at = at[1:] if len(at) > 1 and at[0] == "spec" else at
     if kind == "missing":
         return error("field-required", at, "is required")
     if kind == "extra_forbidden":

@@ -200,8 +200,8 @@ class WarmUpJobArgs(SpecModel):
     """Attempts after the first."""
 
     ttl_seconds_after_finished: Count | None = None
-    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
-    deleted one anew."""
+    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
+    deleted one again."""
 
     node_selector: dict[str, LeafText] | None = None
     """Nodes on which it may run; values may be Outputs."""

@@ -24,13 +24,7 @@ Check = Callable[[Location, Any], Iterator[Finding]]
 def pod_template_findings(
     at: Location, template: Mapping[str, Any], serving: str | None
 ) -> Iterator[Finding]:
-    """Checks one pod template.
-
-    Args:
-        at: Where it stands.
-        template: The template.
-        serving: Name of the container that must exist in it, None for any.
-    """
+    """Checks one pod template; `serving` names a container that must be in it, None for any."""
     yield from part_findings(at, template, POD_TEMPLATE)
     yield from json_findings(at, template)
     for place in output_paths(template):

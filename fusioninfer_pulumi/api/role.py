@@ -195,7 +195,7 @@ class RoleArgs(SpecModel):
 
     accelerator: Text | None = None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors tell."""
+    memory, it selects no nodes. By default what claims and node selectors say."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
@@ -260,8 +260,8 @@ class RoleArgs(SpecModel):
     """Routers only: the spec of a Gateway API HTTPRoute."""
 
     gateway: GatewayArgs | None = None
-    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to existing
-    ones."""
+    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways
+    that exist."""
 
     endpoint_picker: EndpointPickerArgs | None = None
     """Routers only: the endpoint picker's image, pods and behaviour."""

@@ -131,7 +131,7 @@ class GatewayArgs(SpecModel):
 
     implementation: str | None = Field(default=None, min_length=1)
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; class names do not tell.
+    or `gke`. What it needs beside the route is then generated; the class name does not say it.
     Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None

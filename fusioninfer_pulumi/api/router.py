@@ -165,10 +165,7 @@ def picker_findings(
 ) -> Iterator[Finding]:
     """Checks an endpoint picker, each field of which is valid.
 
-    Args:
-        at: Where it stands.
-        picker: The endpoint picker.
-        disaggregated: Whether the strategy is, or may become, `pd-disaggregation`.
+    `disaggregated` is whether the strategy is, or may become, `pd-disaggregation`.
     """
     if picker.image is not None:
         yield from image_findings((*at, "image"), picker.image)

@@ -166,7 +166,7 @@ def _named(name: str, options: Options) -> list[str]:
 
 def _most_values(option: Option | None, most: int) -> int:
     if option is None:
-        return most  # what stands behind an argument that nobody knows may be its values
+        return most  # what stands behind an unknown argument may be its values
     if option.kind == "switch":
         return 0
     if option.nargs in ("*", "+"):

@@ -241,7 +241,7 @@ class EngineCommand:
     def served_names(self) -> tuple[str, ...] | None:
         """The names by which requests may ask for the model, adapters aside.
 
-        That of the model where it is given none; None where the arguments do not tell.
+        That of the model where it is given none; None where the arguments do not say it.
         """
         if self.engine is None or not self.readable:
             return None
@@ -438,8 +438,8 @@ class Engine(Protocol):
     ) -> Transfer:
         """How the KV cache goes to other pods, and by the same argument to other memory.
 
-        For a command line that says nothing of it. Only engines that offload by a connector are
-        told where the cache is offloaded to.
+        For a command line that says nothing of it. Only engines that offload by a connector
+        get `offloading`.
         """
         ...
 

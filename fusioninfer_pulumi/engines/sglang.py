@@ -1,7 +1,6 @@
 """SGLang: read in `server_args.py` and `mem_cache` of 0.4.6, 0.5.3 and 0.5.23.
 
-Nothing was run on accelerators. What is not written down here is not known, and nothing is said
-about it.
+Nothing was run on accelerators. What is not written here is not known and not checked.
 """
 
 from __future__ import annotations
@@ -336,7 +335,7 @@ class Sglang(Engine):
     ) -> Offload:
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
-        # Each rank is told its memory, in whole gigabytes.
+        # The flag sets the memory of each rank, in whole gigabytes.
         of_rank = wanted.cpu // (_GIGABYTE * ranks)
         memory = Decimal(wanted.cpu)
         if sizes is not None:

@@ -2,8 +2,7 @@
 
 Read in the source distributions of 0.8.0, 0.9.2, 0.10.2, 0.11.0 to 0.14.0, 0.16.0 to 0.18.0,
 0.21.0 to 0.25.0 and 0.33.0, and in the requirements that the wheels of 0.8.5 to 0.20.0 declare.
-Nothing was run on accelerators. What is not written down here is not known, and nothing is said
-about it.
+Nothing was run on accelerators. What is not written here is not known and not checked.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines.editing import script_words
+from fusioninfer_pulumi.engines.editing import missing, script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     KV_EVENTS_FLAG,
@@ -108,7 +107,7 @@ _MULTI = "MultiConnector"
 #: The connector to host memory and the tiers behind it.
 _OFFLOADING = "OffloadingConnector"
 
-#: First release whose OffloadingConnector is told bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
+#: First release whose OffloadingConnector takes bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
 #: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
 #: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
 CPU_OFFLOADING: Version = (0, 14, 0)
@@ -678,9 +677,9 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
         arguments = list(positional_model(arguments))
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
-    missing = [each for each in wanted if not command.has(*each.names)]
-    computed = [each for each in missing if each.in_script and not each.values]
-    arguments += [word for each in missing if each not in computed for word in each.words]
+    added = missing(command, wanted)
+    computed = [each for each in added if each.in_script and not each.values]
+    arguments += [word for each in added if each not in computed for word in each.words]
     if not computed:
         return ContainerCommand(program, arguments)
     # A shell works out the first rank; it hands the words on as they are.

@@ -30,13 +30,7 @@ def fit_findings(
 ) -> Iterator[Finding]:
     """Yields what is wrong with a role's memory; an info where nothing is.
 
-    Args:
-        at: The role.
-        place: Its engine's arguments.
-        command: Its engine.
-        model: Its model.
-        found: How the one fits the other.
-        nodes: Nodes of a replica.
+    `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
     """
     margin = MARGIN * found.accelerator.total
     where = found.accelerator.name

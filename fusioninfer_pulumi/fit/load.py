@@ -68,12 +68,8 @@ def served(times: StepTimes, load: Load, most: float) -> Served | None:
     """The most that one replica serves within the times; None where not even one request.
 
     The lower bounds are the steps' own times. The upper ones hold prefill against decode: each
-    token waits for prompts of other requests, and each prompt for those before it.
-
-    Args:
-        times: The steps' times.
-        load: The requests.
-        most: Requests that its cache holds at a time.
+    token waits for prompts of other requests, and each prompt for those before it. `most` is the
+    number of requests that its cache holds at a time.
     """
     best = None
     prefill = times.prefill(load.input)

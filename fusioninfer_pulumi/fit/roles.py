@@ -44,7 +44,7 @@ def planned_memory(
 ) -> tuple[Mapping[str, Fit], list[Finding]]:
     """The memory of each role whose accelerator, model and arguments are known, and its findings.
 
-    Of roles that name no accelerator nothing is said.
+    Roles that name no accelerator are not checked.
     """
     found: dict[str, Fit] = {}
     findings: list[Finding] = []
@@ -150,7 +150,7 @@ def named_accelerator(text: str) -> Accelerator | None:
 def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Labels that every node of the pods has: selectors, and required affinity of one value.
 
-    What is an Output, or no selector at all, tells nothing.
+    What is an Output, or no selector at all, says nothing.
     """
     for key, value in _mapping(spec.get("nodeSelector")).items():
         if isinstance(value, str):

@@ -47,7 +47,7 @@ class Layout:
     Attributes:
         tensor: Ways each layer is split, inside of a node.
         nodes: Nodes of a replica, each with one stage of the layers.
-        fit: The memory of one accelerator; None where it cannot be told.
+        fit: The memory of one accelerator; None where it is unknown.
         reason: Why it does not fit; None where it does.
     """
 

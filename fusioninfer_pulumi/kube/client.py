@@ -32,11 +32,7 @@ class KubernetesApi:
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Loads a kubeconfig.
-
-        Args:
-            kubeconfig: Path or content of a kubeconfig, None for the one that kubectl would use.
-            context: Its context, None for the current one.
+        """Loads a kubeconfig (path or content, None for kubectl's own) and one of its contexts.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -71,16 +67,9 @@ class KubernetesApi:
         return self.client.ApiClient(configuration)
 
     def get(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Calls a function of the client and returns the response as JSON.
+        """Calls a function of the client, and returns the response as JSON; `what` is for messages.
 
-        Args:
-            what: Name of the resource, for messages.
-            call: A function of the client.
-            given: Its positional arguments.
-            more: Its keyword arguments.
-
-        Returns:
-            None for 404, the text "refused" where the server denies access.
+        None for 404, the text "refused" where the server denies access.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.

@@ -65,7 +65,7 @@ def shared_memory(
     """Returns a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
     None if the container mounts something there already, or if the pod uses the host's IPC
-    namespace, which brings the host's shared memory.
+    namespace, which has the host's shared memory.
     """
     if spec.get("hostIPC") or mounted(container, SHARED_MEMORY) is not None:
         return None

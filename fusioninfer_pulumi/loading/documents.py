@@ -54,14 +54,8 @@ _METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
 def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
     """The label of a document of a text, or of the items of a `List`, which replace it.
 
-    Args:
-        name: Name of the text.
-        number: Which of its documents it is, from 1.
-        raw: The document.
-
-    Returns:
-        Each document with its label: `FILE`, `FILE#2`; of lists `FILE#items[1]`,
-        `FILE#2.items[1]`. And the list itself where something is wrong with it, else None.
+    Labels are `FILE`, `FILE#2`, and of lists `FILE#items[1]`, `FILE#2.items[1]`. The list itself is
+    returned where something is wrong with it.
     """
     label = name if number == 1 else f"{name}#{number}"
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
@@ -111,16 +105,11 @@ def read_all(
     allow_lossy: bool = False,
     beside: Collection[str] = frozenset(),
 ) -> list[Reading]:
-    """Loads the documents of one input, which may refer to each other.
+    """Loads the labelled documents of one input, which may refer to each other.
 
-    Args:
-        given: Label and parsed content of each document.
-        allow_lossy: Whether a field that cannot be carried over is a warning in place of an error.
-        beside: Labels of documents that were found in a folder: other objects among them are left
-            out, with a warning.
-
-    Returns:
-        The services in the order of their documents, and the documents that became none.
+    Returns the services in the order of their documents, and the documents that became none. With
+    `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
+    are labels of documents in folders: other objects among them are left out, with a warning.
     """
     importers = _with_named(given, [importer_of(raw) for _, raw in given])
     order = {label: position for position, (label, _) in enumerate(given)}

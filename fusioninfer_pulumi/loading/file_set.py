@@ -120,13 +120,8 @@ def parse(text: Text) -> Parsed:
 def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:
     """Loads the documents of several texts as those of one input, which may refer to each other.
 
-    Args:
-        parsed: The texts' documents.
-        allow_lossy: Whether a field that cannot be carried over from another system's manifest is a
-            warning in place of an error.
-
-    Returns:
-        The services in the order of their documents, and the documents that became none.
+    Returns the services in the order of the documents, and the documents that became none; for
+    `allow_lossy` see `read_all`.
     """
     texts, told = _each_once(parsed)
     given = [document for each in texts for document in each.given]

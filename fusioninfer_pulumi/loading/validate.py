@@ -110,15 +110,7 @@ def _within(location: Location, other: Location) -> bool:
 
 
 def examine(raw: Any, label: str) -> Document:
-    """Validates one document.
-
-    Args:
-        raw: The parsed document.
-        label: Where it came from.
-
-    Returns:
-        The document, refused or not.
-    """
+    """Validates one document, which is accepted or refused; `label` says where it came from."""
     if not isinstance(raw, Mapping):
         return _refused(label, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw)
@@ -231,10 +223,7 @@ def _copied(value: Any) -> Any:
 def _leave_out(rest: Any, location: Location, kind: str = "") -> bool:
     """Removes a field, or what cannot be without it; False when there is nothing to remove.
 
-    Args:
-        rest: What the field is removed from.
-        location: The field.
-        kind: Pydantic's kind of error.
+    `kind` is pydantic's kind of error.
     """
     if not location:
         return False
@@ -278,12 +267,7 @@ def _placeholder(location: Location) -> Any:
 def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     """Validates a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    Args:
-        mapping: The mapping.
-        name: Name of the service where the mapping has none.
-
-    Returns:
-        The document; its findings name the fields as they stand in the mapping.
+    `name` is that of the service where the mapping has none. Findings name the mapping's fields.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     flat = "spec" not in mapping
@@ -309,8 +293,7 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
 def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     """The inventory, None when it was refused, and why.
 
-    Args:
-        raw: A `NodePoolInventory`, its fields alone, or a list of pools alone.
+    It is a `NodePoolInventory`, its fields alone, or a list of pools alone.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}

@@ -93,15 +93,8 @@ def place_services(
 ) -> Placement:
     """The same without raising: a service that has no place, or cannot work, is left as it is.
 
-    Args:
-        services: The services.
-        inventory: The node pools, without errors of their own.
-        previous: Where services were placed before.
-        plans: The plan of each service, None to make them here.
-        max_steps: Combinations that are looked at before the search takes the best one at hand.
-
-    Returns:
-        The placement; its findings say what is wrong, by the index of the service.
+    Findings are kept by the index of the service. The inventory has no errors of its own; `plans`
+    are made here by default; after `max_steps` combinations the search takes the best one at hand.
     """
     previous = previous or {}
     pools = Pools(inventory.pools)

@@ -129,14 +129,7 @@ def service_request(
     previous: Mapping[str, PreviousPool],
     colocate: str | None = None,
 ) -> ServiceRequest:
-    """Reads off a plan what it requests, and finds the assignments that are feasible by themselves.
-
-    Args:
-        plan: The service.
-        inventory: The pools.
-        previous: Where its roles were placed before, by their names.
-        colocate: Attribute or label that must be the same for all roles, None for no such demand.
-    """
+    """What a plan requests, and the assignments that are feasible for it by itself."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     # Each serving group starts by itself; a minimum is that of one of them.
     minima, groups = required_replicas(plan.roles, minima_of(plan.gang)), plan.groups or 1

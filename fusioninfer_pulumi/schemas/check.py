@@ -1,7 +1,7 @@
 """What does not fit the schema of a kind: in a whole object, or in a part that a user wrote.
 
-A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON or nested too deep is
-reported elsewhere, and fits, too. Lists whose items have keys (`x-keys`) take each key once: the
+A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON or nested too deep has
+findings of its own, and fits, too. Lists whose items have keys (`x-keys`) take each key once: the
 API server merges them by it.
 """
 
@@ -49,7 +49,7 @@ _LISTED = 8
 #: Fields that no supported LeaderWorkerSet has, and that other releases of Kubernetes know: 1.35
 #: alone, or after 1.36. A later LeaderWorkerSet takes them.
 OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
-#: Levels of mappings and lists; what is deeper is refused elsewhere.
+#: Levels of mappings and lists; what is deeper has a finding of its own.
 DEEPEST = 100
 
 
@@ -97,13 +97,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
-    """What does not fit the schema of a part that a user wrote.
-
-    Args:
-        at: Where the user wrote it.
-        value: The part; it is checked as `normal` writes it.
-        part: Which part of which kind it is.
-    """
+    """What does not fit the schema of a part that a user wrote, checked as `normal` writes it."""
     found = _findings(part_schema(part), part.path, normal(value, part))
     return [each.at(*at, *each.location[len(part.path) :]) for each in found]
 

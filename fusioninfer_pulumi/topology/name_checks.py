@@ -82,11 +82,7 @@ def service_name_findings(
 ) -> Iterator[Finding]:
     """Checks the names of a service's Kubernetes Services.
 
-    Args:
-        service: Name of the service.
-        namespace: Its namespace; may be an Output.
-        roles: Roles that run pods.
-        routed: Whether it has a router, and so no Service of its own name.
+    A `routed` one has a router, and no Service of its own name. The namespace may be an Output.
     """
     entry = names.endpoint_picker(service) if routed else names.serving_service(service)
     made = [entry, *(each.name for role in roles for each in role.lws)]
