@@ -152,7 +152,7 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that read metrics; by default none."""
 
 
-_ELSEWHERE = {
+_FIELDS_OF_PICKER = {
     "ports": "the picker's ports are fixed; remove it",
     "args": "stands in endpointPicker.args; remove it here",
     "image": "stands in endpointPicker.image; remove it here",
@@ -190,7 +190,7 @@ def picker_findings(
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     """Checks the overrides as the whole template that they become a part of."""
     for index, container in _own_containers(template):
-        for key, why in _ELSEWHERE.items():
+        for key, why in _FIELDS_OF_PICKER.items():
             if key in container:
                 yield error("field-set-elsewhere", (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")

@@ -142,8 +142,8 @@ def read_config(config: Config) -> Architecture:
     read = _FAMILIES.get(kind)
     if read is None:
         raise UnknownArchitectureError(f"the architecture {kind} is not known")
-    stated = config.get("quantization_config") or text.get("quantization_config")
-    quantization = read_quantization(stated) if stated else None
+    stored = config.get("quantization_config") or text.get("quantization_config")
+    quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
         raise UnknownArchitectureError(quantization)
     count = _number(text, "num_hidden_layers")

@@ -49,8 +49,8 @@ def planned_memory(
     found: dict[str, Fit] = {}
     findings: list[Finding] = []
     for role in roles:
-        own, told = _role(role, model)
-        findings += told
+        own, found_here = _role(role, model)
+        findings += found_here
         if own is not None:
             found[role.args.name] = own
     return found, findings
@@ -63,8 +63,8 @@ def _role(role: ServingRole, model: ModelArgs | None) -> tuple[Fit | None, list[
     if accelerator is None:
         if stated is None:
             return None, []
-        told = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
-        return None, [warning("accelerator-not-known", (*at, "accelerator"), told)]
+        message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
+        return None, [warning("accelerator-not-known", (*at, "accelerator"), message)]
     command = role.pods.command
     if command.engine is None:
         return None, []
@@ -102,17 +102,17 @@ def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architectu
     return known
 
 
-def _config(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    if not isinstance(given, str):
-        return given
+def _config(value: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    if not isinstance(value, str):
+        return value
     try:
-        read = json.loads(Path(given).read_text(encoding="utf-8"))
+        read = json.loads(Path(value).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise _Unreadable(f"{given} cannot be read: {problem.strerror or problem}") from None
+        raise _Unreadable(f"{value} cannot be read: {problem.strerror or problem}") from None
     except ValueError as problem:
-        raise _Unreadable(f"{given} is no JSON: {problem}") from None
+        raise _Unreadable(f"{value} is no JSON: {problem}") from None
     if not isinstance(read, dict):
-        raise _Unreadable(f"{given} holds no JSON object")
+        raise _Unreadable(f"{value} holds no JSON object")
     return read
 
 
@@ -167,12 +167,12 @@ def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield str(asked.get("key")), values[0]
 
 
-def _mapping(given: Any) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) else {}
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _listed(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, (list, tuple)) else ()
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _partitioned(container: Mapping[str, Any]) -> bool:

@@ -105,12 +105,12 @@ def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
         found = fit(command, model, wish.accelerator, nodes)
     except Unclear as reason:
         return Layout(tensor, nodes, None, f"not checked: {reason}")
-    told = [
+    problems = [
         each.text
         for each in fit_findings((), (), command, model, found, nodes)
         if each.severity is not Severity.INFO
     ]
-    return Layout(tensor, nodes, found, told[0] if told else None)
+    return Layout(tensor, nodes, found, problems[0] if problems else None)
 
 
 def engine_command(wish: Wish, tensor: int, nodes: int) -> EngineCommand:

@@ -66,7 +66,7 @@ class KubernetesApi:
             raise UnreadableError(f"no usable kubeconfig: {_line(reason)}") from None
         return self.client.ApiClient(configuration)
 
-    def get(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    def get(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a function of the client, and returns the response as JSON; `what` is for messages.
 
         None for 404, the text "refused" where the server denies access.
@@ -76,7 +76,7 @@ class KubernetesApi:
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         try:
-            answer = call(*given, _preload_content=False, _request_timeout=_SECONDS, **more)
+            answer = call(*args, _preload_content=False, _request_timeout=_SECONDS, **kwargs)
             return json.loads(answer.data)
         except self.client.ApiException as refused:
             if refused.status == 404:
@@ -89,19 +89,19 @@ class KubernetesApi:
             raise UnreadableError(f"the cluster does not answer: {_line(str(problem))}") from None
 
     def each(
-        self, what: str, call: Callable[..., Any], *given: Any, **more: Any
+        self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Iterator[dict[str, Any]]:
         """Yields all items of a list, page by page; none if denied or if the kind is unknown."""
         after: str | None = None
         while True:
-            page = self.get(what, call, *given, limit=_PAGE, _continue=after, **more)
+            page = self.get(what, call, *args, limit=_PAGE, _continue=after, **kwargs)
             yield from items(page)
             after = (page.get("metadata") or {}).get("continue") if isinstance(page, dict) else None
             if not after:
                 return
 
     def changes(
-        self, call: Callable[..., Any], *given: Any, seconds: float, **more: Any
+        self, call: Callable[..., Any], *args: Any, seconds: float, **kwargs: Any
     ) -> Generator[tuple[str, dict[str, Any]], None, None]:
         """Watches a list for some seconds, and yields each event's type and object.
 
@@ -113,7 +113,7 @@ class KubernetesApi:
         # The server counts whole seconds, and ends the watch itself.
         limit = {"timeout_seconds": math.ceil(seconds), "_request_timeout": (5, seconds + 5)}
         try:
-            for each in watching.stream(call, *given, **limit, **more):
+            for each in watching.stream(call, *args, **limit, **kwargs):
                 yield each["type"], each["raw_object"]
         except (self.client.ApiException, http.HTTPError):
             return

@@ -243,15 +243,15 @@ def _pool(name: str, nodes: Sequence[Object], found: _Accelerators) -> dict[str,
     }
 
 
-def _device(common: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
+def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, Any]:
     model = next((common[key] for key in labels.ACCELERATOR_MODEL if key in common), None)
     memory = next((common[key] for key in labels.ACCELERATOR_MEMORY if key in common), None)
-    model = model or stated.get("model")
+    model = model or claimed.get("model")
     device: dict[str, Any] = {"attributes": {"model": model} if model else {}}
     if memory is not None and memory.isdecimal() and int(memory):
         device["memory"] = f"{memory}Mi"
-    elif "memory" in stated:
-        device["memory"] = stated["memory"]
+    elif "memory" in claimed:
+        device["memory"] = claimed["memory"]
     return device
 
 

@@ -292,10 +292,10 @@ def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> Ro
     return role.model_copy(update=changed)
 
 
-def _args(given: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
-    if isinstance(given, InferenceServiceArgs):
-        return given
-    document = examine_mapping(given, "")
+def _args(service: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
+    if isinstance(service, InferenceServiceArgs):
+        return service
+    document = examine_mapping(service, "")
     if document.args is None:
         raise InvalidServiceError(document.findings)
     return document.args

@@ -169,29 +169,29 @@ def _held(value: Any, path: Sequence[str | int]) -> Any:
 def _of_problem(schema: KindSchema, problem: Any, value: Any) -> Iterator[Finding]:
     """The findings of one error of the library's, about a value as the user wrote it."""
     at: Location = tuple(problem.instance_path)
-    name, given = problem.kind.name, problem.kind.value
+    name, expected = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
-        for key in given:
+        for key in expected:
             yield _unknown_key((*at, key), schema.at(at))
     elif name == "required":
-        wanted = schema.below(schema.at(at), given)
-        yield error("field-required", (*at, given), f"is required: {_wanted(schema, wanted)}")
+        wanted = schema.below(schema.at(at), expected)
+        yield error("field-required", (*at, expected), f"is required: {_wanted(schema, wanted)}")
     elif name == "type":
         # Unquoted numbers and words such as `true` are what YAML makes of many strings.
-        scalar = isinstance(value, (bool, int, float)) and given == ["string"]
+        scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if scalar else ""
         kind = _wanted(schema, schema.at(at))
         yield error("wrong-type", at, f"must be {kind}, got {shown(value)}{hint}")
     elif name == "enum":
-        allowed = ", ".join(str(each) for each in given)
+        allowed = ", ".join(str(each) for each in expected)
         yield error("unknown-value", at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
-        rule = "invalid-quantity" if given.startswith(_QUANTITY_PATTERN) else "invalid-format"
+        rule = "invalid-quantity" if expected.startswith(_QUANTITY_PATTERN) else "invalid-format"
         kind = _wanted(schema, schema.at(at))
-        hint = f" that matches {given}" if kind == "a string" else ""
+        hint = f" that matches {expected}" if kind == "a string" else ""
         yield error(rule, at, f"must be {kind}{hint}, got {shown(value)}")
     else:
-        yield _outside(at, name, given, value)
+        yield _outside(at, name, expected, value)
 
 
 def _wanted(schema: KindSchema, part: Schema) -> str:

@@ -102,8 +102,8 @@ def service_name_findings(
         if engine is None or variable not in engine.port_variables:
             continue
         spec, own = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
-        stated = any(each.get("name") == variable for each in own)
-        if spec.get("enableServiceLinks") is not False and not stated:
+        overridden = any(each.get("name") == variable for each in own)
+        if spec.get("enableServiceLinks") is not False and not overridden:
             yield error(
                 "service-name-breaks-engine",
                 _AT,
