@@ -37,9 +37,6 @@ class ArgumentChanges:
     """What a change of the release does to a command line.
 
     Attributes:
-        engine: The engine's title.
-        before: Release before.
-        after: Release after.
         removed: Arguments, of the command line before or after, that are gone or renamed.
         defaults: Arguments that are not set, and whose default changes.
     """

@@ -29,8 +29,6 @@ class WrittenArgument:
     Attributes:
         written: The word that names it, without its value.
         option: The option that it names in the release, None for one that it does not have.
-        values: Its values.
-        word: Where it stands.
         joined: Whether its value stands behind `=`.
     """
 
@@ -46,7 +44,6 @@ class Parsed:
     """A command line as argparse reads it.
 
     Attributes:
-        arguments: The arguments.
         extras: The words that belong to none, each with the argument before it.
         ambiguous: Abbreviations of several arguments, with those.
     """

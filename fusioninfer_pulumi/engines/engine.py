@@ -64,7 +64,6 @@ class Word:
     """A word of a command line.
 
     Attributes:
-        value: The word.
         place: Where it stands in the container, such as `("args", 2)`; empty in a script.
     """
 
@@ -156,7 +155,6 @@ class Offload:
 
     Attributes:
         arguments: What every engine gets for it, beside those of its connector.
-        variables: Variables of its container.
         memory: Bytes of host memory in each pod.
         in_shared_memory: Whether they lie in /dev/shm.
         findings: What speaks against it, at fields of `kvCacheOffloading`.
@@ -180,7 +178,6 @@ class EngineCommand:
         arguments: The engine's arguments, what could be read of them, with a flag and its value
             as two elements; `<output>` stands for an Output.
         readable: False when an Output or a script that could not be read hides arguments.
-        image: What the image reference says.
         serve: Whether the program is `vllm serve`, written or as the image's entrypoint: it takes
             the model as a positional argument and obeys `--headless`.
         program_in_args: Whether the program stands in `args` of an image whose own entrypoint
@@ -346,7 +343,7 @@ class Engine(Protocol):
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         """What the release refuses although its table has it; located at the words."""
-        ...
+        return []
 
     def positionals(self, command: EngineCommand) -> int:
         """How many words the program takes that belong to no argument."""
@@ -354,7 +351,7 @@ class Engine(Protocol):
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         """Whether the program may start something that takes other arguments."""
-        ...
+        return False
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         """What its LoRA arguments contradict."""
@@ -369,7 +366,7 @@ class Engine(Protocol):
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""
-        ...
+        return None
 
     def default_launcher(self, nodes: int, data: int | None) -> str:
         """The launcher where none is chosen, for `data` copies of the model if that is stated."""
@@ -408,15 +405,15 @@ class Engine(Protocol):
 
     def check_sizes(self, sizes: Sizes) -> list[Finding]:
         """The sizes for which there is no argument, at fields of `parallelism`."""
-        ...
+        return []
 
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         """What these sizes need besides, in a ray cluster."""
-        ...
+        return []
 
     def copies_share_accelerators(self, command: EngineCommand) -> bool:
         """Whether data parallel copies share the tensor parallel accelerators."""
-        ...
+        return False
 
     def spreads_experts(self, command: EngineCommand) -> bool:
         """Whether the arguments spread experts."""
@@ -431,7 +428,7 @@ class Engine(Protocol):
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
         """Whether the engine has the connector that its arguments name."""
-        ...
+        return []
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
@@ -466,7 +463,7 @@ class Engine(Protocol):
 
     def check_tracing(self, command: EngineCommand) -> list[Finding]:
         """What speaks against its tracing arguments."""
-        ...
+        return []
 
     def memory(
         self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int

@@ -31,8 +31,6 @@ class ModelShape:
     """What of a model the memory of activations depends on.
 
     Attributes:
-        hidden: Width of the hidden state.
-        vocabulary: Tokens of the vocabulary.
         intermediate: Width of the widest dense layer.
         expert_width: Width that one token's routed experts have together, 0 without experts.
         vision: Parameters of encoders of images, 0 without one.

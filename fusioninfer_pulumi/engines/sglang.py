@@ -144,9 +144,6 @@ class Sglang(Engine):
                 skip = False
         return found
 
-    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        return []
-
     def positionals(self, command: EngineCommand) -> int:
         return int(self.takes_other_arguments(command))
 
@@ -183,9 +180,6 @@ class Sglang(Engine):
         if version is None or version < PAGE_SIZE_AGREES:
             return ()
         return ("block size", "cache dtype") if version >= CACHE_DTYPE_AGREES else ("block size",)
-
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        return None
 
     def default_launcher(self, nodes: int, data: int | None) -> str:
         return "multiprocessing"
@@ -289,9 +283,6 @@ class Sglang(Engine):
             found.append(error("expert-without-tensor", ("expert",), message))
         return found
 
-    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
-        return []
-
     def copies_share_accelerators(self, command: EngineCommand) -> bool:
         return command.has(_DP_ATTENTION)
 
@@ -304,9 +295,6 @@ class Sglang(Engine):
             return None
         backend = command.value(_BACKEND) or _DEFAULT_BACKEND
         return KvConnector(backend, mode, (backend,), (backend,))
-
-    def check_connector(self, command: EngineCommand) -> list[Finding]:
-        return []
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
@@ -399,9 +387,6 @@ class Sglang(Engine):
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return None  # they have changed their spelling between releases, so they are the user's
-
-    def check_tracing(self, command: EngineCommand) -> list[Finding]:
-        return []
 
 
 SGLANG = Sglang()

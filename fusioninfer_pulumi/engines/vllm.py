@@ -77,31 +77,10 @@ MULTI_NODE: Version = (0, 11, 1)
 #: line is in `vllm/v1/executor/multiproc_executor.py` of 0.16.0, the fix in that of 0.17.0.
 MULTI_NODE_RANKS: Version = (0, 17, 0)
 
-#: Connectors that `KVConnectorFactory` registers, by the releases that were read. 0.9.2 still has
-#: PyNcclConnector, for its old (V0) engine; 0.10.2 and later do not.
-_CONNECTORS: dict[Version, str] = {
-    (0, 10, 2): (
-        "LMCacheConnectorV1, MultiConnector, NixlConnector, P2pNcclConnector, "
-        "SharedStorageConnector"
-    ),
-    (0, 11, 0): (
-        "LMCacheConnectorV1, MultiConnector, NixlConnector, OffloadingConnector, P2pNcclConnector, "
-        "SharedStorageConnector"
-    ),
-    (0, 12, 0): (
-        "DecodeBenchConnector, LMCacheConnectorV1, LMCacheMPConnector, MultiConnector, "
-        "NixlConnector, OffloadingConnector, P2pNcclConnector, SharedStorageConnector"
-    ),
-    (0, 18, 0): (
-        "LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, MultiConnector, NixlConnector, "
-        "OffloadingConnector, P2pNcclConnector"
-    ),
-    (0, 33, 0): (
-        "LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, MultiConnector, NixlConnector, "
-        "OffloadingConnector"
-    ),
-}
+#: A connector that only the old (V0) engine has, up to 0.9.2: `KVConnectorFactory` registers none
+#: of this name from 0.10.2 on.
 _REMOVED_CONNECTOR = "PyNcclConnector"
+WITHOUT_PYNCCL: Version = (0, 10, 2)
 #: Holds other connectors in its extra settings.
 _MULTI = "MultiConnector"
 #: The connector to host memory and the tiers behind it.
@@ -324,9 +303,6 @@ class Vllm(Engine):
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
 
-    def takes_other_arguments(self, command: EngineCommand) -> bool:
-        return False
-
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
         if not command.has(_ENABLE_LORA):
@@ -435,14 +411,8 @@ class Vllm(Engine):
         }
         return {**found, "expert": Argument(self.expert_flags)} if sizes.expert else found
 
-    def check_sizes(self, sizes: Sizes) -> list[Finding]:
-        return []
-
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         return [Argument(_DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
-
-    def copies_share_accelerators(self, command: EngineCommand) -> bool:
-        return False
 
     def spreads_experts(self, command: EngineCommand) -> bool:
         return command.has(*self.expert_flags)
@@ -460,20 +430,18 @@ class Vllm(Engine):
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        # Only PyNcclConnector is judged: it is in no registry from 0.10.2 on, and older releases
-        # and other names (connectors can come from modules of one's own) are not known well enough.
+        # Others are not known well enough: connectors can come from modules of one's own.
         settings = transfer_config(command)
         version = command.image.version
         if not isinstance(settings, dict) or settings.get("kv_connector") != _REMOVED_CONNECTOR:
             return []
         if settings.get("kv_connector_module_path"):
             return []
-        if version is not None and version < min(_CONNECTORS):
+        if version is not None and version < WITHOUT_PYNCCL:
             return []
-        release = max(known for known in _CONNECTORS if version is None or known <= version)
         message = (
             f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
-            f"'Unsupported connector type': vLLM {version_text(release)} has {_CONNECTORS[release]}"
+            f"'Unsupported connector type'; use {NIXL}"
         )
         return [warning("kv-connector-removed", (_TRANSFER,), message)]
 

@@ -29,7 +29,6 @@ class Part:
 
     Attributes:
         name: Their module, as releases name it in the lists of what is not quantized.
-        parameters: How many.
         split: Whether tensor parallelism splits them; else every rank has all.
         expert: Whether they are routed experts, which expert parallelism spreads.
         heads: Into how many pieces at most they are split; None for any number.
@@ -78,7 +77,6 @@ class Architecture(ModelShape):
     """A model as far as its memory goes.
 
     Attributes:
-        layers: Its layers.
         embedding: Parameters of the token embedding, which is also the head where `tied`.
         tied: Whether embedding and head are one.
         longest: Tokens of the longest sequence; None where the config does not say.

@@ -25,9 +25,6 @@ class Load:
     """Requests, and how long they may take.
 
     Attributes:
-        rate: Requests each second.
-        input: Tokens of a prompt.
-        output: Tokens of an answer.
         ttft: Seconds until the first token at most, None for any.
         tpot: Seconds for each further token at most, None for any.
     """
@@ -44,7 +41,6 @@ class Served:
     """What one replica serves.
 
     Attributes:
-        rate: Requests each second.
         sequences: Sequences that it decodes at a time.
         ttft: Seconds until the first token, at least and at most.
         tpot: Seconds for each further token, at least and at most.

@@ -20,15 +20,12 @@ class Fit:
     Sizes are in bytes.
 
     Attributes:
-        accelerator: The accelerator.
         share: What weights, overhead and cache have together.
-        weights: What the weights take.
         overhead: What activations and the engine take beside them.
         length: Tokens of the longest sequence; None where it is not known.
         certain: Whether the overhead is known well enough to refuse by it.
         holds_longest: Whether the engine only starts when a sequence of that length fits.
         small_cache: Whether the cache is stored in 8 bits.
-        basis: What the numbers rest on.
         needed: What one sequence of that length takes of the cache; None where it is not known
             what the model keeps, or for how long.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.

@@ -23,10 +23,6 @@ class Wish:
 
     Attributes:
         name: Name of the model, as the engine takes it.
-        model: Its architecture.
-        accelerator: Kind of the accelerators.
-        per_node: Accelerators of a node.
-        engine: `vllm` or `sglang`.
         length: Tokens of the longest sequence, None for the model's own.
         most_nodes: Nodes of a replica at most.
     """

@@ -13,7 +13,6 @@ class Split:
 
     Attributes:
         tensor: Ways that tensor parallelism splits each layer.
-        pipeline: Stages of layers.
         expert: Ranks that routed experts are spread over; with 1, tensor parallelism splits them.
     """
 
@@ -27,7 +26,6 @@ class Stage:
     """The layers of one pipeline stage.
 
     Attributes:
-        layers: Its layers.
         weights: Bytes of weights on each of its accelerators.
     """
 

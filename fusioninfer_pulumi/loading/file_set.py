@@ -42,7 +42,6 @@ class Parsed:
     """The documents of a text.
 
     Attributes:
-        text: The text.
         manifests: Label and content of each document that may be a manifest.
         notes: Findings about the text as a whole, and about documents that are no manifests.
         documents: All documents, also those of other kinds; None where the text is no YAML.

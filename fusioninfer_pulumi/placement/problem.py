@@ -33,7 +33,6 @@ class ClaimedDevices:
 
     Attributes:
         count: Devices of classes that the inventory knows.
-        classes: These classes.
         uncounted: What else is claimed, and why it is not counted; one text each.
         selectors: Whether CEL expressions say more about the devices.
     """
@@ -49,7 +48,6 @@ class RoleRequest:
     """What one role requests.
 
     Attributes:
-        plan: The role.
         shape: Accelerators of the pods of one replica, claimed ones among them.
         replicas: Replicas that are wanted; the most of them where an autoscaler sets them.
         minimum: Replicas that it starts with: those of the gang, or before it is scaled.
@@ -101,8 +99,6 @@ class ServiceRequest:
     """What one service requests, and the pools that it may be on.
 
     Attributes:
-        plan: The service.
-        roles: Its serving roles.
         colocate: Attribute or label that must have one value on the pools of all roles.
         reasons: For each role and pool, why the role cannot be there; empty where it can.
         assignments: Feasible assignments, in the order of the inventory.
