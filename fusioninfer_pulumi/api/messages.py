@@ -1,20 +1,5 @@
 """Pydantic's errors as findings: which rule, which field, which value, and what is allowed.
 
-This table is the list of rules that pydantic checks:
-
-| Rule | What is wrong |
-|---|---|
-| `field-required` | A field is missing. |
-| `unknown-key` | A mapping has a key that is no field. |
-| `output-not-allowed` | A `pulumi.Output` stands where the value has to be known. |
-| `wrong-type` | The value is of another type, such as a string for an integer. |
-| `number-not-finite` | The number is infinite or NaN. |
-| `out-of-range` | The number is below the least or above the greatest one allowed. |
-| `unknown-value` | The value is not allowed. |
-| `invalid-format` | The string does not match the field's format. |
-| `too-long`, `value-empty` | The string or list has too many items, or none. |
-| `key-not-a-string` | A mapping has a key that is no string. |
-
 Checks of our own inside of models raise `rule_error`: its type is the rule's id.
 """
 

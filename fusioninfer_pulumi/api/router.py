@@ -11,8 +11,8 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
+    pod_part_findings,
     pod_template_findings,
-    resource_findings,
 )
 from fusioninfer_pulumi.api.types import (
     LeafText,
@@ -25,7 +25,7 @@ from fusioninfer_pulumi.api.types import (
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS
+from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -182,7 +182,7 @@ def picker_findings(
             "has no effect without TLS; remove it",
         )
     if picker.resources is not None:
-        yield from resource_findings((*at, "resources"), picker.resources)
+        yield from pod_part_findings((*at, "resources"), picker.resources, RESOURCES)
     if picker.template is not None:
         yield from _template((*at, "template"), picker.template)
 

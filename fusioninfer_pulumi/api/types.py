@@ -32,13 +32,11 @@ from fusioninfer_pulumi.kube.typed_args import (
     to_plain,
     with_kubernetes_names,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.check import MAX_DEPTH, part_findings
 from fusioninfer_pulumi.schemas.kind import Part
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
 MAX_COUNT = 10_000
-#: Levels of mappings and lists in each other.
-MAX_DEPTH = 100
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 # Counts and ports

@@ -113,7 +113,7 @@ def examine(raw: Any, label: str) -> Document:
     """Validates one document, which is accepted or refused; `label` says where it came from."""
     if not isinstance(raw, Mapping):
         return _refused(label, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")])
-    envelope = _envelope(raw)
+    envelope = _envelope(raw, KIND)
     if envelope:
         return _refused(label, envelope)
     try:
@@ -124,12 +124,12 @@ def examine(raw: Any, label: str) -> Document:
     return _refused(label, findings, args) if errors(findings) else Document(label, args)
 
 
-def _envelope(raw: Mapping[Any, Any]) -> list[Finding]:
+def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """What is wrong with apiVersion and kind: then the other fields mean nothing."""
     found = []
     for key, wanted, rule in (
         ("apiVersion", API_VERSION, "wrong-api-version"),
-        ("kind", KIND, "wrong-kind"),
+        ("kind", kind, "wrong-kind"),
     ):
         if key not in raw:
             found.append(error("field-required", (key,), f"is required, must be {wanted}"))
@@ -300,17 +300,8 @@ def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     if not isinstance(raw, Mapping):
         return None, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")]
     manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
-    if manifest:
-        wrong = [
-            error(rule, (key,), f"must be {wanted}, got {shown(raw.get(key))}")
-            for rule, key, wanted in (
-                ("wrong-api-version", "apiVersion", API_VERSION),
-                ("wrong-kind", "kind", INVENTORY_KIND),
-            )
-            if raw.get(key) != wanted
-        ]
-        if wrong:
-            return None, wrong
+    if manifest and (wrong := _envelope(raw, INVENTORY_KIND)):
+        return None, wrong
     model = InventoryManifest if manifest else InventoryArgs
     try:
         read = model.model_validate(raw)

@@ -50,7 +50,7 @@ _LISTED = 8
 #: alone, or after 1.36. A later LeaderWorkerSet takes them.
 OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
 #: Levels of mappings and lists; what is deeper has a finding of its own.
-DEEPEST = 100
+MAX_DEPTH = 100
 
 
 def normal(value: Any, part: Part) -> Any:
@@ -64,7 +64,7 @@ def normal(value: Any, part: Part) -> Any:
 
 
 def _normal(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> Any:
-    if depth == DEEPEST:
+    if depth == MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
         fields = schema.get("properties")
@@ -143,10 +143,10 @@ def _absurd(
 
 def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
     """A copy in which a text stands for what is not known, no JSON, or nested too deep."""
-    if isinstance(value, Mapping) and depth < DEEPEST:
+    if isinstance(value, Mapping) and depth < MAX_DEPTH:
         items = ((key, each) for key, each in value.items() if isinstance(key, str))
         return {key: _known(each, unknown, depth + 1) for key, each in items}
-    if isinstance(value, (list, tuple)) and depth < DEEPEST:
+    if isinstance(value, (list, tuple)) and depth < MAX_DEPTH:
         return [_known(each, unknown, depth + 1) for each in value]
     if value is None or isinstance(value, (bool, int)):
         return value
