@@ -22,7 +22,7 @@ from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity, NodePool
-from fusioninfer_pulumi.topology.capacity_table import capacity_on
+from fusioninfer_pulumi.topology.topology import capacity_on
 
 CASE = "e2e.fusioninfer.io/case"
 THREADS = 8

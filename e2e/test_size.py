@@ -21,7 +21,7 @@ from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.cli import size as sizing
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.fit.accelerators import ACCELERATORS
-from fusioninfer_pulumi.fit.models import known_architecture
+from fusioninfer_pulumi.fit.architecture import known_architecture
 from fusioninfer_pulumi.fit.sizing import Layout, Wish, layouts
 from fusioninfer_pulumi.loading import load_inventory
 

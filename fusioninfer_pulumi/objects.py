@@ -11,8 +11,8 @@ from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
 from fusioninfer_pulumi.routing.router import router_objects
+from fusioninfer_pulumi.schemas.check import normal
 from fusioninfer_pulumi.schemas.kind import Part, kind_schema
-from fusioninfer_pulumi.schemas.normal import normal
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets

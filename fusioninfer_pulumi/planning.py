@@ -47,9 +47,8 @@ from fusioninfer_pulumi.topology.gang_checks import (
     scheduling_findings,
     spread_findings,
 )
-from fusioninfer_pulumi.topology.name_checks import name_findings
+from fusioninfer_pulumi.topology.name_checks import name_findings, service_name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
-from fusioninfer_pulumi.topology.service_names import service_name_findings
 
 if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
     from fusioninfer_pulumi.fit.memory import Fit

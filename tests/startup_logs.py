@@ -10,7 +10,8 @@ import yaml
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.fit.accelerators import ACCELERATORS, Accelerator
+from fusioninfer_pulumi.engines.memory import Accelerator
+from fusioninfer_pulumi.fit.accelerators import ACCELERATORS
 
 GIB = 2**30
 Log = Mapping[str, Any]

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.cli.program import run_program
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 ROOT = Path(__file__).resolve().parent.parent
 GPUS = (80, 64, 48, 32, 16)

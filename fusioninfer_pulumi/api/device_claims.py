@@ -90,11 +90,11 @@ def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterato
                 (*here, "name"),
                 f'"{claim.name}" is also the name of resourceClaims[{first}]',
             )
-        given = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
-        if len(given) != 1:
-            stated = f", got {' and '.join(given)}" if given else ""
+        present = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
+        if len(present) != 1:
+            got = f", got {' and '.join(present)}" if present else ""
             yield error(
-                "one-claim-source", here, f"needs one of {', '.join(_SOURCES.values())}{stated}"
+                "one-claim-source", here, f"needs one of {', '.join(_SOURCES.values())}{got}"
             )
         if claim.device_class_name is None:
             for field, alias in _TYPED.items():

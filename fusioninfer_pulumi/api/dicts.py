@@ -350,7 +350,7 @@ class GatewayArgsDict(TypedDict, total=False):
 
     implementation: str | None
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; class names do not tell.
+    or `gke`. What it needs beside the route is then generated; the class name does not say it.
     Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
 
     refs: Sequence[GatewayRefArgs | GatewayRefArgsDict] | None
@@ -949,7 +949,7 @@ class RoleArgsDict(TypedDict, total=False):
 
     accelerator: str | None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors tell."""
+    memory, it selects no nodes. By default what claims and node selectors say."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
@@ -1028,8 +1028,8 @@ class RoleArgsDict(TypedDict, total=False):
     """Routers only: the spec of a Gateway API HTTPRoute."""
 
     gateway: GatewayArgs | GatewayArgsDict | None
-    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to existing
-    ones."""
+    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways
+    that exist."""
 
     endpoint_picker: EndpointPickerArgs | EndpointPickerArgsDict | None
     """Routers only: the endpoint picker's image, pods and behaviour."""
@@ -1331,8 +1331,8 @@ class WarmUpJobArgsDict(TypedDict, total=False):
     """Attempts after the first."""
 
     ttl_seconds_after_finished: int | None
-    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
-    deleted one anew."""
+    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
+    deleted one again."""
 
     node_selector: Mapping[str, Input[str]] | None
     """Nodes on which it may run; values may be Outputs."""

@@ -3,26 +3,6 @@
 No CEL library for Python is light enough to evaluate them at every start (docs/architecture.md):
 those that an input can break are written here.
 
-| Rule | Fields |
-|---|---|
-| `gateway-parent-ambiguous` | `parentRefs` to one Gateway have different sections or ports |
-| `route-matches-too-many` | `rules`: 128 matches in all |
-| `duplicate-rule-name` | `rules[].name` |
-| `timeout-above-request` | `timeouts.backendRequest` |
-| `redirect-with-backends` | `filters` with a `requestRedirect` beside `backendRefs` |
-| `backend-without-port` | a Service in `backendRefs` or `requestMirror` |
-| `filter-type-mismatch` | the field of a filter is that of its `type` |
-| `filter-repeated`, `redirect-with-rewrite` | filters that a rule takes once |
-| `path-modifier-mismatch` | `requestRedirect.path`, `urlRewrite.path` |
-| `prefix-replaced-without-prefix` | the same, of a rule whose match is no prefix |
-| `mirror-share-ambiguous`, `mirror-share-above-one` | `requestMirror` |
-| `invalid-route-path` | `matches[].path.value` |
-| `listener-tls-mismatch`, `listener-hostname-mismatch` | `protocol` of a listener |
-| `listener-without-certificate` | `tls` that is terminated |
-| `duplicate-listener` | port, protocol and host name of a listener |
-| `invalid-gateway-address`, `duplicate-gateway-address` | `addresses` |
-| `invalid-label-key` | `infrastructure` |
-
 Left to the API server: rules within `cors`, `externalAuth` and `sessionPersistence` (experimental).
 All values have the right types: their schemas are checked before.
 """

@@ -12,8 +12,7 @@ from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
-    resource_findings,
-    size_findings,
+    pod_part_findings,
 )
 from fusioninfer_pulumi.api.types import (
     Count,
@@ -25,6 +24,7 @@ from fusioninfer_pulumi.api.types import (
     known_json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.schemas.kind import RESOURCES, SIZE_LIMIT
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -190,7 +190,7 @@ def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Fin
     if transfer.extra_config is not None:
         yield from known_json_findings((*at, "extraConfig"), transfer.extra_config)
     if transfer.shared_memory is not None:
-        yield from size_findings((*at, "sharedMemory"), transfer.shared_memory)
+        yield from pod_part_findings((*at, "sharedMemory"), transfer.shared_memory, SIZE_LIMIT)
     if transfer.engine_port == transfer.side_channel_port:
         yield error(
             "port-used-twice",
@@ -204,7 +204,7 @@ def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
     if sidecar.image is not None:
         yield from image_findings((*at, "image"), sidecar.image)
     if sidecar.resources is not None:
-        yield from resource_findings((*at, "resources"), sidecar.resources)
+        yield from pod_part_findings((*at, "resources"), sidecar.resources, RESOURCES)
     if not sidecar.enabled:
         for field in sorted(sidecar.model_fields_set - {"enabled"}):
             alias = SidecarArgs.model_fields[field].alias or field

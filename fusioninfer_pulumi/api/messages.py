@@ -1,20 +1,5 @@
 """Pydantic's errors as findings: which rule, which field, which value, and what is allowed.
 
-This table is the list of rules that pydantic checks:
-
-| Rule | What is wrong |
-|---|---|
-| `field-required` | A field is missing. |
-| `unknown-key` | A mapping has a key that is no field. |
-| `output-not-allowed` | A `pulumi.Output` stands where the value has to be known. |
-| `wrong-type` | The value is of another type, such as a string for an integer. |
-| `number-not-finite` | The number is infinite or NaN. |
-| `out-of-range` | The number is below the least or above the greatest one allowed. |
-| `unknown-value` | The value is not allowed. |
-| `invalid-format` | The string does not match the field's format. |
-| `too-long`, `value-empty` | The string or list has too many items, or none. |
-| `key-not-a-string` | A mapping has a key that is no string. |
-
 Checks of our own inside of models raise `rule_error`: its type is the rule's id.
 """
 
@@ -53,13 +38,7 @@ _DESCRIPTIONS: dict[str, str] = {}
 
 
 def string_format(pattern: str, description: str, **limits: Any) -> StringConstraints:
-    """A constraint on strings whose errors say what the string must be.
-
-    Args:
-        pattern: Regular expression of the whole string.
-        description: What the string must be, such as `a path that starts with /`.
-        **limits: Further limits of the string, as `StringConstraints` takes them.
-    """
+    """A constraint on strings; `description` says in errors what the string must be."""
     _DESCRIPTIONS[pattern] = description
     return StringConstraints(pattern=pattern, **limits)
 
@@ -85,14 +64,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def mismatch(at: Location, value: Any, kind: str, rule: str = "wrong-type") -> Finding:
-    """What is wrong with a value that is not what it must be.
-
-    Args:
-        at: Where it stands.
-        value: The value; None where it is missing.
-        kind: What it must be, such as `a list`.
-        rule: The rule that it violates where it is there.
-    """
+    """What is wrong with a value that must be `kind`, such as `a list`; None is a missing one."""
     if value is None:
         return error("field-required", at, f"is required: {kind}")
     if is_output(value):
@@ -101,22 +73,12 @@ def mismatch(at: Location, value: Any, kind: str, rule: str = "wrong-type") -> F
 
 
 def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """Turns a validation error into one finding for each of its errors.
+    """One finding for each error, in the order of the fields; locations are relative to `spec`.
 
-    Args:
-        problem: What pydantic raised.
-        root: The model that was validated; unknown keys are compared with its fields.
-
-    Returns:
-        The findings, in the order of the fields; locations are relative to `spec`.
+    Unknown keys are compared with the fields of `root`, the model that was validated.
     """
     details = problem.errors(include_url=False)
     return [_finding(each, root) for each in details]
-
-
-def below_spec(location: Sequence[str | int]) -> Location:
-    """A location in a manifest, relative to `spec` where it lies in it."""
-    return tuple(location[1:]) if len(location) > 1 and location[0] == "spec" else tuple(location)
 
 
 def field_of(location: Sequence[str | int]) -> Location:
@@ -126,7 +88,8 @@ def field_of(location: Sequence[str | int]) -> Location:
 
 def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     kind, value, context = item["type"], item["input"], item.get("ctx", {})
-    at = below_spec(field_of(item["loc"]))
+    at = field_of(item["loc"])
+    at = at[1:] if len(at) > 1 and at[0] == "spec" else at
     if kind == "missing":
         return error("field-required", at, "is required")
     if kind == "extra_forbidden":

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.pod_template import image_findings, resource_findings
+from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.types import (
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import CONTAINER, TOLERATIONS
+from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -200,8 +200,8 @@ class WarmUpJobArgs(SpecModel):
     """Attempts after the first."""
 
     ttl_seconds_after_finished: Count | None = None
-    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would make a
-    deleted one anew."""
+    """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
+    deleted one again."""
 
     node_selector: dict[str, LeafText] | None = None
     """Nodes on which it may run; values may be Outputs."""
@@ -449,7 +449,7 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
     if fetcher.image is not None:
         yield from image_findings((*at, "image"), fetcher.image)
     if fetcher.resources is not None:
-        yield from resource_findings((*at, "resources"), fetcher.resources)
+        yield from pod_part_findings((*at, "resources"), fetcher.resources, RESOURCES)
     for key, value in (("env", fetcher.env), ("securityContext", fetcher.security_context)):
         if value is not None:
             yield from part_findings((*at, key), value, CONTAINER.below(key))

@@ -14,9 +14,7 @@ from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output, output_paths
 from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE, RESOURCES
-
-_SIZE = POD_TEMPLATE.below("spec", "volumes", 0, "emptyDir", "sizeLimit")
+from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE, Part
 
 Check = Callable[[Location, Any], Iterator[Finding]]
 
@@ -24,13 +22,7 @@ Check = Callable[[Location, Any], Iterator[Finding]]
 def pod_template_findings(
     at: Location, template: Mapping[str, Any], serving: str | None
 ) -> Iterator[Finding]:
-    """Checks one pod template.
-
-    Args:
-        at: Where it stands.
-        template: The template.
-        serving: Name of the container that must exist in it, None for any.
-    """
+    """Checks one pod template; `serving` names a container that must be in it, None for any."""
     yield from part_findings(at, template, POD_TEMPLATE)
     yield from json_findings(at, template)
     for place in output_paths(template):
@@ -48,16 +40,10 @@ def pod_template_findings(
     yield from _containers((*at, "spec"), spec, serving)
 
 
-def resource_findings(at: Location, resources: Any) -> Iterator[Finding]:
-    """Checks the structure of limits and requests that stand outside of a pod template."""
-    yield from part_findings(at, resources, RESOURCES)
-    yield from known_json_findings(at, resources)
-
-
-def size_findings(at: Location, size: Any) -> Iterator[Finding]:
-    """Checks the size of a memory volume."""
-    yield from part_findings(at, size, _SIZE)
-    yield from known_json_findings(at, size)
+def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]:
+    """Checks a part of a pod that is written outside of its template, without Outputs."""
+    yield from part_findings(at, value, part)
+    yield from known_json_findings(at, value)
 
 
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:

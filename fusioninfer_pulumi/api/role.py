@@ -195,7 +195,7 @@ class RoleArgs(SpecModel):
 
     accelerator: Text | None = None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors tell."""
+    memory, it selects no nodes. By default what claims and node selectors say."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
@@ -260,8 +260,8 @@ class RoleArgs(SpecModel):
     """Routers only: the spec of a Gateway API HTTPRoute."""
 
     gateway: GatewayArgs | None = None
-    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to existing
-    ones."""
+    """Routers only: the spec of a managed Gateway (`{}` for the defaults), or `refs` to Gateways
+    that exist."""
 
     endpoint_picker: EndpointPickerArgs | None = None
     """Routers only: the endpoint picker's image, pods and behaviour."""
@@ -308,30 +308,10 @@ ROUTER_FIELDS = (
     "reference_grants",
 )
 #: Fields of roles that serve a model.
-_SERVING_FIELDS = (
-    "replicas",
-    "template",
-    "leader_template",
-    "worker_template",
-    "container",
-    "port",
-    "multinode",
-    "parallelism",
-    "resource_claims",
-    "placement",
-    "rollout",
-    "restart_policy",
-    "environment",
-    "startup_policy",
-    "network_config",
-    "sub_group_policy",
-    "kv_transfer",
-    "kv_events",
-    "kv_cache_offloading",
-    "disruption_budget",
-    "autoscaling",
-    "startup",
-    "topology_spread",
+_SERVING_FIELDS = tuple(
+    field
+    for field in RoleArgs.model_fields
+    if field not in ("name", "component_type", "accelerator", *ROUTER_FIELDS)
 )
 
 
@@ -349,8 +329,8 @@ def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
     yield from claim_findings((*at, "resourceClaims"), role.resource_claims or ())
     yield from _multinode((*at, "multinode"), role)
     if role.parallelism is not None:
-        stated = role.multinode.node_count if role.multinode else None
-        yield from parallelism_findings((*at, "parallelism"), role.parallelism, stated)
+        node_count = role.multinode.node_count if role.multinode else None
+        yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
     nodes = role.nodes
     if role.sub_group_policy and role.counted:
         size = role.sub_group_policy.sub_group_size
@@ -446,28 +426,28 @@ def _foreign(at: Location, role: RoleArgs, fields: Sequence[str], why: str) -> I
 
 def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
-    given = [name for name, template in separate.items() if template is not None]
+    present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
-        for name in given:
+        for name in present:
             yield error(
                 "fields-exclude-each-other",
                 (*at, name),
                 "stands in place of template; give one or the other",
             )
-    elif not given:
+    elif not present:
         yield error(
             "field-required", (*at, "template"), "is required: the pods that serve the model"
         )
     elif role.nodes == 1 and role.counted:
-        for name in given:
+        for name in present:
             yield error(
                 "template-needs-several-nodes",
                 (*at, name),
                 "needs multinode.nodeCount of at least 2; use template",
             )
     else:
-        for name in sorted(set(separate) - set(given)):
-            yield error("field-required", (*at, name), f"is required beside {given[0]}")
+        for name in sorted(set(separate) - set(present)):
+            yield error("field-required", (*at, name), f"is required beside {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             yield from pod_template_findings((*at, name), template, role.container)

@@ -24,9 +24,8 @@ from fusioninfer_pulumi.api.types import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, errors
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.check import normal, part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
-from fusioninfer_pulumi.schemas.normal import normal
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -132,7 +131,7 @@ class GatewayArgs(SpecModel):
 
     implementation: str | None = Field(default=None, min_length=1)
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. What it needs beside the route is then generated; class names do not tell.
+    or `gke`. What it needs beside the route is then generated; the class name does not say it.
     Alone, beside `parentRefs` or `routedBy`, it creates no Gateway."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
@@ -181,29 +180,29 @@ _OWN = (
 
 def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     """Checks the spec of an HTTPRoute, each field of which is valid."""
-    given = {
+    spec = {
         "parentRefs": route.parent_refs,
         "hostnames": route.hostnames,
         "rules": route.rules,
         "useDefaultGateways": route.use_default_gateways,
     }
-    yield from _checked(at, given, HTTP_ROUTE, route_rule_findings)
+    yield from _checked(at, spec, HTTP_ROUTE, route_rule_findings)
     yield from _split((*at, "split"), route.split or ())
     yield from _elsewhere(at, route)
 
 
 def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    said = route.external_field
-    if said is None:
+    external = route.external_field
+    if external is None:
         return
     for field in sorted(route.model_fields_set):
         alias = HttpRouteArgs.model_fields[field].alias or field
-        if alias != said and getattr(route, field) is not None:
+        if alias != external and getattr(route, field) is not None:
             yield error(
                 "field-of-external-route",
                 (*at, alias),
                 f"belongs to a route, and none is made here: another one leads to the pool "
-                f"({said}); give one or the other",
+                f"({external}); give one or the other",
             )
     seen: dict[tuple[str, str], int] = {}
     for index, ref in enumerate(route.refs or ()):
@@ -256,30 +255,30 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}
                 yield from _checked((*at, "refs", index), known, GATEWAY, gateway_rule_findings)
         return
-    given = {
+    spec = {
         GatewayArgs.model_fields[name].alias or name: getattr(gateway, name)
         for name in _OWN
         if name != "annotations"
     }
     # These have defaults.
     named = gateway.gateway_class_name
-    given["gatewayClassName"] = "any" if named is None or is_output(named) else named
-    given["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    yield from _checked(at, given, GATEWAY, gateway_rule_findings)
+    spec["gatewayClassName"] = "any" if named is None or is_output(named) else named
+    spec["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
+    yield from _checked(at, spec, GATEWAY, gateway_rule_findings)
 
 
 def _checked(
     at: Location,
-    given: Mapping[str, Any],
+    spec: Mapping[str, Any],
     part: Part,
     rules: Callable[[Location, Mapping[str, Any]], Iterator[Finding]],
 ) -> Iterator[Finding]:
     """Checks the spec of a route or of a Gateway as far as it is given."""
-    given = {key: value for key, value in given.items() if value is not None}
+    spec = {key: value for key, value in spec.items() if value is not None}
     found = [
-        *part_findings(at, given, part),
-        *known_json_findings(at, given, _MAY_BE_OUTPUTS[part]),
+        *part_findings(at, spec, part),
+        *known_json_findings(at, spec, _MAY_BE_OUTPUTS[part]),
     ]
     yield from found
     if not errors(found):
-        yield from rules(at, normal(given, part))
+        yield from rules(at, normal(spec, part))

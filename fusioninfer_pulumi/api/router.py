@@ -11,8 +11,8 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
+    pod_part_findings,
     pod_template_findings,
-    resource_findings,
 )
 from fusioninfer_pulumi.api.types import (
     LeafText,
@@ -25,7 +25,7 @@ from fusioninfer_pulumi.api.types import (
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS
+from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -152,7 +152,7 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that read metrics; by default none."""
 
 
-_ELSEWHERE = {
+_FIELDS_OF_PICKER = {
     "ports": "the picker's ports are fixed; remove it",
     "args": "stands in endpointPicker.args; remove it here",
     "image": "stands in endpointPicker.image; remove it here",
@@ -165,10 +165,7 @@ def picker_findings(
 ) -> Iterator[Finding]:
     """Checks an endpoint picker, each field of which is valid.
 
-    Args:
-        at: Where it stands.
-        picker: The endpoint picker.
-        disaggregated: Whether the strategy is, or may become, `pd-disaggregation`.
+    `disaggregated` is whether the strategy is, or may become, `pd-disaggregation`.
     """
     if picker.image is not None:
         yield from image_findings((*at, "image"), picker.image)
@@ -185,7 +182,7 @@ def picker_findings(
             "has no effect without TLS; remove it",
         )
     if picker.resources is not None:
-        yield from resource_findings((*at, "resources"), picker.resources)
+        yield from pod_part_findings((*at, "resources"), picker.resources, RESOURCES)
     if picker.template is not None:
         yield from _template((*at, "template"), picker.template)
 
@@ -193,7 +190,7 @@ def picker_findings(
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     """Checks the overrides as the whole template that they become a part of."""
     for index, container in _own_containers(template):
-        for key, why in _ELSEWHERE.items():
+        for key, why in _FIELDS_OF_PICKER.items():
             if key in container:
                 yield error("field-set-elsewhere", (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")

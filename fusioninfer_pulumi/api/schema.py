@@ -80,11 +80,7 @@ def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:
 
 
 def manifest_schema() -> dict[str, Any]:
-    """Generates the schema from the models.
-
-    Returns:
-        A JSON Schema (draft 2020-12) of an InferenceService manifest.
-    """
+    """The JSON Schema (draft 2020-12) of a manifest, generated from the models."""
     schema = InferenceServiceManifest.model_json_schema(by_alias=True, schema_generator=_Untitled)
     schema["title"] = "InferenceService (fusioninfer.io/v1alpha1)"
     return {"$schema": _DIALECT, **_unmarked(schema)}

@@ -149,14 +149,9 @@ class InferenceServiceManifest(SpecModel):
 
 
 def flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns `{metadata: ..., spec: ...}` into the flat form of `InferenceServiceArgs`.
+    """The flat form of `{metadata: ..., spec: ...}`: the fields of both blocks side by side.
 
-    Args:
-        document: A manifest or a mapping of its shape.
-
-    Returns:
-        The fields of both blocks side by side; keys that belong to neither stay, so that the
-        validation names them.
+    Keys that belong to neither stay, so that the validation names them.
     """
     rest = {
         key: value

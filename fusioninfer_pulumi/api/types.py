@@ -32,13 +32,11 @@ from fusioninfer_pulumi.kube.typed_args import (
     to_plain,
     with_kubernetes_names,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
+from fusioninfer_pulumi.schemas.check import MAX_DEPTH, part_findings
 from fusioninfer_pulumi.schemas.kind import Part
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
 MAX_COUNT = 10_000
-#: Levels of mappings and lists in each other.
-MAX_DEPTH = 100
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 # Counts and ports
@@ -208,13 +206,6 @@ def _label_key(value: Any) -> Any:
 
 def _label_map(value: Any) -> Any:
     if isinstance(value, Mapping):
-        found = (label_finding((), key, item) for key, item in value.items())
-        raise_findings("labels", filter(None, found))
-    return value
-
-
-def _passed_label_map(value: Any) -> Any:
-    if isinstance(value, Mapping):
         found = (
             label_key_finding((), key) if is_output(item) else label_finding((), key, item)
             for key, item in value.items()
@@ -235,7 +226,7 @@ LabelKey = Annotated[
 ]
 LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
 #: Labels whose values may be pulumi Outputs.
-PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_passed_label_map)]
+PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_label_map)]
 AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
 
 # Amounts

@@ -34,7 +34,7 @@ def render(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
-    from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus, capacity_on
+    from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
 
     sources = read_sources(options.sources, options)
     # What is wrong with a placement alone leaves plans that explain it.
@@ -198,7 +198,7 @@ def _cache_notes(
     before = {plan.service: plan.memory for plan in old or () if plan.memory}
     for plan in new or ():
         if plan.service in before and plan.memory:
-            from fusioninfer_pulumi.fit.tables import changes  # of few services
+            from fusioninfer_pulumi.fit.memory import changes  # of few services
 
             yield from changes(before[plan.service], plan.memory)
 

@@ -71,7 +71,7 @@ def plan_json(
 def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
     if role not in plan.memory:
         return {}
-    from fusioninfer_pulumi.fit.tables import memory_json  # of few services
+    from fusioninfer_pulumi.fit.memory import memory_json  # of few services
 
     return {"memory": memory_json(plan.memory[role])}
 

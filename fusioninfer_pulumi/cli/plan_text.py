@@ -177,7 +177,7 @@ def _roles(plan: ServicePlan) -> Table:
 
 def _memory(plan: ServicePlan) -> Table:
     """Memory of one accelerator of each role in GiB, and what the cache of a replica holds."""
-    from fusioninfer_pulumi.fit.tables import COLUMNS, memory_row  # of few services
+    from fusioninfer_pulumi.fit.memory import COLUMNS, memory_row  # of few services
 
     table = _table(("ROLE", "left"), *((title, "right") for title in COLUMNS))
     for name, found in plan.memory.items():

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintEffect
-from fusioninfer_pulumi.engines.proposal import PROPOSED
+from fusioninfer_pulumi.engines.command import ENGINES
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.fit.architecture import Architecture
+from fusioninfer_pulumi.fit.architecture import Architecture, known_architecture
 from fusioninfer_pulumi.fit.estimate import Estimates, NotCoveredError
 from fusioninfer_pulumi.fit.load import Load, Served, decoded, prefilled, served
-from fusioninfer_pulumi.fit.models import known_architecture
+from fusioninfer_pulumi.fit.memory import memory_row
 from fusioninfer_pulumi.fit.roles import named_accelerator, pool_accelerator
 from fusioninfer_pulumi.fit.sizing import Layout, Wish, arguments, layouts
-from fusioninfer_pulumi.fit.tables import memory_row
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 
 
@@ -252,7 +251,9 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
             ("decode", "decoder", proposal.replicas),
         ):
             own = _role(wish, proposal, inventory, role, kind, count)
-            roles.append({**own, "kvTransfer": {"connector": PROPOSED[wish.engine].connector}})
+            roles.append(
+                {**own, "kvTransfer": {"connector": ENGINES[wish.engine].proposal.connector}}
+            )
     else:
         roles.append(_role(wish, proposal, inventory, "serve", "worker", proposal.replicas))
     return {
@@ -274,10 +275,10 @@ def _role(
     layout, pool = proposal.layout, proposal.place.pool
     resource = pool.resource if pool is not None and pool.resource else "nvidia.com/gpu"
     limits = {resource: layout.tensor}
-    engine = PROPOSED[wish.engine]
-    container: dict[str, Any] = {"name": wish.engine, "image": engine.image}
-    if not engine.in_image:
-        container["command"] = list(engine.program)
+    proposed = ENGINES[wish.engine].proposal
+    container: dict[str, Any] = {"name": wish.engine, "image": proposed.image}
+    if not ENGINES[wish.engine].image_serves:
+        container["command"] = list(proposed.program)
     container["args"] = arguments(wish, layout.tensor, layout.nodes)
     container["resources"] = {"limits": limits}
     spec: dict[str, Any] = {"containers": [container]}
@@ -295,8 +296,8 @@ def _role(
     role["accelerator"] = wish.accelerator.name
     if layout.nodes > 1:
         role["multinode"] = {"nodeCount": layout.nodes}
-        if engine.launcher is not None:
-            role["multinode"]["launcher"] = engine.launcher
+        if proposed.launcher is not None:
+            role["multinode"]["launcher"] = proposed.launcher
     role["template"] = {"spec": spec}
     return role
 

@@ -31,9 +31,7 @@ class Token:
 
     Attributes:
         kind: `word`, `operator` (`&&`, `;`, newline, ...) or `redirection`.
-        text: As written.
         value: The word without its quotes; expansions such as `$MODEL` stay as written.
-        start: Offset of the first character.
         end: Offset behind the last character.
         open: Whether the word starts with an expansion outside of single quotes, which may become
             several words or none.
@@ -200,8 +198,6 @@ class Script:
     """A shell script that was read.
 
     Attributes:
-        text: The script.
-        calls: Where it starts an engine.
         single: Whether it is one pipeline, or several joined by `&&` only, so that `x && script`
             runs all of it after `x`, or none.
         starts_ray: Whether it starts ray itself, as vLLM's multi-node-serving.sh does as well.

@@ -37,11 +37,8 @@ class ArgumentChanges:
     """What a change of the release does to a command line.
 
     Attributes:
-        engine: The engine's title.
-        before: Release before.
-        after: Release after.
         removed: Arguments, of the command line before or after, that are gone or renamed.
-        defaults: Arguments that are not given, and whose default changes.
+        defaults: Arguments that are not set, and whose default changes.
     """
 
     engine: str
@@ -58,32 +55,32 @@ def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges 
         return None
     table = argument_table(engine.name)
     was, now = table.options(before), table.options(after)
-    names = {**_given(old, was), **_given(new, was)}
+    names = {**_written(old, was), **_written(new, was)}
     removed = tuple(
         RemovedArgument(name, successor(engine, name)) for name in names if name not in now
     )
-    given = {was.name(name) for name in names} | {now.name(name) for name in _given(new, now)}
-    given |= set(engine.model_flags)  # also without its flag a model is given
+    written = {was.name(name) for name in names} | {now.name(name) for name in _written(new, now)}
+    written |= set(engine.model_flags)  # also without its flag a model is given
     defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
-        if name in now and name == was.name(name) and name not in given
+        if name in now and name == was.name(name) and name not in written
         if now[name].deprecated is None and _differ(was[name].default, now[name].default)
     ]
     defaults.sort(key=lambda each: each.name)
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _given(command: EngineCommand, options: Options) -> dict[str, None]:
+def _written(command: EngineCommand, options: Options) -> dict[str, None]:
     """The arguments that a command line gives, as it writes them."""
     engine = command.engine
     assert engine is not None
     words = engine.argparse_words(command, read_words(command, {}))
-    given = [each for each in parse(words, options).given if each.option is not None]
+    written = [each for each in parse(words, options).arguments if each.option is not None]
     # An abbreviation stands for the whole name.
     return {
         each.written if each.written in options else each.option.name: None
-        for each in given
+        for each in written
         if each.option is not None
     }
 

@@ -23,14 +23,12 @@ _MOST_CHOICES = 8
 
 
 @dataclass(frozen=True)
-class Given:
+class WrittenArgument:
     """An argument as a command line gives it.
 
     Attributes:
         written: The word that names it, without its value.
         option: The option that it names in the release, None for one that it does not have.
-        values: Its values.
-        word: Where it stands.
         joined: Whether its value stands behind `=`.
     """
 
@@ -46,13 +44,12 @@ class Parsed:
     """A command line as argparse reads it.
 
     Attributes:
-        given: The arguments.
         extras: The words that belong to none, each with the argument before it.
         ambiguous: Abbreviations of several arguments, with those.
     """
 
-    given: tuple[Given, ...]
-    extras: tuple[tuple[Word, Given | None], ...]
+    arguments: tuple[WrittenArgument, ...]
+    extras: tuple[tuple[Word, WrittenArgument | None], ...]
     ambiguous: tuple[tuple[Word, tuple[str, ...]], ...]
 
 
@@ -121,8 +118,8 @@ def _is_flag(text: str, options: Options) -> bool:
 
 def parse(words: Sequence[Word], options: Options) -> Parsed:
     """Reads words as argparse does, abbreviations included."""
-    given: list[Given] = []
-    extras: list[tuple[Word, Given | None]] = []
+    arguments: list[WrittenArgument] = []
+    extras: list[tuple[Word, WrittenArgument | None]] = []
     ambiguous: list[tuple[Word, tuple[str, ...]]] = []
     index = 0
     while index < len(words):
@@ -132,7 +129,7 @@ def parse(words: Sequence[Word], options: Options) -> Parsed:
             extras += [(each, None) for each in words[index:]]
             break
         if not _is_flag(word.value, options):
-            extras.append((word, given[-1] if given else None))
+            extras.append((word, arguments[-1] if arguments else None))
             continue
         name, equals, value = word.value.partition("=")
         found = _named(name, options)
@@ -149,8 +146,8 @@ def parse(words: Sequence[Word], options: Options) -> Parsed:
             values.append(words[index].value)
             index += 1
         if len(found) < 2:
-            given.append(Given(name, option, tuple(values), word, bool(equals)))
-    return Parsed(tuple(given), tuple(extras), tuple(ambiguous))
+            arguments.append(WrittenArgument(name, option, tuple(values), word, bool(equals)))
+    return Parsed(tuple(arguments), tuple(extras), tuple(ambiguous))
 
 
 def _named(name: str, options: Options) -> list[str]:
@@ -166,7 +163,7 @@ def _named(name: str, options: Options) -> list[str]:
 
 def _most_values(option: Option | None, most: int) -> int:
     if option is None:
-        return most  # what stands behind an argument that nobody knows may be its values
+        return most  # what stands behind an unknown argument may be its values
     if option.kind == "switch":
         return 0
     if option.nargs in ("*", "+"):
@@ -198,21 +195,23 @@ class _Check:
 
     def findings(self) -> Iterator[Finding]:
         parsed = parse(self.words, self.options)
-        for given in parsed.given:
-            if _is_open(given.written):
+        for argument in parsed.arguments:
+            if _is_open(argument.written):
                 continue
-            if given.option is None:
-                yield self._unknown(given)
-            elif self._needs_serve(given.option):
-                message = f"{given.written} is an argument of vllm serve alone; start the engine so"
-                yield self.say("argument-needs-serve", given.word.place, message)
-            elif given.option.name != self.leave_out:
-                yield from self._values(given, given.option)
+            if argument.option is None:
+                yield self._unknown(argument)
+            elif self._needs_serve(argument.option):
+                message = (
+                    f"{argument.written} is an argument of vllm serve alone; start the engine so"
+                )
+                yield self.say("argument-needs-serve", argument.word.place, message)
+            elif argument.option.name != self.leave_out:
+                yield from self._values(argument, argument.option)
         for word, found in parsed.ambiguous:
             if self.release is None or _is_open(word.value):
                 continue
             if self.table.first(word.value) is not None:  # it was an argument of its own
-                yield self._unknown(Given(word.value, None, (), word, joined=False))
+                yield self._unknown(WrittenArgument(word.value, None, (), word, joined=False))
             else:
                 message = f"{word.value} abbreviates {' and '.join(found[:3])}; write one of them"
                 yield self.say("argument-ambiguous", word.place, message)
@@ -225,9 +224,9 @@ class _Check:
         other = bool(self.command.program) and not self.command.serve
         return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 
-    def _unknown(self, given: Given) -> Finding:
-        name, table = given.written, self.table
-        place, title = given.word.place, self.engine.title
+    def _unknown(self, argument: WrittenArgument) -> Finding:
+        name, table = argument.written, self.table
+        place, title = argument.word.place, self.engine.title
         if self.release is not None:
             here = f"{title} v{self.release}"
             gone = table.removed(name, self.release)
@@ -254,32 +253,34 @@ class _Check:
         new = successor(self.engine, name)
         return f"use {new} instead" if new else None
 
-    def _values(self, given: Given, option: Option) -> Iterator[Finding]:
-        place, name = given.word.place, given.written
+    def _values(self, argument: WrittenArgument, option: Option) -> Iterator[Finding]:
+        place, name = argument.word.place, argument.written
         if option.kind == "switch":
-            if given.joined:
-                message = f"{name} takes no value, got {shown(given.values[0])}; remove the value"
+            if argument.joined:
+                message = (
+                    f"{name} takes no value, got {shown(argument.values[0])}; remove the value"
+                )
                 yield self.say("argument-value-unexpected", place, message)
-        elif not given.values:
+        elif not argument.values:
             if option.nargs not in ("?", "*"):
                 message = f"{name} has no value; write {name} VALUE, or remove it"
                 yield self.say("argument-value-missing", place, message)
-        elif not any(map(_is_open, given.values)):
-            yield from self._wrong(given, option)
+        elif not any(map(_is_open, argument.values)):
+            yield from self._wrong(argument, option)
         if self.release is not None and option.deprecated is not None:
             way = self._instead(option.name)
             message = f"{name} is deprecated in {self.engine.title} v{self.release}"
             yield info("argument-deprecated", place, f"{message}; {way}" if way else message)
 
-    def _wrong(self, given: Given, option: Option) -> Iterator[Finding]:
+    def _wrong(self, argument: WrittenArgument, option: Option) -> Iterator[Finding]:
         options = [option] if self.release is not None else self.table.versions(option.name)
-        for value in given.values:
+        for value in argument.values:
             found = [problem(each, value) for each in options]
             # Of an unknown release only what no release takes is wrong.
             if found and all(found) and found[-1] is not None:
                 rule, wanted = found[-1]
-                message = f"{given.written} {wanted}, got {shown(value)}"
-                yield self.say(rule, given.word.place, message)
+                message = f"{argument.written} {wanted}, got {shown(value)}"
+                yield self.say(rule, argument.word.place, message)
 
     def _extras(self, parsed: Parsed) -> Iterator[Finding]:
         if not self.command.readable or any(_is_open(each.value) for each in self.words):
@@ -332,7 +333,7 @@ def check_added(command: EngineCommand, own: EngineCommand) -> list[Finding]:
     table = argument_table(engine.name)
     options = table.options(release)
     every = [engine.argparse_words(each, read_words(each, {})) for each in (command, own)]
-    added, written = (parse(words, options).given for words in every)
+    added, written = (parse(words, options).arguments for words in every)
     names = {each.written for each in written}
     found = []
     for each in added:

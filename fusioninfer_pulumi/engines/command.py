@@ -100,15 +100,15 @@ def serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[
     return first
 
 
-def serving_port(container: Mapping[str, Any], command: EngineCommand, given: int | None) -> int:
+def serving_port(container: Mapping[str, Any], command: EngineCommand, port: int | None) -> int:
     """The port on which a container serves.
 
     The role's own if it is given, else the engine's `--port`, else the container port named http,
     else the first container port, else 8000.
     """
-    stated = given or command.port
-    if stated is not None:
-        return stated
+    chosen = port or command.port
+    if chosen is not None:
+        return chosen
     ports = container.get("ports") or ()
     named = [port["containerPort"] for port in ports if port.get("name") == "http"]
     listed = named or [port["containerPort"] for port in ports]

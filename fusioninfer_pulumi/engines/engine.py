@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
-from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
+from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts
 from fusioninfer_pulumi.findings import Finding, Location
@@ -64,7 +64,6 @@ class Word:
     """A word of a command line.
 
     Attributes:
-        value: The word.
         place: Where it stands in the container, such as `("args", 2)`; empty in a script.
     """
 
@@ -156,7 +155,6 @@ class Offload:
 
     Attributes:
         arguments: What every engine gets for it, beside those of its connector.
-        variables: Variables of its container.
         memory: Bytes of host memory in each pod.
         in_shared_memory: Whether they lie in /dev/shm.
         findings: What speaks against it, at fields of `kvCacheOffloading`.
@@ -180,7 +178,6 @@ class EngineCommand:
         arguments: The engine's arguments, what could be read of them, with a flag and its value
             as two elements; `<output>` stands for an Output.
         readable: False when an Output or a script that could not be read hides arguments.
-        image: What the image reference says.
         serve: Whether the program is `vllm serve`, written or as the image's entrypoint: it takes
             the model as a positional argument and obeys `--headless`.
         program_in_args: Whether the program stands in `args` of an image whose own entrypoint
@@ -241,7 +238,7 @@ class EngineCommand:
     def served_names(self) -> tuple[str, ...] | None:
         """The names by which requests may ask for the model, adapters aside.
 
-        That of the model where it is given none; None where the arguments do not tell.
+        That of the model where it is given none; None where the arguments do not say it.
         """
         if self.engine is None or not self.readable:
             return None
@@ -261,6 +258,25 @@ class EngineCommand:
     def connector(self) -> KvConnector | str | None:
         """How the KV cache is handed over; see `Engine.connector`."""
         return self.engine.connector(self) if self.engine is not None else None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What `size` proposes to run.
+
+    Attributes:
+        image: The newest release whose memory is held against recorded start-ups.
+        program: Words that start it; the image's own entrypoint has no others.
+        connector: What hands the KV cache from prefill to decode.
+        arguments: Further arguments of a pod.
+        launcher: Launcher of several nodes, None for the default.
+    """
+
+    image: str
+    program: Sequence[str]
+    connector: str
+    arguments: Sequence[str] = ()
+    launcher: str | None = None
 
 
 class Engine(Protocol):
@@ -292,6 +308,9 @@ class Engine(Protocol):
             (`cache dtype`) and its `quantization`.
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
+        length_flag: Flag with the tokens of the longest sequence.
+        small_cache: Argument that stores the KV cache in 8 bits.
+        proposal: What a proposed service runs.
     """
 
     name: str
@@ -314,6 +333,9 @@ class Engine(Protocol):
     setup_flags: Mapping[str, tuple[str, ...]]
     refuses_unknown_models: bool
     successors: Mapping[str, str]
+    length_flag: str
+    small_cache: tuple[str, str]
+    proposal: Proposal
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
@@ -321,7 +343,7 @@ class Engine(Protocol):
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         """What the release refuses although its table has it; located at the words."""
-        ...
+        return []
 
     def positionals(self, command: EngineCommand) -> int:
         """How many words the program takes that belong to no argument."""
@@ -329,7 +351,7 @@ class Engine(Protocol):
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         """Whether the program may start something that takes other arguments."""
-        ...
+        return False
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         """What its LoRA arguments contradict."""
@@ -344,7 +366,7 @@ class Engine(Protocol):
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""
-        ...
+        return None
 
     def default_launcher(self, nodes: int, data: int | None) -> str:
         """The launcher where none is chosen, for `data` copies of the model if that is stated."""
@@ -383,15 +405,15 @@ class Engine(Protocol):
 
     def check_sizes(self, sizes: Sizes) -> list[Finding]:
         """The sizes for which there is no argument, at fields of `parallelism`."""
-        ...
+        return []
 
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         """What these sizes need besides, in a ray cluster."""
-        ...
+        return []
 
     def copies_share_accelerators(self, command: EngineCommand) -> bool:
         """Whether data parallel copies share the tensor parallel accelerators."""
-        ...
+        return False
 
     def spreads_experts(self, command: EngineCommand) -> bool:
         """Whether the arguments spread experts."""
@@ -406,15 +428,15 @@ class Engine(Protocol):
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
         """Whether the engine has the connector that its arguments name."""
-        ...
+        return []
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
     ) -> Transfer:
         """How the KV cache goes to other pods, and by the same argument to other memory.
 
-        For a command line that says nothing of it. Only engines that offload by a connector are
-        told where the cache is offloaded to.
+        For a command line that says nothing of it. Only engines that offload by a connector
+        get `offloading`.
         """
         ...
 
@@ -441,14 +463,14 @@ class Engine(Protocol):
 
     def check_tracing(self, command: EngineCommand) -> list[Finding]:
         """What speaks against its tracing arguments."""
-        ...
+        return []
 
     def memory(
-        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
     ) -> Memory:
         """How the engine divides the memory of one of so many accelerators of a replica.
 
         Raises:
-            Unclear: An argument is not understood; the memory cannot be told.
+            Unclear: An argument is not understood.
         """
         ...

@@ -18,7 +18,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import Argv
 from fusioninfer_pulumi.engines._shell import EngineCall, Script, ShellError
-from fusioninfer_pulumi.engines.editing import script_of, script_words
+from fusioninfer_pulumi.engines.editing import missing, script_of, script_words
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 from fusioninfer_pulumi.engines.flags import has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.findings import Finding, error
@@ -186,7 +186,7 @@ def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> 
 
 def node_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
     """A container's own command and args with further arguments, where those are missing."""
-    added = [word for each in wanted if not command.has(*each.names) for word in each.words]
+    added = [word for each in missing(command, wanted) for word in each.words]
     argv = command.argv
     program, arguments = program_and_arguments(command)
     # A program in `args` moves to `command` where the image's own entrypoint would start another.

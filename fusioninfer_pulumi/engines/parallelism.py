@@ -138,7 +138,7 @@ def check_accelerators(
     for accelerators.
     """
     parallelism, engine = command.parallelism, command.engine
-    # With no local rank the head only serves HTTP; how many ranks the others run is not said.
+    # With no local rank the head only serves HTTP; how many ranks the others run is unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
     need, have = parallelism.devices(nodes), accelerators_per_pod * nodes

@@ -20,8 +20,6 @@ class EnginePorts:
 
     Attributes:
         what: What listens there, for messages.
-        first: The first of them.
-        count: How many there are.
         field: Field of a role that states the first one.
     """
 

@@ -69,19 +69,19 @@ def model_contradictions(
     if given is not None and not _is_at(given, model):
         message = f"the model {given} contradicts model.uri ({model}); remove one"
         yield error("model-contradicted", (engine.model_flags[0],), message)
-    stated = [(_REVISION, wanted.revision, "model.uri"), (_NAME, wanted.name, "model.name")]
+    expected = [(_REVISION, wanted.revision, "model.uri"), (_NAME, wanted.name, "model.name")]
     if wanted.adapters:
         fields = {"max_rank": "maxRank", "max_adapters": "maxAdapters"}
         fields["max_cpu_adapters"] = "maxCpuAdapters"
-        stated += [
+        expected += [
             (engine.lora_flags[key], str(limit), f"model.lora.{fields[key]}")
             for key, limit in wanted.limits.items()
         ]
-    for flag, value, where in stated:
-        said = command.value(flag)
-        if value is not None and command.has(flag) and said != value:
+    for flag, value, where in expected:
+        written = command.value(flag)
+        if value is not None and command.has(flag) and written != value:
             message = (
-                f"{flag} {said or 'without a value'} contradicts {where} ({value}); remove one"
+                f"{flag} {written or 'without a value'} contradicts {where} ({value}); remove one"
             )
             yield error("model-contradicted", (flag,), message)
     modules = engine.lora_flags["modules"]

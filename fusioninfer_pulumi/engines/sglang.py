@@ -1,7 +1,6 @@
 """SGLang: read in `server_args.py` and `mem_cache` of 0.4.6, 0.5.3 and 0.5.23.
 
-Nothing was run on accelerators. What is not written down here is not known, and nothing is said
-about it.
+Nothing was run on accelerators. What is not written here is not known and not checked.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines._sglang_memory import sglang_memory
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     Argument,
@@ -20,6 +18,7 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
     Offloading,
+    Proposal,
     Transfer,
     TransferRequest,
     Word,
@@ -36,7 +35,7 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
     unknown_engine,
 )
-from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
+from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, sglang_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error
@@ -122,6 +121,15 @@ class Sglang(Engine):
         "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
         "--enable-deepep-waterfill": "--enable-waterfill",
     }
+    length_flag = "--context-length"
+    small_cache = ("--kv-cache-dtype", "fp8_e4m3")
+    proposal = Proposal(
+        image="lmsysorg/sglang:v0.5.9",
+        program=("python3", "-m", "sglang.launch_server"),
+        connector=_NIXL_BACKEND,
+        # By default it listens on the pod itself alone, and on a port of its own.
+        arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
+    )
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         found, skip = [], False
@@ -135,9 +143,6 @@ class Sglang(Engine):
             else:
                 skip = False
         return found
-
-    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        return []
 
     def positionals(self, command: EngineCommand) -> int:
         return int(self.takes_other_arguments(command))
@@ -175,9 +180,6 @@ class Sglang(Engine):
         if version is None or version < PAGE_SIZE_AGREES:
             return ()
         return ("block size", "cache dtype") if version >= CACHE_DTYPE_AGREES else ("block size",)
-
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        return None
 
     def default_launcher(self, nodes: int, data: int | None) -> str:
         return "multiprocessing"
@@ -255,9 +257,8 @@ class Sglang(Engine):
         return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
 
     def memory(
-        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
     ) -> Memory:
-        """How the engine divides the memory of one accelerator."""
         return sglang_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
@@ -282,9 +283,6 @@ class Sglang(Engine):
             found.append(error("expert-without-tensor", ("expert",), message))
         return found
 
-    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
-        return []
-
     def copies_share_accelerators(self, command: EngineCommand) -> bool:
         return command.has(_DP_ATTENTION)
 
@@ -297,9 +295,6 @@ class Sglang(Engine):
             return None
         backend = command.value(_BACKEND) or _DEFAULT_BACKEND
         return KvConnector(backend, mode, (backend,), (backend,))
-
-    def check_connector(self, command: EngineCommand) -> list[Finding]:
-        return []
 
     def transfer(
         self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
@@ -328,7 +323,7 @@ class Sglang(Engine):
     ) -> Offload:
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
-        # Each rank is told its memory, in whole gigabytes.
+        # The flag sets the memory of each rank, in whole gigabytes.
         of_rank = wanted.cpu // (_GIGABYTE * ranks)
         memory = Decimal(wanted.cpu)
         if sizes is not None:
@@ -392,9 +387,6 @@ class Sglang(Engine):
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return None  # they have changed their spelling between releases, so they are the user's
-
-    def check_tracing(self, command: EngineCommand) -> list[Finding]:
-        return []
 
 
 SGLANG = Sglang()

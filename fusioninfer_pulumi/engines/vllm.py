@@ -2,8 +2,7 @@
 
 Read in the source distributions of 0.8.0, 0.9.2, 0.10.2, 0.11.0 to 0.14.0, 0.16.0 to 0.18.0,
 0.21.0 to 0.25.0 and 0.33.0, and in the requirements that the wheels of 0.8.5 to 0.20.0 declare.
-Nothing was run on accelerators. What is not written down here is not known, and nothing is said
-about it.
+Nothing was run on accelerators. What is not written here is not known and not checked.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines._vllm_memory import vllm_memory
-from fusioninfer_pulumi.engines.editing import script_words
+from fusioninfer_pulumi.engines.editing import missing, script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     KV_EVENTS_FLAG,
@@ -30,6 +28,7 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
     Offloading,
+    Proposal,
     Transfer,
     TransferRequest,
     Word,
@@ -56,7 +55,7 @@ from fusioninfer_pulumi.engines.launch import (
     ray_launch,
     refuse_outputs,
 )
-from fusioninfer_pulumi.engines.memory import DeviceMemory, Memory, ModelShape
+from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, vllm_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.findings import Finding, error, info, warning
@@ -78,37 +77,16 @@ MULTI_NODE: Version = (0, 11, 1)
 #: line is in `vllm/v1/executor/multiproc_executor.py` of 0.16.0, the fix in that of 0.17.0.
 MULTI_NODE_RANKS: Version = (0, 17, 0)
 
-#: Connectors that `KVConnectorFactory` registers, by the releases that were read. 0.9.2 still has
-#: PyNcclConnector, for its old (V0) engine; 0.10.2 and later do not.
-_CONNECTORS: dict[Version, str] = {
-    (0, 10, 2): (
-        "LMCacheConnectorV1, MultiConnector, NixlConnector, P2pNcclConnector, "
-        "SharedStorageConnector"
-    ),
-    (0, 11, 0): (
-        "LMCacheConnectorV1, MultiConnector, NixlConnector, OffloadingConnector, P2pNcclConnector, "
-        "SharedStorageConnector"
-    ),
-    (0, 12, 0): (
-        "DecodeBenchConnector, LMCacheConnectorV1, LMCacheMPConnector, MultiConnector, "
-        "NixlConnector, OffloadingConnector, P2pNcclConnector, SharedStorageConnector"
-    ),
-    (0, 18, 0): (
-        "LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, MultiConnector, NixlConnector, "
-        "OffloadingConnector, P2pNcclConnector"
-    ),
-    (0, 33, 0): (
-        "LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, MultiConnector, NixlConnector, "
-        "OffloadingConnector"
-    ),
-}
+#: A connector that only the old (V0) engine has, up to 0.9.2: `KVConnectorFactory` registers none
+#: of this name from 0.10.2 on.
 _REMOVED_CONNECTOR = "PyNcclConnector"
+WITHOUT_PYNCCL: Version = (0, 10, 2)
 #: Holds other connectors in its extra settings.
 _MULTI = "MultiConnector"
 #: The connector to host memory and the tiers behind it.
 _OFFLOADING = "OffloadingConnector"
 
-#: First release whose OffloadingConnector is told bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
+#: First release whose OffloadingConnector takes bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
 #: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
 #: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
 CPU_OFFLOADING: Version = (0, 14, 0)
@@ -267,6 +245,15 @@ class Vllm(Engine):
         "--enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
     }
 
+    length_flag = "--max-model-len"
+    small_cache = ("--kv-cache-dtype", "fp8")
+    proposal = Proposal(
+        image="vllm/vllm-openai:v0.21.0",
+        program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
+        connector=NIXL,
+        launcher="multiprocessing",  # its newer images have no ray
+    )
+
     # The command line.
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
@@ -315,9 +302,6 @@ class Vllm(Engine):
         version = command.image.version
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
-
-    def takes_other_arguments(self, command: EngineCommand) -> bool:
-        return False
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
@@ -407,9 +391,8 @@ class Vllm(Engine):
         )
 
     def memory(
-        self, command: EngineCommand, device: DeviceMemory, shape: ModelShape, ways: int, ranks: int
+        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
     ) -> Memory:
-        """How the engine divides the memory of one accelerator."""
         return vllm_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
@@ -428,14 +411,8 @@ class Vllm(Engine):
         }
         return {**found, "expert": Argument(self.expert_flags)} if sizes.expert else found
 
-    def check_sizes(self, sizes: Sizes) -> list[Finding]:
-        return []
-
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         return [Argument(_DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
-
-    def copies_share_accelerators(self, command: EngineCommand) -> bool:
-        return False
 
     def spreads_experts(self, command: EngineCommand) -> bool:
         return command.has(*self.expert_flags)
@@ -453,20 +430,18 @@ class Vllm(Engine):
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        # Only PyNcclConnector is judged: it is in no registry from 0.10.2 on, and older releases
-        # and other names (connectors can come from modules of one's own) are not known well enough.
+        # Others are not known well enough: connectors can come from modules of one's own.
         settings = transfer_config(command)
         version = command.image.version
         if not isinstance(settings, dict) or settings.get("kv_connector") != _REMOVED_CONNECTOR:
             return []
         if settings.get("kv_connector_module_path"):
             return []
-        if version is not None and version < min(_CONNECTORS):
+        if version is not None and version < WITHOUT_PYNCCL:
             return []
-        release = max(known for known in _CONNECTORS if version is None or known <= version)
         message = (
             f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
-            f"'Unsupported connector type': vLLM {version_text(release)} has {_CONNECTORS[release]}"
+            f"'Unsupported connector type'; use {NIXL}"
         )
         return [warning("kv-connector-removed", (_TRANSFER,), message)]
 
@@ -670,9 +645,9 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
         arguments = list(positional_model(arguments))
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
-    missing = [each for each in wanted if not command.has(*each.names)]
-    computed = [each for each in missing if each.in_script and not each.values]
-    arguments += [word for each in missing if each not in computed for word in each.words]
+    added = missing(command, wanted)
+    computed = [each for each in added if each.in_script and not each.values]
+    arguments += [word for each in added if each not in computed for word in each.words]
     if not computed:
         return ContainerCommand(program, arguments)
     # A shell works out the first rank; it hands the words on as they are.

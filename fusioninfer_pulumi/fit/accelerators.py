@@ -9,25 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Accelerator:
-    """One kind of accelerator.
-
-    Attributes:
-        name: Its name, as `--accelerator` takes it.
-        total: Bytes that its driver reports.
-        large_batches: Whether vLLM batches more on it: 70 GiB or more, and no A100.
-    """
-
-    name: str
-    total: int
-    large_batches: bool
-
+from fusioninfer_pulumi.engines.memory import GIB, Accelerator
 
 # Name, GiB, source, GPU Feature Discovery's products, GKE's names, instance types of EKS and AKS.
 _TABLE = """
@@ -62,7 +45,7 @@ _PRODUCTS = {product: row[0] for row in _rows() for product in row[3].split()}
 _GKE = {product: row[0] for row in _rows() for product in row[4].split()}
 _INSTANCES = {kind.removesuffix("*"): row[0] for row in _rows() for kind in row[5].split()}
 
-#: Labels by which nodes tell their accelerator.
+#: Node labels that name the accelerator.
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 GKE_LABEL = "cloud.google.com/gke-accelerator"
@@ -74,7 +57,7 @@ _NAME_LABELS = (
 
 
 def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
-    """The accelerator of nodes with these labels, None where they do not tell.
+    """The accelerator of nodes with these labels, None where they do not say it.
 
     Names of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) are none of a whole one.
     """

@@ -6,10 +6,14 @@ is answered with the reason why it is not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.engines.memory import ModelShape
 from fusioninfer_pulumi.fit.quantization import Quantization, read_quantization
 
 Config = Mapping[str, Any]
@@ -25,7 +29,6 @@ class Part:
 
     Attributes:
         name: Their module, as releases name it in the lists of what is not quantized.
-        parameters: How many.
         split: Whether tensor parallelism splits them; else every rank has all.
         expert: Whether they are routed experts, which expert parallelism spreads.
         heads: Into how many pieces at most they are split; None for any number.
@@ -70,18 +73,12 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Architecture:
+class Architecture(ModelShape):
     """A model as far as its memory goes.
 
     Attributes:
-        layers: Its layers.
         embedding: Parameters of the token embedding, which is also the head where `tied`.
         tied: Whether embedding and head are one.
-        vision: Parameters of encoders of images.
-        hidden: Width of the hidden state.
-        vocabulary: Tokens of the vocabulary.
-        intermediate: Width of the widest dense layer.
-        expert_width: Width that one token's routed experts have together, 0 without experts.
         longest: Tokens of the longest sequence; None where the config does not say.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of those that are, None without one.
@@ -90,11 +87,6 @@ class Architecture:
     layers: tuple[Layer, ...]
     embedding: int
     tied: bool
-    vision: int
-    hidden: int
-    vocabulary: int
-    intermediate: int
-    expert_width: int
     longest: int | None
     bits: int
     quantization: Quantization | None
@@ -116,6 +108,24 @@ class Architecture:
         return all(layer.cache is not None for layer in self.layers)
 
 
+@cache
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """The table of models: `config` and its `source` by their names on Hugging Face.
+
+    Written by `tools/model_table.py`.
+    """
+    text = Path(__file__).with_name("models.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return found
+
+
+@cache
+def known_architecture(name: str) -> Architecture | None:
+    """The architecture of a model of the table, None for another one."""
+    found = models().get(name)
+    return read_config(found["config"]) if found is not None else None
+
+
 _BITS = {"bfloat16": 16, "float16": 16, "half": 16, "float32": 32, "float": 32, "auto": 16}
 
 
@@ -130,8 +140,8 @@ def read_config(config: Config) -> Architecture:
     read = _FAMILIES.get(kind)
     if read is None:
         raise UnknownArchitectureError(f"the architecture {kind} is not known")
-    stated = config.get("quantization_config") or text.get("quantization_config")
-    quantization = read_quantization(stated) if stated else None
+    stored = config.get("quantization_config") or text.get("quantization_config")
+    quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
         raise UnknownArchitectureError(quantization)
     count = _number(text, "num_hidden_layers")
@@ -201,19 +211,14 @@ def _vision(config: Config) -> int:
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return 0
-    width = vision.get("hidden_size") or vision.get("vt_hidden_size")
-    depth = (
-        vision.get("depth") or vision.get("num_hidden_layers") or vision.get("vt_num_hidden_layers")
-    )
-    inner = (
-        vision.get("intermediate_size") or vision.get("vt_intermediate_size") or 4 * (width or 0)
-    )
-    if not width or not depth:
-        return 0
-    return int(depth * (4 * width * width + 3 * width * (inner or 4 * width)))
 
+    def size(*names: str) -> int:
+        stated = (vision.get(name) or vision.get(f"vt_{name}") for name in names)
+        return int(next(filter(None, stated), 0))
 
-_DEPTHS = ("depth", "num_hidden_layers", "vt_num_hidden_layers")
+    width = size("hidden_size")
+    inner = size("intermediate_size") or 4 * width
+    return size("depth", "num_hidden_layers") * width * (4 * width + 3 * inner)
 
 
 # Layers.

@@ -19,9 +19,7 @@ class CacheLayout:
 
     Attributes:
         kinds: What its layers keep of a token, with the number of layers that keep it.
-        bits: Bits of an element.
         ways: Ways that attention is split.
-        memory: How the engine keeps it.
     """
 
     kinds: Sequence[tuple[Cache, int]]

@@ -11,7 +11,7 @@ import logging
 from importlib import metadata
 from typing import Any
 
-from fusioninfer_pulumi.fit.models import models
+from fusioninfer_pulumi.fit.architecture import models
 
 
 class NotCoveredError(Exception):
@@ -58,8 +58,8 @@ class Estimates:
                     backend_version=self.release, tp_size=tensor, pp_size=nodes, **split,
                 )  # fmt: skip
         except Exception as problem:  # noqa: BLE001  # the package raises what it likes
-            told = str(problem).partition("\n")[0][:120]
-            raise NotCoveredError(f"{_PACKAGE} does not cover this layout: {told}") from None
+            reason = str(problem).partition("\n")[0][:120]
+            raise NotCoveredError(f"{_PACKAGE} does not cover this layout: {reason}") from None
 
     @property
     def source(self) -> str:
@@ -79,8 +79,8 @@ class Estimates:
             with _quiet():
                 return float(getattr(self._engine, method)(*given)) / 1000
         except Exception as problem:  # noqa: BLE001  # likewise
-            told = str(problem).partition("\n")[0][:120]
-            raise NotCoveredError(f"{_PACKAGE} does not cover this load: {told}") from None
+            reason = str(problem).partition("\n")[0][:120]
+            raise NotCoveredError(f"{_PACKAGE} does not cover this load: {reason}") from None
 
 
 def _package() -> tuple[Any, Any]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.memory import Unclear
+from fusioninfer_pulumi.engines.memory import GIB, Unclear
 from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.memory import Fit, fit
 
-GIB = 2**30
 #: Inside this share of an accelerator's memory a start-up is doubtful, beyond it refused. It lies
 #: between the recorded start-ups, of which the estimates are too pessimistic by at most 0.6 %, and
 #: the recorded refusals, of which the closest lack 1.1 %. Others can be too pessimistic by more.
@@ -31,13 +30,7 @@ def fit_findings(
 ) -> Iterator[Finding]:
     """Yields what is wrong with a role's memory; an info where nothing is.
 
-    Args:
-        at: The role.
-        place: Its engine's arguments.
-        command: Its engine.
-        model: Its model.
-        found: How the one fits the other.
-        nodes: Nodes of a replica.
+    `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
     """
     margin = MARGIN * found.accelerator.total
     where = found.accelerator.name
@@ -65,19 +58,19 @@ def fit_findings(
 
 def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -> str:
     """The end of a sentence with the smallest change that fits."""
+    engine = command.engine
+    assert engine is not None, "the memory of an engine was estimated"
     fitting = []
     if found.cache > 0:
         length = longest_that_fits(command, model, found, nodes)
         if length is not None:
-            fitting.append(f"{found.length_flag} {length}")
-    if found.cache > 0 and found.cache_argument is not None:
-        changed = _with(command, *found.cache_argument.split())
-        if _fits(changed, model, found, nodes):
-            fitting.append(found.cache_argument)
+            fitting.append(f"{engine.length_flag} {length}")
+        if not found.small_cache and _fits(
+            _with(command, *engine.small_cache), model, found, nodes
+        ):
+            fitting.append(" ".join(engine.small_cache))
     if not fitting:
-        engine = command.engine
         sizes = command.parallelism
-        assert engine is not None, "the memory of an engine was estimated"
         flag = engine.size_flags["tensor"][0]
         own = sizes.tensor if sizes is not None else 1
         for ways in (each for each in _WAYS if each > own):
@@ -91,9 +84,11 @@ def longest_that_fits(
     command: EngineCommand, model: Architecture, found: Fit, nodes: int
 ) -> int | None:
     """The longest sequence that fits in steps of 256 tokens; None where not even that many do."""
+    engine = command.engine
+    assert engine is not None, "the memory of an engine was estimated"
 
     def fits(steps: int) -> bool:
-        changed = _with(command, found.length_flag, str(steps * _STEP))
+        changed = _with(command, engine.length_flag, str(steps * _STEP))
         return _fits(changed, model, found, nodes)
 
     low, high = 0, (found.length or 0) // _STEP

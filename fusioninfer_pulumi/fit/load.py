@@ -25,9 +25,6 @@ class Load:
     """Requests, and how long they may take.
 
     Attributes:
-        rate: Requests each second.
-        input: Tokens of a prompt.
-        output: Tokens of an answer.
         ttft: Seconds until the first token at most, None for any.
         tpot: Seconds for each further token at most, None for any.
     """
@@ -44,7 +41,6 @@ class Served:
     """What one replica serves.
 
     Attributes:
-        rate: Requests each second.
         sequences: Sequences that it decodes at a time.
         ttft: Seconds until the first token, at least and at most.
         tpot: Seconds for each further token, at least and at most.
@@ -68,12 +64,8 @@ def served(times: StepTimes, load: Load, most: float) -> Served | None:
     """The most that one replica serves within the times; None where not even one request.
 
     The lower bounds are the steps' own times. The upper ones hold prefill against decode: each
-    token waits for prompts of other requests, and each prompt for those before it.
-
-    Args:
-        times: The steps' times.
-        load: The requests.
-        most: Requests that its cache holds at a time.
+    token waits for prompts of other requests, and each prompt for those before it. `most` is the
+    number of requests that its cache holds at a time.
     """
     best = None
     prefill = times.prefill(load.input)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.memory import DeviceMemory, ModelShape, Unclear
-from fusioninfer_pulumi.fit.accelerators import Accelerator
+from fusioninfer_pulumi.engines.memory import GIB, Accelerator, Unclear
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.cache import CacheLayout, layout
 from fusioninfer_pulumi.fit.weights import Split, stages
@@ -19,37 +20,35 @@ class Fit:
     Sizes are in bytes.
 
     Attributes:
-        accelerator: The accelerator.
         share: What weights, overhead and cache have together.
-        weights: What the weights take.
         overhead: What activations and the engine take beside them.
-        cache: What is left for the KV cache; negative where the weights leave nothing.
         length: Tokens of the longest sequence; None where it is not known.
+        certain: Whether the overhead is known well enough to refuse by it.
+        holds_longest: Whether the engine only starts when a sequence of that length fits.
+        small_cache: Whether the cache is stored in 8 bits.
         needed: What one sequence of that length takes of the cache; None where it is not known
             what the model keeps, or for how long.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.
         requests: Requests of that length that a replica holds at a time.
-        certain: Whether the overhead is known well enough to refuse by it.
-        holds_longest: Whether the engine only starts when a sequence of that length fits.
-        length_flag: Flag of the length.
-        cache_argument: Argument that stores the cache in 8 bits; None where it does already.
-        basis: What the numbers rest on.
     """
 
     accelerator: Accelerator
     share: int
     weights: int
     overhead: int
-    cache: int
     length: int | None
-    needed: int | None
-    tokens: int | None
-    requests: float | None
     certain: bool
     holds_longest: bool
-    length_flag: str
-    cache_argument: str | None
+    small_cache: bool
     basis: str
+    needed: int | None = None
+    tokens: int | None = None
+    requests: float | None = None
+
+    @property
+    def cache(self) -> int:
+        """What is left for the KV cache; negative where the weights leave nothing."""
+        return self.share - self.overhead - self.weights
 
 
 def fit(
@@ -68,16 +67,7 @@ def fit(
     if sizes.context > 1:
         raise Unclear("context parallelism is not followed")
     ranks = sizes.tensor * sizes.pipeline
-    shape = ModelShape(
-        hidden=model.hidden,
-        vocabulary=model.vocabulary,
-        intermediate=model.intermediate,
-        expert_width=model.expert_width,
-        vision=model.vision > 0,
-        longest=model.longest,
-    )
-    device = DeviceMemory(accelerator.total, accelerator.large_batches)
-    memory = engine.memory(command, device, shape, sizes.tensor, ranks)
+    memory = engine.memory(command, accelerator, model, sizes.tensor, ranks)
     if command.has("--quantization", "-q") and model.quantization is None:
         raise Unclear("weights are quantized while they are loaded")
     shared = sizes.data > 1 and memory.experts_across_copies
@@ -86,22 +76,16 @@ def fit(
         raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
     each = stages(stored, split)
-    heaviest = max(stage.weights for stage in each)
     length = memory.length if memory.length is not None else model.longest
     found = Fit(
         accelerator=accelerator,
         share=memory.share,
-        weights=heaviest,
+        weights=max(stage.weights for stage in each),
         overhead=memory.overhead,
-        cache=memory.share - memory.overhead - heaviest,
         length=length,
-        needed=None,
-        tokens=None,
-        requests=None,
         certain=memory.certain,
         holds_longest=memory.holds_longest,
-        length_flag=memory.length_flag,
-        cache_argument=memory.cache_argument if memory.cache_bits != 8 else None,
+        small_cache=memory.cache_bits == 8,
         basis=memory.basis,
     )
     if not model.known_cache or length is None:
@@ -115,7 +99,6 @@ def fit(
     return replace(
         found,
         weights=each[tightest].weights,
-        cache=room[tightest],
         needed=int(kept[tightest].sequence(length)),
         tokens=int(requests * length) * copies,
         requests=requests * copies,
@@ -124,3 +107,52 @@ def fit(
 
 def _requests(kept: CacheLayout, room: int, length: int) -> float:
     return room / kept.sequence(length)
+
+
+# For people and programs
+
+#: Columns of the table for people.
+COLUMNS = ("GPU", "USABLE", "WEIGHTS", "OVERHEAD", "KV CACHE", "TOKENS", "REQUESTS")
+
+
+def memory_row(found: Fit) -> tuple[str, ...]:
+    """One role's row; sizes in GiB on each accelerator, tokens and requests of a replica."""
+    unknown = "not checked"
+    requests = f"{found.requests:.1f} x {found.length}" if found.requests is not None else unknown
+    return (
+        found.accelerator.name,
+        *(f"{size / GIB:.1f}" for size in (found.share, found.weights, found.overhead)),
+        f"{max(found.cache, 0) / GIB:.1f}",
+        str(found.tokens) if found.tokens is not None else unknown,
+        requests,
+    )
+
+
+def memory_json(found: Fit) -> dict[str, Any]:
+    """One role's memory in bytes; null is not known."""
+    return {
+        "accelerator": found.accelerator.name,
+        "usable": found.share,
+        "weights": found.weights,
+        "overhead": found.overhead,
+        "kvCache": max(found.cache, 0),
+        "tokens": found.tokens,
+        "length": found.length,
+        "requests": None if found.requests is None else round(found.requests, 2),
+        "basis": found.basis,
+    }
+
+
+def changes(old: Mapping[str, Fit], new: Mapping[str, Fit]) -> Iterator[str]:
+    """Yields what a change does to the KV caches of roles that are in both."""
+    for name, before in old.items():
+        after = new.get(name)
+        if after is None or before.tokens is None or after.tokens is None:
+            continue
+        if before.tokens == after.tokens and before.length == after.length:
+            continue
+        yield (
+            f"{name}: KV cache of a replica {before.tokens} -> {after.tokens} tokens, "
+            f"{before.requests or 0:.1f} x {before.length} -> "
+            f"{after.requests or 0:.1f} x {after.length} requests (estimated)"
+        )

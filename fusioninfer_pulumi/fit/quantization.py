@@ -67,12 +67,12 @@ _LAYER = re.compile(r"layers\.(\d+|\*)\.?(.*)")
 _EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers")
 
 
-def read_quantization(stated: Mapping[str, Any]) -> Quantization | str:
+def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
     """The format of a config's `quantization_config`; text is why it is not known."""
-    stated = {**stated, **(stated.get("quantization") or {})}
-    method = str(stated.get("quant_method") or "modelopt").lower()
-    algorithm = str(stated.get("quant_algo") or "").upper()
-    excluded = next((tuple(map(str, stated[key])) for key in _EXCLUDED if stated.get(key)), ())
+    config = {**config, **(config.get("quantization") or {})}
+    method = str(config.get("quant_method") or "modelopt").lower()
+    algorithm = str(config.get("quant_algo") or "").upper()
+    excluded = next((tuple(map(str, config[key])) for key in _EXCLUDED if config.get(key)), ())
     if algorithm == "MIXED_PRECISION":
         return "its quantization is of several formats"
     if method == "fp8" or algorithm in ("FP8", "FP8_PB_WO"):
@@ -82,19 +82,19 @@ def read_quantization(stated: Mapping[str, Any]) -> Quantization | str:
     if method == "mxfp4":
         return Quantization("MXFP4", 4.25, (*excluded, "lm_head"), experts_only=True)
     if method in ("awq", "gptq", "auto-round", "gptq_marlin", "awq_marlin"):
-        bits = stated.get("bits") or stated.get("w_bit")
-        group = stated.get("group_size") or stated.get("q_group_size") or 128
+        bits = config.get("bits") or config.get("w_bit")
+        group = config.get("group_size") or config.get("q_group_size") or 128
         if bits not in (2, 3, 4, 8):
             return f"{bits} bits of {method} are not known"
         name = f"{'GPTQ' if method.startswith('gptq') else 'AWQ'} INT{bits}"
         return Quantization(name, _grouped(bits, group, zeros=True), (*excluded, "lm_head"))
     if method == "compressed-tensors":
-        return _compressed(stated, excluded)
+        return _compressed(config, excluded)
     return f"the quantization {method}{f' {algorithm}' if algorithm else ''} is not known"
 
 
-def _compressed(stated: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:
-    groups = list((stated.get("config_groups") or {}).values())
+def _compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:
+    groups = list((config.get("config_groups") or {}).values())
     weights = groups[0].get("weights") if len(groups) == 1 else None
     if not isinstance(weights, Mapping):
         return "its quantization is of several formats"

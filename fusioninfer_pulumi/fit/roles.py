@@ -13,17 +13,17 @@ from fusioninfer_pulumi.api.inventory import NodePoolArgs
 from fusioninfer_pulumi.api.model import ModelArgs, read_source
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.memory import Unclear
+from fusioninfer_pulumi.engines.memory import Accelerator, Unclear
 from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
-from fusioninfer_pulumi.fit.accelerators import Accelerator, by_labels, by_memory, by_name
+from fusioninfer_pulumi.fit.accelerators import by_labels, by_memory, by_name
 from fusioninfer_pulumi.fit.architecture import (
     Architecture,
     UnknownArchitectureError,
+    known_architecture,
     read_config,
 )
 from fusioninfer_pulumi.fit.findings import fit_findings
 from fusioninfer_pulumi.fit.memory import Fit, fit
-from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Pod
@@ -44,13 +44,13 @@ def planned_memory(
 ) -> tuple[Mapping[str, Fit], list[Finding]]:
     """The memory of each role whose accelerator, model and arguments are known, and its findings.
 
-    Of roles that name no accelerator nothing is said.
+    Roles that name no accelerator are not checked.
     """
     found: dict[str, Fit] = {}
     findings: list[Finding] = []
     for role in roles:
-        own, told = _role(role, model)
-        findings += told
+        own, found_here = _role(role, model)
+        findings += found_here
         if own is not None:
             found[role.args.name] = own
     return found, findings
@@ -63,8 +63,8 @@ def _role(role: ServingRole, model: ModelArgs | None) -> tuple[Fit | None, list[
     if accelerator is None:
         if stated is None:
             return None, []
-        told = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
-        return None, [warning("accelerator-not-known", (*at, "accelerator"), told)]
+        message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
+        return None, [warning("accelerator-not-known", (*at, "accelerator"), message)]
     command = role.pods.command
     if command.engine is None:
         return None, []
@@ -102,17 +102,17 @@ def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architectu
     return known
 
 
-def _config(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    if not isinstance(given, str):
-        return given
+def _config(value: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    if not isinstance(value, str):
+        return value
     try:
-        read = json.loads(Path(given).read_text(encoding="utf-8"))
+        read = json.loads(Path(value).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise _Unreadable(f"{given} cannot be read: {problem.strerror or problem}") from None
+        raise _Unreadable(f"{value} cannot be read: {problem.strerror or problem}") from None
     except ValueError as problem:
-        raise _Unreadable(f"{given} is no JSON: {problem}") from None
+        raise _Unreadable(f"{value} is no JSON: {problem}") from None
     if not isinstance(read, dict):
-        raise _Unreadable(f"{given} holds no JSON object")
+        raise _Unreadable(f"{value} holds no JSON object")
     return read
 
 
@@ -150,7 +150,7 @@ def named_accelerator(text: str) -> Accelerator | None:
 def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Labels that every node of the pods has: selectors, and required affinity of one value.
 
-    What is an Output, or no selector at all, tells nothing.
+    What is an Output, or no selector at all, says nothing.
     """
     for key, value in _mapping(spec.get("nodeSelector")).items():
         if isinstance(value, str):
@@ -167,12 +167,12 @@ def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield str(asked.get("key")), values[0]
 
 
-def _mapping(given: Any) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) else {}
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _listed(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, (list, tuple)) else ()
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _partitioned(container: Mapping[str, Any]) -> bool:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.memory import Unclear
-from fusioninfer_pulumi.engines.proposal import PROPOSED
+from fusioninfer_pulumi.engines.memory import Accelerator, Unclear
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.fit.accelerators import Accelerator
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.findings import fit_findings
 from fusioninfer_pulumi.fit.memory import Fit, fit
@@ -25,10 +23,6 @@ class Wish:
 
     Attributes:
         name: Name of the model, as the engine takes it.
-        model: Its architecture.
-        accelerator: Kind of the accelerators.
-        per_node: Accelerators of a node.
-        engine: `vllm` or `sglang`.
         length: Tokens of the longest sequence, None for the model's own.
         most_nodes: Nodes of a replica at most.
     """
@@ -49,7 +43,7 @@ class Layout:
     Attributes:
         tensor: Ways each layer is split, inside of a node.
         nodes: Nodes of a replica, each with one stage of the layers.
-        fit: The memory of one accelerator; None where it cannot be told.
+        fit: The memory of one accelerator; None where it is unknown.
         reason: Why it does not fit; None where it does.
     """
 
@@ -66,12 +60,12 @@ class Layout:
 
 def arguments(wish: Wish, tensor: int, nodes: int) -> list[str]:
     """The engine's arguments of a layout."""
-    engine = PROPOSED[wish.engine]
-    found = [engine.model_flag, wish.name, *engine.more]
+    engine = ENGINES[wish.engine]
+    found = [engine.model_flags[0], wish.name, *engine.proposal.arguments]
     if tensor > 1:
-        found += [engine.tensor_flag, str(tensor)]
+        found += [engine.size_flags["tensor"][0], str(tensor)]
     if nodes > 1:
-        found += [engine.pipeline_flag, str(nodes)]
+        found += [engine.size_flags["pipeline"][0], str(nodes)]
     if wish.length is not None:
         found += [engine.length_flag, str(wish.length)]
     return found
@@ -107,21 +101,21 @@ def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
         found = fit(command, model, wish.accelerator, nodes)
     except Unclear as reason:
         return Layout(tensor, nodes, None, f"not checked: {reason}")
-    told = [
+    problems = [
         each.text
         for each in fit_findings((), (), command, model, found, nodes)
         if each.severity is not Severity.INFO
     ]
-    return Layout(tensor, nodes, found, told[0] if told else None)
+    return Layout(tensor, nodes, found, problems[0] if problems else None)
 
 
 def engine_command(wish: Wish, tensor: int, nodes: int) -> EngineCommand:
     """The command line of a layout."""
-    engine = PROPOSED[wish.engine]
+    proposed = ENGINES[wish.engine].proposal
     container = {
         "name": wish.engine,
-        "image": engine.image,
-        "command": list(engine.program),
+        "image": proposed.image,
+        "command": list(proposed.program),
         "args": arguments(wish, tensor, nodes),
     }
     return read_command(container)

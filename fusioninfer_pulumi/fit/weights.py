@@ -13,20 +13,12 @@ class Split:
 
     Attributes:
         tensor: Ways that tensor parallelism splits each layer.
-        pipeline: Stages of layers.
         expert: Ranks that routed experts are spread over; with 1, tensor parallelism splits them.
-        attention: Ways that attention is split, where copies of it share the accelerators.
     """
 
     tensor: int = 1
     pipeline: int = 1
     expert: int = 1
-    attention: int | None = None
-
-    @property
-    def attention_ways(self) -> int:
-        """Ways that attention and its cache are split."""
-        return self.tensor if self.attention is None else self.attention
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,6 @@ class Stage:
     """The layers of one pipeline stage.
 
     Attributes:
-        layers: Its layers.
         weights: Bytes of weights on each of its accelerators.
     """
 
@@ -48,7 +39,11 @@ def stages(model: Architecture, split: Split) -> list[Stage]:
     sizes = _stage_sizes(len(model.layers), split.pipeline)
     for position, size in enumerate(sizes):
         layers = range(begin, begin + size)
-        total = sum(_layer(model, index, split) for index in layers)
+        total = sum(
+            _bytes(model, index, part, split)
+            for index in layers
+            for part in model.layers[index].parts
+        )
         first, last = position == 0, position == len(sizes) - 1
         total += _outside(model, split, first=first, last=last)
         found.append(Stage(model.layers[begin : begin + size], int(total)))
@@ -65,19 +60,14 @@ def _stage_sizes(layers: int, pipeline: int) -> list[int]:
     return sizes
 
 
-def _layer(model: Architecture, index: int, split: Split) -> float:
-    return sum(_bytes(model, index, part, split) for part in model.layers[index].parts)
-
-
 def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
     bits = part.bits if part.bits is not None else _bits(model, index, part)
     ways = 1
     if part.expert and split.expert > 1:
         ways = split.expert
     elif part.split:
-        ways = split.attention_ways if part.name.startswith("self_attn") else split.tensor
         # Heads that are fewer than the ranks are kept by several of them.
-        ways = min(ways, part.heads) if part.heads else ways
+        ways = min(split.tensor, part.heads or split.tensor)
     return part.parameters * bits / 8 / ways
 
 

@@ -32,11 +32,7 @@ class KubernetesApi:
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Loads a kubeconfig.
-
-        Args:
-            kubeconfig: Path or content of a kubeconfig, None for the one that kubectl would use.
-            context: Its context, None for the current one.
+        """Loads a kubeconfig (path or content, None for kubectl's own) and one of its contexts.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -70,24 +66,17 @@ class KubernetesApi:
             raise UnreadableError(f"no usable kubeconfig: {_line(reason)}") from None
         return self.client.ApiClient(configuration)
 
-    def get(self, what: str, call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Calls a function of the client and returns the response as JSON.
+    def get(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a function of the client, and returns the response as JSON; `what` is for messages.
 
-        Args:
-            what: Name of the resource, for messages.
-            call: A function of the client.
-            given: Its positional arguments.
-            more: Its keyword arguments.
-
-        Returns:
-            None for 404, the text "refused" where the server denies access.
+        None for 404, the text "refused" where the server denies access.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         try:
-            answer = call(*given, _preload_content=False, _request_timeout=_SECONDS, **more)
+            answer = call(*args, _preload_content=False, _request_timeout=_SECONDS, **kwargs)
             return json.loads(answer.data)
         except self.client.ApiException as refused:
             if refused.status == 404:
@@ -100,19 +89,19 @@ class KubernetesApi:
             raise UnreadableError(f"the cluster does not answer: {_line(str(problem))}") from None
 
     def each(
-        self, what: str, call: Callable[..., Any], *given: Any, **more: Any
+        self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Iterator[dict[str, Any]]:
         """Yields all items of a list, page by page; none if denied or if the kind is unknown."""
         after: str | None = None
         while True:
-            page = self.get(what, call, *given, limit=_PAGE, _continue=after, **more)
+            page = self.get(what, call, *args, limit=_PAGE, _continue=after, **kwargs)
             yield from items(page)
             after = (page.get("metadata") or {}).get("continue") if isinstance(page, dict) else None
             if not after:
                 return
 
     def changes(
-        self, call: Callable[..., Any], *given: Any, seconds: float, **more: Any
+        self, call: Callable[..., Any], *args: Any, seconds: float, **kwargs: Any
     ) -> Generator[tuple[str, dict[str, Any]], None, None]:
         """Watches a list for some seconds, and yields each event's type and object.
 
@@ -124,7 +113,7 @@ class KubernetesApi:
         # The server counts whole seconds, and ends the watch itself.
         limit = {"timeout_seconds": math.ceil(seconds), "_request_timeout": (5, seconds + 5)}
         try:
-            for each in watching.stream(call, *given, **limit, **more):
+            for each in watching.stream(call, *args, **limit, **kwargs):
                 yield each["type"], each["raw_object"]
         except (self.client.ApiException, http.HTTPError):
             return

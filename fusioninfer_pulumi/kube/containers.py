@@ -1,4 +1,4 @@
-"""Adds variables, volumes and mounts to containers and pod specs, without changing them in place.
+"""Adds to containers and pod templates, without changing them in place.
 
 The user's own entries win: a variable, volume or mount of the same name stays as it is.
 """
@@ -18,10 +18,10 @@ Manifest = dict[str, Any]
 
 def with_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     """Returns a container with more variables; those whose names it already has are skipped."""
-    given = list(container.get("env") or ())
-    names = {each.get("name") for each in given}
+    existing = list(container.get("env") or ())
+    names = {each.get("name") for each in existing}
     added = [dict(each) for each in variables if each["name"] not in names]
-    return {**container, "env": [*given, *added]} if added else dict(container)
+    return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
 def with_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
@@ -47,9 +47,9 @@ def mounted(container: Mapped, path: str) -> Mapped | None:
     return None
 
 
-def free_name(wanted: str, given: Iterable[Mapped] | None) -> str:
-    """Returns a name that none of the given volumes or containers has, numbered if it is taken."""
-    taken = {each.get("name") for each in given or ()}
+def free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
+    """Returns a name that no existing volume or container has, numbered if it is taken."""
+    taken = {each.get("name") for each in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
     return wanted if wanted not in taken else next(each for each in numbered if each not in taken)
 
@@ -65,9 +65,38 @@ def shared_memory(
     """Returns a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
     None if the container mounts something there already, or if the pod uses the host's IPC
-    namespace, which brings the host's shared memory.
+    namespace, which has the host's shared memory.
     """
     if spec.get("hostIPC") or mounted(container, SHARED_MEMORY) is not None:
         return None
     name = free_name("shm", spec.get("volumes"))
     return {"name": name, "emptyDir": dict(source)}, {"name": name, "mountPath": SHARED_MEMORY}
+
+
+def overlaid(generated: Any, override: Any) -> Any:
+    """Returns the generated value with the user's value merged over it; neither is changed.
+
+    Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
+    other value is replaced by the user's. A null removes a key.
+    """
+    if isinstance(generated, Mapping) and isinstance(override, Mapping):
+        merged = {
+            key: overlaid(generated[key], override[key]) if key in override else generated[key]
+            for key in generated
+            if override.get(key, "") is not None
+        }
+        added = {key: value for key, value in override.items() if key not in generated}
+        return {**merged, **added}
+    if isinstance(generated, list) and isinstance(override, list) and _named(generated + override):
+        by_name = {item["name"]: item for item in override}
+        kept = [
+            overlaid(item, by_name[item["name"]]) if item["name"] in by_name else item
+            for item in generated
+        ]
+        own = {item["name"] for item in generated}
+        return [*kept, *(item for item in override if item["name"] not in own)]
+    return override
+
+
+def _named(items: list[Any]) -> bool:
+    return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)

@@ -20,7 +20,7 @@ _PART = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
 _DURATION = re.compile(rf"(?:{_PART})+")
 _NUMBER_AND_UNIT = re.compile(r"([0-9.]+)([a-zµμ]+)")
 
-# gateway.networking.k8s.io_httproutes.yaml: Duration.
+# gateway.networking.k8s.io_httproutes.yaml: Duration (GEP-2257), no fractions, from ms up.
 _ROUTE = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
 _ROUTE_LARGEST = 99_999
 
@@ -45,11 +45,6 @@ def times(text: str, factor: int) -> str:
     return f"{math.ceil(min(length * factor, _LIMIT))}s"
 
 
-def is_for_routes(text: str) -> bool:
-    """Returns whether the Gateway API accepts a duration (GEP-2257): no fractions, from ms up."""
-    return _ROUTE.fullmatch(text) is not None
-
-
 def for_routes(text: str) -> str:
     """Returns a duration as the Gateway API writes it: `1500ms` for `1.5s`.
 
@@ -57,7 +52,7 @@ def for_routes(text: str) -> str:
     returned unchanged.
     """
     length = seconds(text)
-    if length is None or is_for_routes(text) or (length * 1000).denominator != 1:
+    if length is None or _ROUTE.fullmatch(text) or (length * 1000).denominator != 1:
         return text
     left, parts = int(length * 1000), []
     if left <= _ROUTE_LARGEST:

@@ -32,6 +32,12 @@ _FAMILIES = ("nvidia.com/mig-",)
 # Devices of other plugins that are near to those above (KubeVirt's, Huawei's other chips).
 _OTHERS = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
+# Resources that people write by their device alone, or without the domain's ending.
+_SHORTENED = (
+    "nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron",
+)  # fmt: skip
+#: One letter that differs, or two that are exchanged; `arm.com/gpu` is not `amd.com/gpu`.
+_LIKENESS = 0.92
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
@@ -50,38 +56,22 @@ def meant_accelerator(resource: str) -> str | None:
     if is_accelerator(resource):
         return None
     written = resource.lower()
-    for name in _ACCELERATORS:
-        if written == name.lower():
-            return name
+    names = {name.lower(): name for name in _ACCELERATORS}
+    if written in names:
+        return names[written]
     if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHERS):
         return None
-    domain, slash, device = written.rpartition("/")
-    for name in _ACCELERATORS:
-        known_domain, _, known_device = name.lower().rpartition("/")
-        vendor = known_domain.split(".")[-2]
-        short = {known_device, *(f"{vendor}{mark}{known_device}" for mark in "/.-_")}
-        if known_device in ("gpu", "tpu", "gaudi", "neuron") and written.removesuffix("s") in short:
+    for name in _SHORTENED:
+        domain, _, device = name.rpartition("/")
+        vendor = domain.split(".")[-2]
+        if written.removesuffix("s") in (device, *(f"{vendor}{mark}{device}" for mark in "/.-_")):
             return name
-        if not slash:
-            continue
-        near = 1 if len(known_device) < _SHORT else 2
-        if domain == known_domain and 0 < _edits(device, known_device) <= near:
-            return name
-        if device == known_device and 0 < _edits(domain, known_domain) <= 1:
-            return name
-    return None
-
-
-#: A shorter name differs from others by two letters: one alone is a slip.
-_SHORT = 3
-
-
-def _edits(one: str, other: str) -> int:
-    """Letters that are replaced, added or removed, in the way that difflib finds."""
+    if "/" not in written:
+        return None
     import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
 
-    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-    return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
+    close = difflib.get_close_matches(written, names, 1, _LIKENESS)
+    return names[close[0]] if close else None
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:

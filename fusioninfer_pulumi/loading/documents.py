@@ -54,14 +54,8 @@ _METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
 def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
     """The label of a document of a text, or of the items of a `List`, which replace it.
 
-    Args:
-        name: Name of the text.
-        number: Which of its documents it is, from 1.
-        raw: The document.
-
-    Returns:
-        Each document with its label: `FILE`, `FILE#2`; of lists `FILE#items[1]`,
-        `FILE#2.items[1]`. And the list itself where something is wrong with it, else None.
+    Labels are `FILE`, `FILE#2`, and of lists `FILE#items[1]`, `FILE#2.items[1]`. The list itself is
+    returned where something is wrong with it.
     """
     label = name if number == 1 else f"{name}#{number}"
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
@@ -106,43 +100,38 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def read_all(
-    given: Sequence[tuple[str, Any]],
+    documents: Sequence[tuple[str, Any]],
     *,
     allow_lossy: bool = False,
     beside: Collection[str] = frozenset(),
 ) -> list[Reading]:
-    """Loads the documents of one input, which may refer to each other.
+    """Loads the labelled documents of one input, which may refer to each other.
 
-    Args:
-        given: Label and parsed content of each document.
-        allow_lossy: Whether a field that cannot be carried over is a warning in place of an error.
-        beside: Labels of documents that were found in a folder: other objects among them are left
-            out, with a warning.
-
-    Returns:
-        The services in the order of their documents, and the documents that became none.
+    Returns the services in the order of their documents, and the documents that became none. With
+    `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
+    are labels of documents in folders: other objects among them are left out, with a warning.
     """
-    importers = _with_named(given, [importer_of(raw) for _, raw in given])
-    order = {label: position for position, (label, _) in enumerate(given)}
-    some = any(importers) or any(_is_ours(raw) for _, raw in given)
+    importers = _with_named(documents, [importer_of(raw) for _, raw in documents])
+    order = {label: position for position, (label, _) in enumerate(documents)}
+    some = any(importers) or any(_is_ours(raw) for _, raw in documents)
     read = [
         _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
-        for (label, raw), importer in zip(given, importers, strict=True)
+        for (label, raw), importer in zip(documents, importers, strict=True)
         if importer is None
     ]
-    for importer, mine in _by_importer(given, importers):
+    for importer, mine in _by_importer(documents, importers):
         read += _converted(importer, mine, allow_lossy=allow_lossy)
     return sorted(read, key=lambda each: order[each.label])
 
 
 def _by_importer(
-    given: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+    documents: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
 ) -> Iterator[tuple[Importer, list[SourceDocument]]]:
     """Each importer that has documents, with them."""
     for importer in IMPORTERS:
         mine = [
             SourceDocument(*each)
-            for each, its in zip(given, importers, strict=True)
+            for each, its in zip(documents, importers, strict=True)
             if its is importer
         ]
         if mine:
@@ -150,11 +139,11 @@ def _by_importer(
 
 
 def _with_named(
-    given: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+    documents: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
 ) -> list[Importer | None]:
     """Gives objects that an importer's documents name or select to that importer."""
     owners: dict[Any, Importer] = {}
-    held = list(_by_importer(given, importers))
+    held = list(_by_importer(documents, importers))
     for importer, mine in held:
         owners.update(dict.fromkeys(importer.named(mine), importer))
 
@@ -166,7 +155,7 @@ def _with_named(
         return found or next(selecting, None)
 
     return [
-        owner(*each) if its is None else its for each, its in zip(given, importers, strict=True)
+        owner(*each) if its is None else its for each, its in zip(documents, importers, strict=True)
     ]
 
 
@@ -220,8 +209,8 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
         if platform is not None:
             rule = "platform-object"
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
-        told = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
-        return Reading(label, remarks=tuple((label, each) for each in told))
+        left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
+        return Reading(label, remarks=tuple((label, each) for each in left_out))
     if hint is not None:
         return Reading(label, Document(label, None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:

@@ -42,28 +42,27 @@ class Parsed:
     """The documents of a text.
 
     Attributes:
-        text: The text.
-        given: Label and content of each document that may be a manifest.
-        told: Findings about the text as a whole, and about documents that are no manifests.
+        manifests: Label and content of each document that may be a manifest.
+        notes: Findings about the text as a whole, and about documents that are no manifests.
         documents: All documents, also those of other kinds; None where the text is no YAML.
     """
 
     text: Text
-    given: tuple[tuple[str, Any], ...]
-    told: tuple[Reading, ...]
+    manifests: tuple[tuple[str, Any], ...]
+    notes: tuple[Reading, ...]
     documents: tuple[Any, ...] | None
 
     @property
     def labels(self) -> set[str]:
         """Labels of all findings about the text and its documents."""
-        told = (each.label for each in self.told)
-        return {self.text.label, *told, *(label for label, _ in self.given)}
+        notes = (each.label for each in self.notes)
+        return {self.text.label, *notes, *(label for label, _ in self.manifests)}
 
     @property
     def identities(self) -> list[tuple[str, ...]]:
         """Kind, namespace and name of its manifests: a set has one of each."""
         found = []
-        for _, raw in self.given:
+        for _, raw in self.manifests:
             held = raw.get("metadata") if isinstance(raw, Mapping) else None
             if isinstance(held, Mapping):
                 keys = (raw.get("kind"), held.get("namespace"), held.get("name"))
@@ -83,28 +82,32 @@ def manifest_files(folder: Path) -> list[Path]:
 
 def parse(text: Text) -> Parsed:
     """The documents of a text; what is wrong with it becomes findings."""
-    given: list[tuple[str, Any]] = []
-    told: list[Reading] = []
+    manifests: list[tuple[str, Any]] = []
+    notes: list[Reading] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
             named, wrong = labelled(text.label, number, raw)
-            given += named
+            manifests += named
             if wrong is not None:
-                told.append(Reading(wrong.label, wrong))
+                notes.append(Reading(wrong.label, wrong))
     except UnreadableError as problem:
-        told.append(refused_input(text.label, problem.rule, str(problem)))
-    everything = None if told else tuple(raw for _, raw in given)
-    if not given and not told and text.folder is None:
-        told.append(refused_input(text.label, "empty-input", "is empty: no InferenceService in it"))
-    if text.folder is not None and not told and not any(_is_manifest(raw) for _, raw in given):
+        notes.append(refused_input(text.label, problem.rule, str(problem)))
+    everything = None if notes else tuple(raw for _, raw in manifests)
+    if not manifests and not notes and text.folder is None:
+        notes.append(
+            refused_input(text.label, "empty-input", "is empty: no InferenceService in it")
+        )
+    if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # Settings of a tool, values of a chart: a folder holds other files as well.
-        told += [
+        notes += [
             _remark(label, "no-manifest", (), "holds no manifest: left out")
-            for label, _ in given[:1]
+            for label, _ in manifests[:1]
         ]
-        given = []
-    inventories = [label for label, raw in given if text.folder is not None and _is_inventory(raw)]
-    told += [
+        manifests = []
+    inventories = [
+        label for label, raw in manifests if text.folder is not None and _is_inventory(raw)
+    ]
+    notes += [
         _remark(
             label,
             "inventory-left-out",
@@ -113,32 +116,29 @@ def parse(text: Text) -> Parsed:
         )
         for label in inventories
     ]
-    kept = [each for each in given if each[0] not in inventories]
-    return Parsed(text, tuple(kept), tuple(told), everything)
+    kept = [each for each in manifests if each[0] not in inventories]
+    return Parsed(text, tuple(kept), tuple(notes), everything)
 
 
 def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:
     """Loads the documents of several texts as those of one input, which may refer to each other.
 
-    Args:
-        parsed: The texts' documents.
-        allow_lossy: Whether a field that cannot be carried over from another system's manifest is a
-            warning in place of an error.
-
-    Returns:
-        The services in the order of their documents, and the documents that became none.
+    Returns the services in the order of the documents, and the documents that became none; for
+    `allow_lossy` see `read_all`.
     """
-    texts, told = _each_once(parsed)
-    given = [document for each in texts for document in each.given]
-    beside = {label for each in texts if each.text.folder is not None for label, _ in each.given}
-    read = read_all(given, allow_lossy=allow_lossy, beside=frozenset(beside))
+    texts, notes = _each_once(parsed)
+    manifests = [document for each in texts for document in each.manifests]
+    beside = {
+        label for each in texts if each.text.folder is not None for label, _ in each.manifests
+    }
+    read = read_all(manifests, allow_lossy=allow_lossy, beside=frozenset(beside))
     for folder in dict.fromkeys(each.text.folder for each in texts):
         if folder is not None:
             its = {label for each in texts if each.text.folder == folder for label in each.labels}
-            found = (*read, *(one for each in texts for one in each.told))
+            found = (*read, *(one for each in texts for one in each.notes))
             if not any(each.label in its and _counts(each) for each in found):
-                told.append(refused_input(folder, NO_SERVICE, "holds no manifest of a service"))
-    return [*read, *(one for each in texts for one in each.told), *told]
+                notes.append(refused_input(folder, NO_SERVICE, "holds no manifest of a service"))
+    return [*read, *(one for each in texts for one in each.notes), *notes]
 
 
 def refused_input(label: str, rule: str, why: str) -> Reading:
@@ -149,8 +149,10 @@ def refused_input(label: str, rule: str, why: str) -> Reading:
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
     texts: dict[str, Parsed] = {}
     again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
-    told = [refused_input(each.text.label, "input-given-twice", "is given twice") for each in again]
-    return list(texts.values()), told
+    notes = [
+        refused_input(each.text.label, "input-given-twice", "is given twice") for each in again
+    ]
+    return list(texts.values()), notes
 
 
 def _counts(read: Reading) -> bool:

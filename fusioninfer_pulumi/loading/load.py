@@ -72,15 +72,10 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
 
 
 def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[Reading]:
-    """Reads a text of one or several documents, without raising for what is wrong with it.
+    """Loads a text of one or several documents, without raising for what is wrong with it.
 
-    Args:
-        text: YAML or JSON.
-        label: Name of the input in messages.
-        allow_lossy: Whether what cannot be carried over is a warning in place of an error.
-
-    Returns:
-        At least one reading: an input without any document is refused as empty.
+    There is at least one reading: an input without any document is refused as empty. For
+    `allow_lossy` see `read_all`.
     """
     return read_set([parse(Text(label, text))], allow_lossy=allow_lossy)
 

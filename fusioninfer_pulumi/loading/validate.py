@@ -110,18 +110,10 @@ def _within(location: Location, other: Location) -> bool:
 
 
 def examine(raw: Any, label: str) -> Document:
-    """Validates one document.
-
-    Args:
-        raw: The parsed document.
-        label: Where it came from.
-
-    Returns:
-        The document, refused or not.
-    """
+    """Validates one document, which is accepted or refused; `label` says where it came from."""
     if not isinstance(raw, Mapping):
         return _refused(label, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")])
-    envelope = _envelope(raw)
+    envelope = _envelope(raw, KIND)
     if envelope:
         return _refused(label, envelope)
     try:
@@ -132,12 +124,12 @@ def examine(raw: Any, label: str) -> Document:
     return _refused(label, findings, args) if errors(findings) else Document(label, args)
 
 
-def _envelope(raw: Mapping[Any, Any]) -> list[Finding]:
+def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """What is wrong with apiVersion and kind: then the other fields mean nothing."""
     found = []
     for key, wanted, rule in (
         ("apiVersion", API_VERSION, "wrong-api-version"),
-        ("kind", KIND, "wrong-kind"),
+        ("kind", kind, "wrong-kind"),
     ):
         if key not in raw:
             found.append(error("field-required", (key,), f"is required, must be {wanted}"))
@@ -231,10 +223,7 @@ def _copied(value: Any) -> Any:
 def _leave_out(rest: Any, location: Location, kind: str = "") -> bool:
     """Removes a field, or what cannot be without it; False when there is nothing to remove.
 
-    Args:
-        rest: What the field is removed from.
-        location: The field.
-        kind: Pydantic's kind of error.
+    `kind` is pydantic's kind of error.
     """
     if not location:
         return False
@@ -278,12 +267,7 @@ def _placeholder(location: Location) -> Any:
 def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     """Validates a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    Args:
-        mapping: The mapping.
-        name: Name of the service where the mapping has none.
-
-    Returns:
-        The document; its findings name the fields as they stand in the mapping.
+    `name` is that of the service where the mapping has none. Findings name the mapping's fields.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     flat = "spec" not in mapping
@@ -309,25 +293,15 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
 def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     """The inventory, None when it was refused, and why.
 
-    Args:
-        raw: A `NodePoolInventory`, its fields alone, or a list of pools alone.
+    It is a `NodePoolInventory`, its fields alone, or a list of pools alone.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
         return None, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")]
     manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
-    if manifest:
-        wrong = [
-            error(rule, (key,), f"must be {wanted}, got {shown(raw.get(key))}")
-            for rule, key, wanted in (
-                ("wrong-api-version", "apiVersion", API_VERSION),
-                ("wrong-kind", "kind", INVENTORY_KIND),
-            )
-            if raw.get(key) != wanted
-        ]
-        if wrong:
-            return None, wrong
+    if manifest and (wrong := _envelope(raw, INVENTORY_KIND)):
+        return None, wrong
     model = InventoryManifest if manifest else InventoryArgs
     try:
         read = model.model_validate(raw)

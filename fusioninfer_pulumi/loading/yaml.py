@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.api.types import MAX_DEPTH, TOO_DEEP
+from fusioninfer_pulumi.api.types import TOO_DEEP
+from fusioninfer_pulumi.schemas.check import MAX_DEPTH
 
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024

@@ -74,7 +74,6 @@ class Outcome:
         options: The choice for each service, in their order.
         tiers: Points 1 to 4 of the objective, of all services together.
         proven: Whether nothing better exists; False when the search gave up at its bound.
-        steps: Combinations that were looked at.
     """
 
     options: tuple[Option, ...]

@@ -102,15 +102,9 @@ def inventory_of(
 
     A pool is the nodes of one value of the label that offer accelerators, are ready and may be
     scheduled on. It has the labels that all of its nodes have, and every taint of any of them. What
-    pods of others hold on a node, and what it offers less than the best one, is in use. The
-    accelerators of a pool without such resources are the devices that pods may claim.
-
-    Args:
-        nodes: Node objects as JSON.
-        pods: Pod objects as JSON; those that ended or have no node do not count.
-        pool_label: As in `read_inventory`.
-        services: Services (`name` or `namespace/name`) whose own pods do not count.
-        devices: Devices that pods may claim.
+    pods of others hold on a node, and what it offers less than the best one, is in use; pods of
+    `services` (`name` or `namespace/name`) do not count. The accelerators of a pool without such
+    resources are the devices that pods may claim.
     """
     nodes, pods = list(nodes), list(pods)
     claimable = {_name(node): devices.classes_of(_name(node)) for node in nodes}
@@ -249,15 +243,15 @@ def _pool(name: str, nodes: Sequence[Object], found: _Accelerators) -> dict[str,
     }
 
 
-def _device(common: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, Any]:
+def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, Any]:
     model = next((common[key] for key in labels.ACCELERATOR_MODEL if key in common), None)
     memory = next((common[key] for key in labels.ACCELERATOR_MEMORY if key in common), None)
-    model = model or stated.get("model")
+    model = model or claimed.get("model")
     device: dict[str, Any] = {"attributes": {"model": model} if model else {}}
     if memory is not None and memory.isdecimal() and int(memory):
         device["memory"] = f"{memory}Mi"
-    elif "memory" in stated:
-        device["memory"] = stated["memory"]
+    elif "memory" in claimed:
+        device["memory"] = claimed["memory"]
     return device
 
 

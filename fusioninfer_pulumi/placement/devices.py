@@ -133,15 +133,15 @@ def common_model(devices: Iterable[Device]) -> Mapping[str, str]:
     return found
 
 
-def _device(given: Object, driver: str, pool: str) -> Device:
-    basic = given.get("basic") or given  # v1beta1 has one level more
+def _device(device: Object, driver: str, pool: str) -> Device:
+    basic = device.get("basic") or device  # v1beta1 has one level more
     values = {}
     for name, held in (basic.get("attributes") or {}).items():
         domain, _, own = name.rpartition("/")
         values[domain or driver, own] = next(iter(held.values()), None)
     memory = (basic.get("capacity") or {}).get("memory")
     amount = memory.get("value") if isinstance(memory, Mapping) else memory
-    return Device((driver, pool, given["name"]), values, amount)
+    return Device((driver, pool, device["name"]), values, amount)
 
 
 def _conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:

@@ -31,12 +31,7 @@ def service_placement(
 ) -> ServicePlacement:
     """The record of one service.
 
-    Args:
-        service: The service.
-        option: What was chosen for it.
-        before: What the services in front of it hold.
-        others: What all other services hold.
-        pools: The pools.
+    `before` is what the services in front of it hold, `others` what all other services do.
     """
     placed = zip(service.roles, option.assignment or (), strict=option.assignment is not None)
     status = Status.PLACED if option.assignment is not None else Status.UNPLACED
@@ -121,11 +116,7 @@ def unplaced_findings(
 ) -> Iterator[Finding]:
     """Yields why a service has no place.
 
-    Args:
-        service: The service.
-        placed: Its record.
-        moves: Roles that would have to move for it to get one, each with its pool.
-        pools: The pools.
+    `moves` are the roles, each with its pool, that would have to move for it to get one.
     """
     stuck = [role for role, row in zip(service.roles, service.reasons, strict=True) if all(row)]
     for role in stuck:

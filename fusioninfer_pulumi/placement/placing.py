@@ -93,15 +93,8 @@ def place_services(
 ) -> Placement:
     """The same without raising: a service that has no place, or cannot work, is left as it is.
 
-    Args:
-        services: The services.
-        inventory: The node pools, without errors of their own.
-        previous: Where services were placed before.
-        plans: The plan of each service, None to make them here.
-        max_steps: Combinations that are looked at before the search takes the best one at hand.
-
-    Returns:
-        The placement; its findings say what is wrong, by the index of the service.
+    Findings are kept by the index of the service. The inventory has no errors of its own; `plans`
+    are made here by default; after `max_steps` combinations the search takes the best one at hand.
     """
     previous = previous or {}
     pools = Pools(inventory.pools)
@@ -299,10 +292,10 @@ def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> Ro
     return role.model_copy(update=changed)
 
 
-def _args(given: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
-    if isinstance(given, InferenceServiceArgs):
-        return given
-    document = examine_mapping(given, "")
+def _args(service: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
+    if isinstance(service, InferenceServiceArgs):
+        return service
+    document = examine_mapping(service, "")
     if document.args is None:
         raise InvalidServiceError(document.findings)
     return document.args

@@ -33,7 +33,6 @@ class ClaimedDevices:
 
     Attributes:
         count: Devices of classes that the inventory knows.
-        classes: These classes.
         uncounted: What else is claimed, and why it is not counted; one text each.
         selectors: Whether CEL expressions say more about the devices.
     """
@@ -49,7 +48,6 @@ class RoleRequest:
     """What one role requests.
 
     Attributes:
-        plan: The role.
         shape: Accelerators of the pods of one replica, claimed ones among them.
         replicas: Replicas that are wanted; the most of them where an autoscaler sets them.
         minimum: Replicas that it starts with: those of the gang, or before it is scaled.
@@ -101,8 +99,6 @@ class ServiceRequest:
     """What one service requests, and the pools that it may be on.
 
     Attributes:
-        plan: The service.
-        roles: Its serving roles.
         colocate: Attribute or label that must have one value on the pools of all roles.
         reasons: For each role and pool, why the role cannot be there; empty where it can.
         assignments: Feasible assignments, in the order of the inventory.
@@ -129,14 +125,7 @@ def service_request(
     previous: Mapping[str, PreviousPool],
     colocate: str | None = None,
 ) -> ServiceRequest:
-    """Reads off a plan what it requests, and finds the assignments that are feasible by themselves.
-
-    Args:
-        plan: The service.
-        inventory: The pools.
-        previous: Where its roles were placed before, by their names.
-        colocate: Attribute or label that must be the same for all roles, None for no such demand.
-    """
+    """What a plan requests, and the assignments that are feasible for it by itself."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     # Each serving group starts by itself; a minimum is that of one of them.
     minima, groups = required_replicas(plan.roles, minima_of(plan.gang)), plan.groups or 1

@@ -60,9 +60,7 @@ class Term:
     """One number by which places are compared; less is better.
 
     Attributes:
-        name: Its name in JSON.
         value: The number, as text where it is a price.
-        words: What it counts.
     """
 
     name: str
@@ -173,7 +171,6 @@ class PreviousPool:
     """Where a role was placed before.
 
     Attributes:
-        name: Name of the pool.
         accelerators: Accelerators that all of its replicas asked for then, None when unknown.
     """
 

@@ -23,8 +23,8 @@ from fusioninfer_pulumi.pods.rdma import rdma
 from fusioninfer_pulumi.pods.scheduling import pod_labels, scheduling, spread
 from fusioninfer_pulumi.pods.sidecar import sidecar
 from fusioninfer_pulumi.pods.tracing import tracing
+from fusioninfer_pulumi.schemas.check import normal
 from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE
-from fusioninfer_pulumi.schemas.normal import normal
 
 _REVISION_LENGTH = 10
 

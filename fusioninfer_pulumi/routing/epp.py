@@ -38,7 +38,7 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, errors, info, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.merge import overlaid
+from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.checks import credential_findings

@@ -1,7 +1,7 @@
 """What does not fit the schema of a kind: in a whole object, or in a part that a user wrote.
 
-A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON or nested too deep is
-reported elsewhere, and fits, too. Lists whose items have keys (`x-keys`) take each key once: the
+A `pulumi.Output` is a value that is not known yet, and fits. What is no JSON or nested too deep has
+findings of its own, and fits, too. Lists whose items have keys (`x-keys`) take each key once: the
 API server merges them by it.
 """
 
@@ -22,7 +22,6 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
-from fusioninfer_pulumi.schemas.normal import DEEPEST, normal
 
 _TYPES = {
     "array": "a list",
@@ -50,6 +49,42 @@ _LISTED = 8
 #: Fields that no supported LeaderWorkerSet has, and that other releases of Kubernetes know: 1.35
 #: alone, or after 1.36. A later LeaderWorkerSet takes them.
 OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
+#: Levels of mappings and lists; what is deeper has a finding of its own.
+MAX_DEPTH = 100
+
+
+def normal(value: Any, part: Part) -> Any:
+    """Returns a copy without fields that are null, and with fractional quantities as strings.
+
+    A pod may ask for `cpu: 0.5`. A LeaderWorkerSet takes integers and strings only, and refuses a
+    null, which a pod reads as a field that is not set.
+    """
+    schema = part_schema(part)
+    return _normal(schema, schema.at(part.path), value)
+
+
+def _normal(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> Any:
+    if depth == MAX_DEPTH:
+        return value
+    if isinstance(value, Mapping):
+        fields = schema.get("properties")
+        return {
+            key: _normal(kind, kind.below(schema, str(key)), item, depth + 1)
+            for key, item in value.items()
+            if item is not None or not fields or key not in fields
+        }
+    if isinstance(value, (list, tuple)):
+        items = kind.below(schema, 0)
+        return [_normal(kind, items, item, depth + 1) for item in value]
+    if isinstance(value, float) and schema.get("type") == ["integer", "string"]:
+        return _quantity(value)
+    return value
+
+
+def _quantity(value: float) -> Any:
+    if not math.isfinite(value):
+        return value  # reported as no JSON
+    return int(value) if value.is_integer() else str(value)
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
@@ -62,13 +97,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
-    """What does not fit the schema of a part that a user wrote.
-
-    Args:
-        at: Where the user wrote it.
-        value: The part; it is checked as `normal` writes it.
-        part: Which part of which kind it is.
-    """
+    """What does not fit the schema of a part that a user wrote, checked as `normal` writes it."""
     found = _findings(part_schema(part), part.path, normal(value, part))
     return [each.at(*at, *each.location[len(part.path) :]) for each in found]
 
@@ -114,10 +143,10 @@ def _absurd(
 
 def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
     """A copy in which a text stands for what is not known, no JSON, or nested too deep."""
-    if isinstance(value, Mapping) and depth < DEEPEST:
+    if isinstance(value, Mapping) and depth < MAX_DEPTH:
         items = ((key, each) for key, each in value.items() if isinstance(key, str))
         return {key: _known(each, unknown, depth + 1) for key, each in items}
-    if isinstance(value, (list, tuple)) and depth < DEEPEST:
+    if isinstance(value, (list, tuple)) and depth < MAX_DEPTH:
         return [_known(each, unknown, depth + 1) for each in value]
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -140,29 +169,29 @@ def _held(value: Any, path: Sequence[str | int]) -> Any:
 def _of_problem(schema: KindSchema, problem: Any, value: Any) -> Iterator[Finding]:
     """The findings of one error of the library's, about a value as the user wrote it."""
     at: Location = tuple(problem.instance_path)
-    name, given = problem.kind.name, problem.kind.value
+    name, expected = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
-        for key in given:
+        for key in expected:
             yield _unknown_key((*at, key), schema.at(at))
     elif name == "required":
-        wanted = schema.below(schema.at(at), given)
-        yield error("field-required", (*at, given), f"is required: {_wanted(schema, wanted)}")
+        wanted = schema.below(schema.at(at), expected)
+        yield error("field-required", (*at, expected), f"is required: {_wanted(schema, wanted)}")
     elif name == "type":
         # Unquoted numbers and words such as `true` are what YAML makes of many strings.
-        scalar = isinstance(value, (bool, int, float)) and given == ["string"]
+        scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if scalar else ""
         kind = _wanted(schema, schema.at(at))
         yield error("wrong-type", at, f"must be {kind}, got {shown(value)}{hint}")
     elif name == "enum":
-        allowed = ", ".join(str(each) for each in given)
+        allowed = ", ".join(str(each) for each in expected)
         yield error("unknown-value", at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
-        rule = "invalid-quantity" if given.startswith(_QUANTITY_PATTERN) else "invalid-format"
+        rule = "invalid-quantity" if expected.startswith(_QUANTITY_PATTERN) else "invalid-format"
         kind = _wanted(schema, schema.at(at))
-        hint = f" that matches {given}" if kind == "a string" else ""
+        hint = f" that matches {expected}" if kind == "a string" else ""
         yield error(rule, at, f"must be {kind}{hint}, got {shown(value)}")
     else:
-        yield _outside(at, name, given, value)
+        yield _outside(at, name, expected, value)
 
 
 def _wanted(schema: KindSchema, part: Schema) -> str:

@@ -26,7 +26,6 @@ class SubGroup:
     """The subgroups of one role in a gang that may run in part.
 
     Attributes:
-        role: Name of the role.
         size: Pods in one replica, all of which start together.
         minimum: Replicas that must be placed together with the rest of the minimum.
         lowest: Whether these must be the replicas with the lowest ordinals.
@@ -43,7 +42,6 @@ class GangPlan:
     """The pods that the scheduler places together: a service, or one of its serving groups.
 
     Attributes:
-        pod_group: Name of the PodGroup.
         min_member: Pods that must be placed together.
         partial: Whether replicas may be left out of the minimum; otherwise it is all-or-nothing.
         tasks: Pods of each task `{role}-{replica}` in the literal, all-or-nothing form; else None.
@@ -51,7 +49,6 @@ class GangPlan:
         min_accelerators: Accelerators of the minimum.
         min_resources: Resource requests of the minimum, None to leave them out.
         queue: Volcano queue, None for Volcano's default.
-        priority_class: PriorityClass, None for none.
         group: Index of the serving group, None where the service has no groups.
         topology: How close to each other in the network its pods are placed.
         replica_label: Pod label that identifies the replica of a role.

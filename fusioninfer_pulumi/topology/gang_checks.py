@@ -218,12 +218,12 @@ def _minimum(
 
 def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -> Iterator[Finding]:
     policy = scheduling.gang_policy
-    for field, given in (
+    for field, present in (
         ("minRoleReplicas", policy.min_role_replicas is not None),
         ("requiredReplicas", policy.required_replicas is not RequiredReplicas.ANY),
         ("minResources", policy.min_resources),
     ):
-        if given:
+        if present:
             yield warning(
                 "gang-setting-without-gang",
                 (*_STRATEGY, "gangPolicy", field),
@@ -249,8 +249,8 @@ def network_topology_findings(
     if topology is None:
         return
     rules = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
-    given = {name: rule for name, rule in rules.items() if rule is not None}
-    if not given:
+    present = {name: rule for name, rule in rules.items() if rule is not None}
+    if not present:
         yield warning(
             "network-topology-empty",
             _AT,
@@ -264,7 +264,7 @@ def network_topology_findings(
             "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On",
         )
         return
-    for name, rule in given.items():
+    for name, rule in present.items():
         yield from _network_topology_rule((*_AT, name), rule)
     if topology.role_policy is not None and policy.min_role_replicas is None:
         yield info(
@@ -298,8 +298,8 @@ def _network_topology_rule(at: Location, rule: NetworkTopologyRuleArgs) -> Itera
 
 def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
     """What a user may not expect of spread leaders."""
-    given, at = role.args.topology_spread, ("roles", role.position, "topologySpread")
-    if given is None:
+    spread, at = role.args.topology_spread, ("roles", role.position, "topologySpread")
+    if spread is None:
         return
     if role.nodes > 1:
         yield info(
@@ -308,7 +308,7 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
             "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
             "leader",
         )
-    hard = any(each.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for each in given)
+    hard = any(each.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for each in spread)
     if not hard or gang is None:
         return
     if gang.sub_groups is None:

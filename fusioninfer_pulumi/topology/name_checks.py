@@ -1,16 +1,18 @@
-"""Checks that the names which controllers derive are short enough and not reserved.
+"""Checks that derived names are short enough, not reserved, and not those of others.
 
 Admission accepts names that are too long or that two objects share. Then pods are never created, or
-two controllers fight over one object.
+two controllers fight over one object, or a Service takes over that of the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 
@@ -25,6 +27,20 @@ RESERVED_ROLES = frozenset(
         names.gateway,
     )
 )
+
+#: Services by namespace that a cluster cannot do without, and whose they are: Kubernetes 1.35, and
+#: LeaderWorkerSet 0.9 and Volcano 1.14 as their own manifests install them.
+_OWNED = {
+    ("default", "kubernetes"): "the API server",
+    ("kube-system", "kube-dns"): "the cluster's DNS",
+    ("kube-system", "metrics-server"): "the metrics server",
+    ("lws-system", "lws-webhook-service"): "LeaderWorkerSet",
+    ("lws-system", "lws-controller-manager-metrics-service"): "LeaderWorkerSet",
+    ("volcano-system", "volcano-admission-service"): "Volcano",
+    ("volcano-system", "volcano-controllers-service"): "Volcano",
+    ("volcano-system", "volcano-scheduler-service"): "Volcano",
+}
+_AT = ("metadata", "name")
 
 
 def name_findings(
@@ -59,3 +75,39 @@ def groups_of(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
     scaled = role.args.autoscaling
     most = len(planned.replicas) if scaled is None else scaled.max_replicas
     return most + role_rollout(rollout, role).max_surge
+
+
+def service_name_findings(
+    service: str, namespace: Any, roles: Sequence[RolePlan], *, routed: bool
+) -> Iterator[Finding]:
+    """Checks the names of a service's Kubernetes Services.
+
+    A `routed` one has a router, and no Service of its own name. The namespace may be an Output.
+    """
+    entry = names.endpoint_picker(service) if routed else names.serving_service(service)
+    made = [entry, *(each.name for role in roles for each in role.lws)]
+    for name in made:
+        owner = None if is_output(namespace) else _OWNED.get((namespace, name))
+        if owner is not None:
+            yield error(
+                "service-name-taken",
+                _AT,
+                f"Service {name} in namespace {namespace} belongs to {owner}, and would be taken "
+                "over; rename the service",
+            )
+    # Every pod of the namespace gets these variables of each Service with an address.
+    variable = f"{entry.upper().replace('-', '_')}_PORT"
+    for role in roles:
+        engine = role.serving.command.engine
+        if engine is None or variable not in engine.port_variables:
+            continue
+        spec, own = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
+        overridden = any(each.get("name") == variable for each in own)
+        if spec.get("enableServiceLinks") is not False and not overridden:
+            yield error(
+                "service-name-breaks-engine",
+                _AT,
+                f"for a Service called {entry} pods get {variable}=tcp://..., on which "
+                f"{engine.title} ends; rename the service, or set enableServiceLinks: false",
+            )
+            return

@@ -38,7 +38,6 @@ class LwsPlan:
     """One LeaderWorkerSet of a role.
 
     Attributes:
-        name: Its name.
         task: Volcano task of its pods; where it runs all replicas of a role they share one, as
             they share a template.
         replicas: The replicas that it runs: its groups, in the order of the group index.
@@ -59,8 +58,6 @@ class ServingContainer:
     """The container that serves the model.
 
     Attributes:
-        name: Its name.
-        port: Port that it serves on.
         command: What is known of its engine's command line.
     """
 

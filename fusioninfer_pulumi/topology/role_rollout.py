@@ -21,7 +21,6 @@ class RoleRollout:
     """The rolling update settings of one role, with defaults.
 
     Attributes:
-        strategy: Its rollout strategy.
         max_unavailable: Replicas that the update may make unavailable.
         max_surge: Replicas that the update may start beside the existing replicas.
         partition: Replicas with lower ordinals keep their pod template.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.topology import entry_types
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
@@ -16,12 +15,6 @@ def entry_roles(plan: Topology) -> list[RolePlan]:
     """Returns the roles whose leaders receive client requests."""
     types = entry_types([role.args for role in plan.roles])
     return [role for role in plan.roles if role.component_type in types]
-
-
-def entry_type(plan: Topology) -> ComponentType | None:
-    """Returns the only component type that receives client requests, None if there are several."""
-    types = entry_types([role.args for role in plan.roles])
-    return types[0] if len(types) == 1 else None
 
 
 def entry_port(plan: Topology) -> int:
@@ -42,9 +35,9 @@ def serving_service(plan: Topology) -> dict[str, Any]:
     It selects leaders only, and no prefill pods where decode is separate.
     """
     selector = {labels.SERVICE: plan.service, labels.LWS_WORKER_INDEX: "0"}
-    only = entry_type(plan)
-    if only is not None:
-        selector[labels.COMPONENT_TYPE] = only.value
+    types = entry_types([role.args for role in plan.roles])
+    if len(types) == 1:
+        selector[labels.COMPONENT_TYPE] = types[0].value
     port = entry_port(plan)
     return {
         "apiVersion": "v1",

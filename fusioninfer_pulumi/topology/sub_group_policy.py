@@ -16,8 +16,8 @@ DEFAULT_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 def completed(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a policy as LeaderWorkerSet's webhook stores it: with its type."""
-    given = {key: value for key, value in policy.items() if value is not None}
-    return {**given, TYPE: given.get(TYPE) or DEFAULT_TYPE}
+    explicit = {key: value for key, value in policy.items() if value is not None}
+    return {**explicit, TYPE: explicit.get(TYPE) or DEFAULT_TYPE}
 
 
 def same_policy(one: Any, other: Any) -> bool:

@@ -12,7 +12,7 @@ from samples import plan_of, role, service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.plan_text import plan_svg
 from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 
 def test_a_picture_shows_the_plan_and_loads_nothing() -> None:

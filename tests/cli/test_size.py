@@ -15,7 +15,7 @@ from fusioninfer_pulumi.cli import size as sizing
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.fit.accelerators import ACCELERATORS
-from fusioninfer_pulumi.fit.models import known_architecture
+from fusioninfer_pulumi.fit.architecture import known_architecture
 from fusioninfer_pulumi.fit.sizing import Wish, layouts
 from fusioninfer_pulumi.loading import load, load_inventory, loads
 from fusioninfer_pulumi.placement import place

@@ -57,29 +57,11 @@ def test_transfer_config(arguments: list[str], config: Any) -> None:
 PYNCCL = '{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}'
 
 
-@pytest.mark.parametrize(
-    ("command", "known"),
-    [
-        (
-            vllm([FLAG, PYNCCL]),
-            (
-                "vLLM v0.11.0 has LMCacheConnectorV1, MultiConnector, NixlConnector, "
-                "OffloadingConnector, P2pNcclConnector, SharedStorageConnector"
-            ),
-        ),
-        (
-            vllm([FLAG, PYNCCL], "latest"),
-            (
-                "vLLM v0.33.0 has LMCacheConnectorV1, LMCacheMPConnector, MooncakeConnector, "
-                "MultiConnector, NixlConnector, OffloadingConnector"
-            ),
-        ),
-    ],
-)
-def test_connector_that_does_not_exist(command: EngineCommand, known: str) -> None:
+@pytest.mark.parametrize("command", [vllm([FLAG, PYNCCL]), vllm([FLAG, PYNCCL], "latest")])
+def test_connector_that_does_not_exist(command: EngineCommand) -> None:
     message = (
         "PyNcclConnector is not a connector of vLLM's V1 engine, which stops with 'Unsupported "
-        f"connector type': {known}"
+        "connector type'; use NixlConnector"
     )
     assert command.engine is not None
     assert said(command.engine.check_connector(command)) == [("warning", (FLAG,), message)]

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.fit.cache import layout
 MEMORY = Memory(
     share=0, overhead=0, length=None, cache_bits=None, bits=None, block=16, batched=8192,
     certain=True, holds_longest=True, experts_across_copies=True, windows="groups",
-    length_flag="--max-model-len", cache_argument="--kv-cache-dtype fp8", basis="",
+    basis="",
 )  # fmt: skip
 FULL, SLIDING = Cache(8, 128), Cache(8, 128, window=128)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.fit.architecture import models
 from fusioninfer_pulumi.fit.estimate import SYSTEMS, Estimates, NotCoveredError
-from fusioninfer_pulumi.fit.models import models
 
 ASKED: list[tuple[Any, ...]] = []
 

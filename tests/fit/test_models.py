@@ -6,8 +6,12 @@ import re
 
 import pytest
 
-from fusioninfer_pulumi.fit.architecture import UnknownArchitectureError, read_config
-from fusioninfer_pulumi.fit.models import known_architecture, models
+from fusioninfer_pulumi.fit.architecture import (
+    UnknownArchitectureError,
+    known_architecture,
+    models,
+    read_config,
+)
 from fusioninfer_pulumi.fit.quantization import Quantization, read_quantization
 from fusioninfer_pulumi.fit.weights import Split, stages
 

@@ -21,8 +21,8 @@ import pytest
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.fit.accelerators import ACCELERATORS
+from fusioninfer_pulumi.fit.architecture import known_architecture
 from fusioninfer_pulumi.fit.memory import Fit, fit
-from fusioninfer_pulumi.fit.models import known_architecture
 
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(

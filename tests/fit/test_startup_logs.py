@@ -9,9 +9,9 @@ import pytest
 
 from fusioninfer_pulumi.engines.memory import Unclear
 from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.fit.architecture import known_architecture
 from fusioninfer_pulumi.fit.findings import fit_findings
 from fusioninfer_pulumi.fit.memory import Fit, fit
-from fusioninfer_pulumi.fit.models import known_architecture
 from fusioninfer_pulumi.fit.weights import Split, stages
 from tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_of
 

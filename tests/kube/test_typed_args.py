@@ -10,8 +10,7 @@ import pulumi_kubernetes.meta.v1._inputs as meta
 import pytest
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
-from fusioninfer_pulumi.kube.pod_fields import KUBERNETES_NAMES, MAPS
-from fusioninfer_pulumi.kube.typed_args import with_kubernetes_names
+from fusioninfer_pulumi.kube.typed_args import KUBERNETES_NAMES, MAPS, with_kubernetes_names
 
 
 def properties() -> dict[str, tuple[str, str]]:

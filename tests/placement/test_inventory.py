@@ -39,7 +39,7 @@ def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) 
         ([], "pools: must hold at least 1 item, got none"),
         ({**MANIFEST, "kind": "InferenceService"},
          'kind: must be NodePoolInventory, got "InferenceService"'),
-        ({"spec": {}}, "apiVersion: must be fusioninfer.io/v1alpha1, got null"),
+        ({"spec": {}}, "apiVersion: is required, must be fusioninfer.io/v1alpha1"),
         ([pool("a", 1)], "poolLabel: is required: the node label that identifies a pool"),
         ({"poolLabel": "a b", "pools": POOLS}, 'poolLabel: "a b" is no valid Kubernetes label'),
         ([*POOLS, pool("a", 1, labels={LABEL: "c"})], 'pools[0].name: "a" names 2 pools'),

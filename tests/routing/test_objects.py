@@ -9,7 +9,7 @@ import pytest
 from routed import LLM_D, V1_5, objects, only, pair, picker_container, routed
 from samples import Manifest, kinds, listening, nodes, rendered, role
 
-from fusioninfer_pulumi.kube.merge import overlaid
+from fusioninfer_pulumi.kube.containers import overlaid
 
 READ = ["get", "list", "watch"]
 

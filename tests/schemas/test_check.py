@@ -10,7 +10,7 @@ from kubernetes import client
 from samples import container, nodes, pod, problems, rendered, role, service, template
 from samples import warnings as warned
 
-from fusioninfer_pulumi.schemas.check import OTHER_RELEASES, object_findings, part_findings
+from fusioninfer_pulumi.schemas.check import OTHER_RELEASES, normal, object_findings, part_findings
 from fusioninfer_pulumi.schemas.kind import (
     CONTAINER,
     GATEWAY,
@@ -20,7 +20,6 @@ from fusioninfer_pulumi.schemas.kind import (
     kind_schema,
     part_schema,
 )
-from fusioninfer_pulumi.schemas.normal import normal
 
 POD = "roles[0].template.spec"
 SERVING = f"{POD}.containers[0]"

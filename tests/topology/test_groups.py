@@ -23,7 +23,7 @@ from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_services
-from fusioninfer_pulumi.topology.capacity_table import capacity_for_gpus
+from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 STORY = {
     "prefill": {"replicas": 1, "multinode": nodes(2, launcher="none")},

@@ -9,7 +9,7 @@ from routed import router
 from samples import Manifest, container, role, rules, service, template
 
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.topology.service_names import _OWNED
+from fusioninfer_pulumi.topology.name_checks import _OWNED
 
 AT = "metadata.name"
 
