@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks import building, component, inputs, starting
@@ -53,9 +53,9 @@ def of_building(sizes: tuple[int, ...], runs: int) -> Iterator[Result]:
             yield Result(f"{what}: peak memory", detail, ours.bytes / theirs.bytes, 2, 3)
 
 
-def of_starting(runs: int) -> Iterator[Result]:
+def of_starting(runs: int, processes: Sequence[str]) -> Iterator[Result]:
     """Yields the time of processes against the import of pydantic and PyYAML."""
-    medians = starting.medians(runs)
+    medians = starting.medians(runs, processes)
     base = medians[_YARDSTICK]
     for name, seconds in medians.items():
         if name == _YARDSTICK:
@@ -95,8 +95,10 @@ def results(*, quick: bool) -> Iterator[Result]:
     yield from of_building((20,) if quick else (1_000, 10_000), 1 if quick else 5)
     for replicas in (20,) if quick else (100, 1_000):
         yield from of_component(replicas, 1 if quick else 5)
-    yield from of_starting(1 if quick else 11)
-    if not quick:
+    if quick:
+        yield from of_starting(0, [_YARDSTICK, *starting.GOALS])
+    else:
+        yield from of_starting(11, [*starting.PROCESSES])
         yield from of_engine(100, 3)
 
 

@@ -43,20 +43,21 @@ PROCESSES: Mapping[str, Sequence[str]] = {
 }
 
 
-def medians(runs: int) -> dict[str, float]:
+def medians(runs: int, processes: Sequence[str]) -> dict[str, float]:
     """Runs the processes in turn, so that changes of the machine's load affect all of them.
 
     Args:
-        runs: Runs of each.
+        runs: Runs of each, after one that compiles.
+        processes: Keys of `PROCESSES`.
 
     Returns:
         Median seconds of processor time, user and system, by what was run.
     """
-    taken: dict[str, list[float]] = {name: [] for name in PROCESSES}
+    taken: dict[str, list[float]] = {name: [] for name in processes}
     for run in range(runs + 1):
-        for name, arguments in PROCESSES.items():
-            seconds = _seconds([sys.executable, *arguments])
-            if run:  # the first one compiles
+        for name in processes:
+            seconds = _seconds([sys.executable, *PROCESSES[name]])
+            if run or not runs:
                 taken[name].append(seconds)
     return {name: statistics.median(times) for name, times in taken.items()}
 

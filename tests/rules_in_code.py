@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "fusioninfer_pulumi"
+import package_code
+from package_code import name, nodes
+
 FINDINGS = "fusioninfer_pulumi.findings"
 RULE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
@@ -25,16 +27,7 @@ FORWARDERS = {
 }  # fmt: skip
 
 
-def name(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if name(path) != "findings.py"]
+FILES = [path for path in package_code.FILES if name(path) != "findings.py"]
 
 
 @cache
@@ -49,7 +42,7 @@ def ids() -> dict[str, dict[str, str]]:
 
 def _ids(path: Path) -> Iterator[tuple[str, str, int]]:
     texts, aliases = _assigned(path), _aliases(path)
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Call):
             called = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
             severities = aliases.get((called, node.lineno)) or {FORWARDERS.get(called, "")} - {""}
@@ -83,7 +76,7 @@ def positions() -> dict[str, int]:
     """Functions and methods that take a rule, with its position in a call."""
     found = {}
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef):
                 names = [each.arg for each in node.args.args if each.arg not in ("self", "cls")]
                 if "rule" in names:
@@ -114,7 +107,7 @@ def _assigned(path: Path) -> dict[str, set[str]]:
                 for one, other in zip(target.elts, value.elts, strict=False):
                     note(one, [other])
 
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 note(target, [node.value])
@@ -128,7 +121,7 @@ def _assigned(path: Path) -> dict[str, set[str]]:
 def _aliases(path: Path) -> dict[tuple[str, int], set[str]]:
     """Constructors that are chosen (`say = warning if certain else info`), by name and line."""
     found: dict[tuple[str, int], set[str]] = {}
-    for function in ast.walk(tree(path)):
+    for function in nodes(path):
         if not isinstance(function, ast.FunctionDef):
             continue
         lines = range(function.lineno, (function.end_lineno or 0) + 1)

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from fusioninfer_pulumi.engines.command import ENGINES
+from package_code import FILES, PACKAGE, name, nodes, tree
 
-PACKAGE = Path(__file__).parent.parent / "fusioninfer_pulumi"
-FILES = sorted(PACKAGE.rglob("*.py"))
+from fusioninfer_pulumi.engines.command import ENGINES
 
 #: The packages in their order: each imports only itself and those before it.
 ORDER = (
@@ -29,24 +28,15 @@ PENDING = {
 PULUMI = {"component", "provider", "cli/program"}
 
 
-def name(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
 def package(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, at its top or inside of functions."""
     found: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -167,7 +157,7 @@ def test_only_engines_branches_on_the_name_of_an_engine() -> None:
         # Importers translate the names of other systems.
         if package(path) in ("engines", "importers"):
             return set()
-        compared = {text for node in ast.walk(tree(path)) for text in names_compared(node)}
+        compared = {text for node in nodes(path) for text in names_compared(node)}
         modules = {f"fusioninfer_pulumi.engines.{name}" for name in ENGINE_NAMES}
         of_one = {each for each in imports(path) for module in modules if each.startswith(module)}
         return compared | of_one

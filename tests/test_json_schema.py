@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.schema import packaged_schema, schema_text
 from fusioninfer_pulumi.loading import load
 
 ROOT = Path(__file__).parent.parent
-SCHEMA = json.loads(schema_text())
+SCHEMA = json.loads(packaged_schema())
 MANIFESTS = sorted(
     [
         *(ROOT / "tests" / "fixtures" / "inputs").glob("*.yaml"),

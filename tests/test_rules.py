@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-from rules_in_code import FILES, FINDINGS, RULE_ID, name, tree
+from package_code import name, nodes
+from rules_in_code import FILES, FINDINGS, RULE_ID, positions
 
 #: Arguments of each constructor without which a finding has no rule.
 CONSTRUCTORS = {"error": 3, "warning": 3, "info": 3, "Finding": 4}
@@ -18,15 +20,16 @@ SEARCHES = {
 }  # fmt: skip
 
 
+@cache
 def imported(path: Path) -> dict[str, str]:
     """Names from `findings` by the names that a file uses for them, conditional aliases too."""
     found = {
         alias.asname or alias.name: alias.name
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and node.module == FINDINGS
         for alias in node.names
     }
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         # `make = warning if certain else info`
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
             chosen = [node.value.body, node.value.orelse]
@@ -40,7 +43,7 @@ def imported(path: Path) -> dict[str, str]:
 def calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
     """Calls that create findings, each with the names of what it calls, joined by slashes."""
     names = imported(path)
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called = names.get(node.func.id, "")
             if set(called.split("/")) <= CONSTRUCTORS.keys():
@@ -54,18 +57,6 @@ def rule_of(call: ast.Call, called: str) -> ast.expr | None:
             return keyword.value
     needed = CONSTRUCTORS[called.partition("/")[0]]
     return call.args[0] if len(call.args) + len(call.keywords) >= needed else None
-
-
-def forwarders() -> dict[str, int]:
-    """Functions and methods that take a rule, with its position in a call."""
-    found = {}
-    for path in FILES:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef):
-                names = [each.arg for each in node.args.args if each.arg not in ("self", "cls")]
-                if "rule" in names:
-                    found[node.name] = names.index("rule")
-    return found
 
 
 def test_the_calls_are_found() -> None:
@@ -84,10 +75,10 @@ def test_every_finding_has_a_rule() -> None:
 
 def test_rule_ids_are_lower_case_words_with_hyphens() -> None:
     given: dict[str, str] = {}
-    taking = forwarders()
+    taking = positions()
     for path in FILES:
         rules = [rule_of(call, called) for call, called in calls(path)]
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Call):
                 called = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
                 position = taking.get(called or "", len(node.args))
@@ -111,7 +102,7 @@ def dependence_on_messages(path: Path) -> Iterator[int]:
     attributes = (
         {"message", "text"} if {"Finding", "errors"} & imported(path).keys() else {"message"}
     )
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         parts: list[ast.expr] = []
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import json
+import sys
 from importlib import resources
 from typing import Any
 
@@ -52,10 +54,19 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The string below each field of a model and of its bases."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        if not issubclass(base, BaseModel) or base is BaseModel:
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            found |= _module_docstrings(base.__module__).get(base.__name__, {})
+    return found
+
+
+@functools.cache
+def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The string below each field, by the name of its class."""
+    classes: dict[str, dict[str, str]] = {}
+    for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if not isinstance(definition, ast.ClassDef):
             continue
-        (definition,) = ast.parse(inspect.getsource(base)).body
-        assert isinstance(definition, ast.ClassDef)
+        found = classes[definition.name] = {}
         for field, text in itertools.pairwise(definition.body):
             match field, text:
                 case (
@@ -63,7 +74,7 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
                     ast.Expr(value=ast.Constant(value=str(words))),
                 ):
                     found[name] = inspect.cleandoc(words)
-    return found
+    return classes
 
 
 def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:

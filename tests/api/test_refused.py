@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from mutations import Path, changed, places
+from profiles import examples
 from samples import Manifest, container, nodes, prefill_decode, problems, role, service, template
 from strategies import services
 
@@ -156,7 +157,7 @@ def _value(manifest: Any, at: Path) -> Any:
 
 
 @given(slips())
-@settings(max_examples=60, deadline=None)
+@examples(1)
 def test_beside_a_refused_field_only_errors_of_the_whole_are_told(
     slip: tuple[Manifest, Manifest, Path],
 ) -> None:

@@ -121,8 +121,7 @@ def test_output_that_nobody_reads_is_no_success(tmp_path: Path) -> None:
     # `diff OLD NEW | head` would say that nothing changes.
     text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 200")
     (tmp_path / "many.yaml").write_text(text, encoding="utf-8")
-    reader = "(exec 0<&-; sleep 5)"
-    done = shell(f"$cli render {tmp_path}/many.yaml | {reader}; echo ${{PIPESTATUS[0]}}")
+    done = shell(f"$cli render {tmp_path}/many.yaml | true; echo ${{PIPESTATUS[0]}}")
     assert done.stdout == "2\n"
     assert done.stderr == "<stdout>: cannot be written: Broken pipe\n"
 

@@ -217,7 +217,7 @@ def test_what_is_down_changes_first_and_together(running: Stack) -> None:
 def test_a_gang_that_never_started_is_repaired_by_one_update(stack: Stack) -> None:
     stack.broken = {"a"}
     with pytest.raises(pulumi.RunError):
-        stack.run(tagged("a"))
+        stack.run(tagged("a"), wait={"timeout": "200ms"})
     stack.run(tagged("b"))
     assert stack.order == names(2, 1, 0)
     assert stack.looks < 6, "they change together"
@@ -225,15 +225,17 @@ def test_a_gang_that_never_started_is_repaired_by_one_update(stack: Stack) -> No
 
 def test_a_bad_image_halts_the_update(running: Stack) -> None:
     running.broken = {"b"}
+    short = {"rollout": {"timeout": "200ms"}}
     with pytest.raises(pulumi.RunError) as failed:
-        running.run(tagged("b"))
+        running.run(tagged("b"), **short)
     assert str(failed.value) == (
-        "svc: svc-inference-2 is not available after 1s (rollout.timeout)\nwhy of svc-inference-2"
+        "svc: svc-inference-2 is not available after 200ms (rollout.timeout)\n"
+        "why of svc-inference-2"
     )
     assert running.order == names(2)
     # The same again goes on there, and does not go on.
     with pytest.raises(pulumi.RunError):
-        running.run(tagged("b"))
+        running.run(tagged("b"), **short)
     assert running.order == names(2)
     running.run(tagged("c"))
     assert running.order == names(2, 1, 0)
@@ -244,7 +246,7 @@ def test_what_never_served_is_awaited_again(stack: Stack) -> None:
     stack.broken = {"a"}
     for _ in range(2):
         with pytest.raises(pulumi.RunError, match=r"\(wait.timeout\)"):
-            stack.run(tagged("a"))
+            stack.run(tagged("a"), wait={"timeout": "200ms"})
     stack.broken = set()
     stack.run(tagged("a"))
     assert all(stack.up(name) for name in names(0, 1, 2))
@@ -259,10 +261,10 @@ def test_what_served_and_is_down_now_holds_nothing_up(running: Stack) -> None:
 def test_what_stays_down_takes_its_place(running: Stack) -> None:
     running.down, running.frozen = set(names(0)), set(names(0))
     with pytest.raises(pulumi.RunError) as failed:
-        running.run(tagged("b"), rollout={"partition": 1, "timeout": "1s"})
+        running.run(tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
     assert str(failed.value) == (
         "svc: no replica of role inference may change: svc-inference-0 not available, and "
-        "rollout.maxUnavailable is 1, after 1s (rollout.timeout)\nwhy of svc-inference-0"
+        "rollout.maxUnavailable is 1, after 200ms (rollout.timeout)\nwhy of svc-inference-0"
     )
     assert running.order == names(0)
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}

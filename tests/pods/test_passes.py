@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.pods.build import PASSES
 from fusioninfer_pulumi.pods.context import contexts, written_pods
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.service_plan import ServicePlan
 
 DRAWN = range(150)
 #: Lists of a pod's spec whose items have names.
@@ -40,15 +41,18 @@ def roles_of(manifest: Any) -> list[Context]:
     return contexts(meta, args)
 
 
-def drawn() -> Iterator[tuple[Any, Any]]:
-    """Documents of this library's own kind that the spec accepts, and what they say."""
+@cache
+def drawn() -> list[tuple[Any, ServicePlan]]:
+    """Documents of this library's own kind that the spec accepts, and their plans."""
+    found = []
     for seed in DRAWN:
         for document in draw_service(seed).documents:
             try:
                 (args,) = load(copy.deepcopy(document))
             except InvalidServiceError:
                 continue
-            yield document, args
+            found.append((document, plan_service(args)))
+    return found
 
 
 def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
@@ -63,8 +67,8 @@ def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
 
 
 def test_what_the_user_listed_keeps_its_index() -> None:
-    for _, args in drawn():
-        for role_plan in plan_service(args).roles:
+    for _, plan in drawn():
+        for role_plan in plan.roles:
             for pod in role_plan.pods.written:
                 for key in NAMED:
                     own = [each["name"] for each in pod.written["spec"].get(key) or ()]
@@ -74,8 +78,8 @@ def test_what_the_user_listed_keeps_its_index() -> None:
 
 def test_findings_about_pods_name_fields_of_the_document() -> None:
     looked_at = 0
-    for document, args in drawn():
-        for finding in plan_service(args).findings:
+    for document, plan in drawn():
+        for finding in plan.findings:
             head, *rest = finding.location or ("",)
             if head != "roles" or len(rest) < 2 or "emplate" not in str(rest[1]):
                 continue

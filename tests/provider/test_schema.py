@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.provider.schema import packaged_schema, schema_text
 
-SCHEMA = json.loads(schema_text())
+SCHEMA = json.loads(packaged_schema())
 TYPES = SCHEMA["types"]
 SERVICE = SCHEMA["resources"][TOKEN]
 
