@@ -10,7 +10,13 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.output import has_colour, print_findings, print_json, print_objects
+from fusioninfer_pulumi.cli.output import (
+    has_colour,
+    print_findings,
+    print_json,
+    print_objects,
+    terminal_width,
+)
 from fusioninfer_pulumi.cli.sources import Source, place, read_apart, read_compared, read_sources
 from fusioninfer_pulumi.findings import Finding, Severity, error, errors, shown, similar
 from fusioninfer_pulumi.kube import labels
@@ -76,7 +82,10 @@ def plan(options: argparse.Namespace) -> int:
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
 
-        sys.stdout.write(mermaid(*(plan for plan, *_ in rows)))
+        providers = [
+            name for source in sources for name in source.providers or [""] * len(source.plans)
+        ]
+        sys.stdout.write(mermaid(*(plan for plan, *_ in rows), providers=providers))
         return status
     from fusioninfer_pulumi.cli.plan_output import placement_json, plan_json
 
@@ -187,7 +196,10 @@ def diff(options: argparse.Namespace) -> int:
         plans = (both.old.plans, both.new.plans)
         sys.stdout.write(comparison.to_html(difference, plans, shown))
     elif difference:
-        sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
+        text = comparison.to_text(
+            difference, color=has_colour(sys.stdout), width=terminal_width(sys.stdout)
+        )
+        sys.stdout.write(text)
     return 1 if difference else 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintEffect
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.engines.proposal import PROPOSED
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.fit.architecture import Architecture
@@ -73,8 +74,9 @@ def size(options: argparse.Namespace) -> int:
         inventory = _inventory(options.inventory)
         wish = _wish(options, inventory)
         load = _load(options)
-        found = layouts(wish)
-        proposals = list(_proposals(wish, found, inventory, load))
+        with working(f"{wish.name}: sizing"):
+            found = layouts(wish)
+            proposals = list(_proposals(wish, found, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2

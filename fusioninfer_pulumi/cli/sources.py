@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checked import checked
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -59,6 +60,7 @@ class Source:
         readings: The documents that were read, None where there are none.
         project: Whether it is a Pulumi project.
         encrypted: Of each encrypted value of its stack's config what is written there.
+        providers: Name of the Kubernetes provider of each plan, where a program made the plans.
         planned: Those of the plans, in the same order; none where a program made the plans.
         texts: The texts that were read, by their labels.
     """
@@ -72,6 +74,7 @@ class Source:
     readings: list[Reading] | None = None
     project: bool = False
     encrypted: Mapping[str, str] = field(default_factory=dict)
+    providers: Sequence[str] = ()
     planned: list[Reading] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
 
@@ -186,7 +189,8 @@ def _manifests(
         if source.objects is not None:
             return source
     if parsed:
-        plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
+        with working(f"{source.label}: planning"):
+            plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
     return source
 
 
@@ -384,7 +388,7 @@ def _project(label: str, options: argparse.Namespace, *, marked: bool = False) -
     except ProgramError as problem:
         source.add(label, *problem.findings)
         return source
-    source.encrypted = recording.encrypted
+    source.encrypted, source.providers = recording.encrypted, recording.providers
     source.objects = [recorded.manifest for recorded in recording.resources]
     for number, plan in enumerate(recording.plans, start=1):
         source.plans.append(plan)
@@ -510,7 +514,8 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
             source.add(source.label, error("project-places-itself", (), told))
         return None
     try:
-        return _placed(source, source.readings, inventory, previous)
+        with working(f"{inventory}: placing services on node pools"):
+            return _placed(source, source.readings, inventory, previous)
     finally:
         source.findings = [
             (label, found) for label, found in source.findings if found.rule != NOT_APPLIED

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from types import CoroutineType, FrameType
 from typing import Any, TypeVar
 
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.program._recording import ProgramError, refused
 from fusioninfer_pulumi.findings import error
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -31,7 +32,9 @@ _GRACE = 3.0
 Frames = Callable[[list[tuple[str, int, str]]], tuple[str, ...]]
 
 
-def call(function: Callable[..., T], *arguments: Any, limit: float, frames: Frames) -> T:
+def call(
+    function: Callable[..., T], *arguments: Any, limit: float, frames: Frames, waiting: str
+) -> T:
     """Calls a function in a child process and returns its result.
 
     What it prints goes to standard error. Outputs in the result are replaced by stand-ins: who
@@ -42,6 +45,7 @@ def call(function: Callable[..., T], *arguments: Any, limit: float, frames: Fram
         *arguments: Its arguments.
         limit: Seconds after which the process is ended.
         frames: Chooses and writes stack frames of file, line and function.
+        waiting: What a person at a terminal reads while it takes long.
 
     Raises:
         ProgramError: The function raised it, ended the process, or did not end in time.
@@ -55,7 +59,8 @@ def call(function: Callable[..., T], *arguments: Any, limit: float, frames: Fram
         process.start()
     sender.close()
     try:
-        told = _received(receiver, process, limit + _GRACE)
+        with working(waiting):
+            told = _received(receiver, process, limit + _GRACE)
     finally:
         process.kill()
         process.join()

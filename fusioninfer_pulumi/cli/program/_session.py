@@ -53,7 +53,9 @@ def record(
     _replace(recorder, confidential)
     _run(str(project.program), recorder)
     findings = (*config.findings, *recorder.told())
-    return Recording(recorder.recorded(), tuple(plans), findings, config.encrypted)
+    return Recording(
+        recorder.recorded(), tuple(plans), findings, config.encrypted, recorder.providers()
+    )
 
 
 def _run(program: str, recorder: Recorder) -> None:

@@ -72,7 +72,10 @@ def run_program(
         importlib.import_module("fusioninfer_pulumi.cli.program._session")
 
     frames = functools.partial(_written, project.root)
-    return call(_record, project, config, secrets, key(), limit=limit, frames=frames)
+    waiting = f"{folder}: running the program"
+    return call(
+        _record, project, config, secrets, key(), limit=limit, frames=frames, waiting=waiting
+    )
 
 
 def _record(project: Project, config: StackConfig, secrets: Secrets, marking: bytes) -> Recording:
