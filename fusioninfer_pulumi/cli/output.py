@@ -21,7 +21,7 @@ _USUAL_WIDTH = 80
 _NARROWEST = 40
 _HARD_SPACE = "\xa0"
 #: Seconds after which work that goes on is named, and named again.
-_FIRST_NOTICE, _NEXT_NOTICE = 1.0, 10.0
+_FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
 
 
