@@ -153,12 +153,12 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 
 def _load(options: argparse.Namespace) -> Load | None:
-    given = (options.requests_per_second, options.input_tokens, options.output_tokens)
-    if all(each is None for each in (*given, options.ttft, options.tpot)):
+    rates = (options.requests_per_second, options.input_tokens, options.output_tokens)
+    if all(each is None for each in (*rates, options.ttft, options.tpot)):
         return None
-    if any(each is None for each in given):
+    if any(each is None for each in rates):
         raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
-    return Load(*given, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
+    return Load(*rates, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
 
 
 def _seconds(flag: str, text: str | None) -> float | None:

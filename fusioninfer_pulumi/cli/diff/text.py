@@ -16,7 +16,6 @@ from fusioninfer_pulumi.cli.diff._records import (
     RoleEffect,
 )
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
-from fusioninfer_pulumi.cli.diff.restarts import replica_count
 from fusioninfer_pulumi.cli.output import styled, wrapped
 
 # Of a file, which has no width.
@@ -166,12 +165,8 @@ def summary(difference: Difference) -> str:
     parts = []
     if lws:
         restarts, starts, stops = (
-            sum(map(replica_count, each))
-            for each in (
-                [effect.restarts for effect in lws],
-                [effect.added for effect in lws],
-                [effect.removed for effect in lws],
-            )
+            sum(len(getattr(effect, each)) for effect in lws)
+            for each in ("restarts", "added", "removed")
         )
         before = sum(effect.replicas_before for effect in lws)
         parts.append(
@@ -200,10 +195,10 @@ def service_name(namespace: str, name: str) -> str:
 
 
 def _order(effect: RoleEffect) -> str:
-    """Says in which order replicas restart; empty where it is one, or nobody knows."""
+    """The order in which replicas restart; empty where it is one, or unknown."""
     parts = []
     for stage in effect.order:
-        number = replica_count(stage.replicas)
+        number = len(stage.replicas)
         pace = f", {'up to ' if stage.at_most else ''}{stage.at_a_time} at a time"
         if number == 1:
             pace = ""
@@ -212,10 +207,10 @@ def _order(effect: RoleEffect) -> str:
         elif stage.at_a_time >= number and not stage.at_most:
             pace = " together"
         parts.append(in_order(stage.replicas) + pace)
-    told = ", then ".join(parts)
+    order = ", then ".join(parts)
     if effect.after:
-        return f"after {', '.join(effect.after)}: {told}"
-    return told if replica_count(effect.restarts) > 1 else ""
+        return f"after {', '.join(effect.after)}: {order}"
+    return order if len(effect.restarts) > 1 else ""
 
 
 _LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTemplate."
@@ -440,5 +435,5 @@ def _window(text: str, start: int, limit: int) -> str:
     start = 0 if start <= 1 or len(text) <= limit else start
     head = "…" if start else ""
     rest = text[start:]
-    room = limit - len(head)
-    return head + (rest if len(rest) <= room else rest[: room - 1] + "…")
+    free = limit - len(head)
+    return head + (rest if len(rest) <= free else rest[: free - 1] + "…")

@@ -60,35 +60,35 @@ def call(
     sender.close()
     try:
         with working(waiting):
-            told = _received(receiver, process, limit + _GRACE)
+            answer = _received(receiver, process, limit + _GRACE)
     finally:
         process.kill()
         process.join()
         receiver.close()
-    if told is None:
+    if answer is None:
         ended = process.exitcode
         if ended == -signal.SIGKILL:
             raise refused("program-not-ended", f"the program did not end within {limit:g} s")
         how = "it crashed, or called os._exit" if ended else "it called os._exit"
         raise refused("program-ended", f"the program ended its process with status {ended}: {how}")
-    if isinstance(told, ProgramError):
-        raise told
-    result: T = told
+    if isinstance(answer, ProgramError):
+        raise answer
+    result: T = answer
     return result
 
 
 def _received(receiver: Connection, process: Any, limit: float) -> Any:
     """The last object that a process sends before it ends; None where it sends nothing."""
-    told = None
+    answer = None
     while ready := wait([receiver, process.sentinel], timeout=limit):
         if receiver not in ready:
             break
         try:
-            told = _Unpickler(io.BytesIO(receiver.recv_bytes())).load()
+            answer = _Unpickler(io.BytesIO(receiver.recv_bytes())).load()
         except EOFError:
             process.join(limit)
             break
-    return told
+    return answer
 
 
 def _main(

@@ -36,7 +36,7 @@ _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
 #: Custom resources that stand for many objects.
 _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
-#: The key by which the SDK tells secrets, assets and references from mappings.
+#: The key by which the SDK recognises secrets, assets and references among mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
 #: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
@@ -66,14 +66,14 @@ class Recorder(MockMonitor):
         self._of_stack: list[str] = []
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """The objects in the order of their constructors, whatever the order of the calls was."""
+        """The objects in the order of their constructors, in any order of the calls."""
         return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
 
     def providers(self) -> tuple[str, ...]:
         """Names of the Kubernetes providers of services, in the order of their constructors."""
         return tuple(name for _, name in sorted(self._providers))
 
-    def told(self) -> tuple[Finding, ...]:
+    def warnings(self) -> tuple[Finding, ...]:
         """The warnings in the program's order, each text once."""
         found: dict[str, Finding] = {}
         for _, finding in sorted(self._findings, key=lambda pair: pair[0]):
@@ -132,7 +132,7 @@ class Recorder(MockMonitor):
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
-        """Asks whether something exists: nobody knows here."""
+        """Asks whether something exists, which is unknown here."""
         text = f'{request.type} "{request.id}": whether it exists is unknown here'
         self.warn("resource-existence-unknown", text)
         return SimpleNamespace(exists=False, unknown=True)
