@@ -10,7 +10,13 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.output import has_colour, print_findings, print_json, print_objects
+from fusioninfer_pulumi.cli.output import (
+    has_colour,
+    print_findings,
+    print_json,
+    print_objects,
+    terminal_width,
+)
 from fusioninfer_pulumi.cli.sources import Source, place, read_apart, read_compared, read_sources
 from fusioninfer_pulumi.findings import Finding, Severity, error, errors, shown, similar
 from fusioninfer_pulumi.kube import labels
@@ -76,7 +82,10 @@ def plan(options: argparse.Namespace) -> int:
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
 
-        sys.stdout.write(mermaid(*(plan for plan, *_ in rows)))
+        providers = [
+            name for source in sources for name in source.providers or [""] * len(source.plans)
+        ]
+        sys.stdout.write(mermaid(*(plan for plan, *_ in rows), providers=providers))
         return status
     from fusioninfer_pulumi.cli.plan_output import placement_json, plan_json
 
@@ -94,8 +103,8 @@ def convert(options: argparse.Namespace) -> int:
     sources = read_sources(options.sources, options)
     for source in sources:
         if source.project and not source.has(Severity.ERROR):
-            told = "is a Pulumi project: there is nothing to convert"
-            source.add(source.label, error("project-not-convertible", (), told))
+            message = "is a Pulumi project: there is nothing to convert"
+            source.add(source.label, error("project-not-convertible", (), message))
         # What cannot be built is no service of ours either.
         source.rendered()
     if _refused(options, sources):
@@ -187,7 +196,10 @@ def diff(options: argparse.Namespace) -> int:
         plans = (both.old.plans, both.new.plans)
         sys.stdout.write(comparison.to_html(difference, plans, shown))
     elif difference:
-        sys.stdout.write(comparison.to_text(difference, color=has_colour(sys.stdout)))
+        text = comparison.to_text(
+            difference, color=has_colour(sys.stdout), width=terminal_width(sys.stdout)
+        )
+        sys.stdout.write(text)
     return 1 if difference else 0
 
 
@@ -213,8 +225,8 @@ def _place(options: argparse.Namespace, source: Source) -> Placement | None:
     if options.inventory is not None:
         return place(source, options.inventory, options.previous)
     if options.previous is not None:
-        told = "has no effect without --inventory"
-        source.add(options.previous, error("previous-without-inventory", (), told))
+        message = "has no effect without --inventory"
+        source.add(options.previous, error("previous-without-inventory", (), message))
     return None
 
 
@@ -257,11 +269,11 @@ def _at_lines(
 def _judged(
     options: argparse.Namespace, sources: Sequence[Source], judged: Sequence[Source] | None = None
 ) -> bool:
-    """Leaves ignored warnings out of all sources, and tells whether those of the judged stop."""
+    """Leaves ignored warnings out of all sources, and returns whether those of the judged stop."""
     held = sources if judged is None else judged
     if options.stack is not None and not any(source.project for source in sources):
-        told = "--stack has no effect: only a Pulumi project has stacks"
-        held[-1].add(held[-1].label, error("stack-without-project", (), told))
+        message = "--stack has no effect: only a Pulumi project has stacks"
+        held[-1].add(held[-1].label, error("stack-without-project", (), message))
     ignored = frozenset(options.ignore)
     found = [finding for source in held for _, finding in source.findings]
     held[-1].add("--ignore", *ignoring_findings(ignored, found, ()))
@@ -281,8 +293,8 @@ def _shown(options: argparse.Namespace, plan: ServicePlan) -> ServicePlan:
     """The plan with the findings that its text shows."""
     if options.verbose or options.output != "text":
         return plan
-    told = tuple(each for each in plan.findings if each.severity is not Severity.INFO)
-    return replace(plan, findings=told)
+    visible = tuple(each for each in plan.findings if each.severity is not Severity.INFO)
+    return replace(plan, findings=visible)
 
 
 def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:

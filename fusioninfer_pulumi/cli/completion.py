@@ -39,8 +39,8 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
         for action in _actions(command):
             if action.choices and action.option_strings:
                 for option in action.option_strings:
-                    given = " ".join(map(str, action.choices))
-                    values.append(f'      {name}:{option}) found="{given}" ;;')
+                    choices = " ".join(map(str, action.choices))
+                    values.append(f'      {name}:{option}) found="{choices}" ;;')
             elif action.choices:
                 values.append(f'      {name}:{name}) found="{" ".join(action.choices)}" ;;')
         options.append(f'        {name}) found="{" ".join(_options(command))}" ;;')

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare_streams() -> None:
     """Gives every stream a place to go, and the encoding that YAML and JSON have."""
-    # Writing to a closed output fails: what nobody reads must not look like success.
+    # Writing to a closed output fails: output that is lost must not look like success.
     sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):
@@ -138,15 +138,15 @@ def command_line() -> argparse.ArgumentParser:
     plan.add_argument(
         "--output", choices=("text", "json", "mermaid", "svg"), default="text", help="default: text"
     )
-    room = plan.add_mutually_exclusive_group()
-    room.add_argument(
+    free = plan.add_mutually_exclusive_group()
+    free.add_argument(
         "--gpus",
         type=_counts,
         default=(),
         metavar="80,64,48",
         help="what runs with so many accelerators free, on nodes of the largest pod's size",
     )
-    room.add_argument(
+    free.add_argument(
         "--nodes",
         type=_pools,
         default=(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.plan_output import plain
@@ -17,20 +18,30 @@ from fusioninfer_pulumi.topology.service import entry_roles
 _DRAWN = 4
 
 
-def mermaid(*plans: ServicePlan) -> str:
-    """One Mermaid flowchart of services, without the Markdown fence."""
+def mermaid(*plans: ServicePlan, providers: Sequence[str] = ()) -> str:
+    """One Mermaid flowchart of services, without the Markdown fence.
+
+    Args:
+        *plans: The services.
+        providers: Name of the Kubernetes provider of each, as far as it has one of its own. They
+            tell apart the clusters of a service that a program deploys to several.
+    """
     # A chart has one namespace of boxes, and what is drawn twice is one box.
     marks = [f"s{number}_" for number in range(len(plans))] if len(plans) > 1 else [""]
-    drawn = [line for plan, mark in zip(plans, marks, strict=False) for line in _lines(plan, mark)]
+    titles = [f"{plan.service} in {plain(plan.namespace)}" for plan in plans]
+    times = Counter(titles)
+    drawn: list[str] = []
+    for number, (plan, title, mark) in enumerate(zip(plans, titles, marks, strict=False)):
+        provider = providers[number] if number < len(providers) and times[title] > 1 else ""
+        drawn += _lines(plan, f"{title}, provider {provider}" if provider else title, mark)
     return "".join(f"{line}\n" for line in ("flowchart LR", *(f"  {each}" for each in drawn)))
 
 
-def _lines(plan: ServicePlan, mark: str) -> Iterator[str]:
+def _lines(plan: ServicePlan, title: str, mark: str) -> Iterator[str]:
     boxes = {role.name: f"{mark}role{number}" for number, role in enumerate(plan.roles)}
     groups = "" if plan.groups is None else f", {_count(plan.groups, 'group')}"
-    title = f"{plan.service} in {plain(plan.namespace)}{groups}"
     size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
-    yield f'subgraph {mark}service["{_text(title)}: {size}"]'
+    yield f'subgraph {mark}service["{_text(title)}{groups}: {size}"]'
     yield "direction LR"
     stations = yield from _entry(plan, mark)
     if plan.gang is not None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+import textwrap
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 import yaml
 
 from fusioninfer_pulumi.findings import Finding, one_line
 
+_USUAL_WIDTH = 80
+_NARROWEST = 40
+_HARD_SPACE = "\xa0"
+#: Seconds after which work that goes on is named, and named again.
+_FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
 
 
@@ -27,19 +36,75 @@ def styled(text: str, style: str, *, color: bool) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if color and style and text else text
 
 
-def finding_line(label: str, finding: Finding, *, color: bool = False) -> str:
+def terminal_width(stream: TextIO) -> int | None:
+    """Columns of a terminal; None for a file or a pipe, whose lines are not wrapped."""
+    if not stream.isatty():
+        return None
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> str:
+    """A text with line breaks between words, and an indent below its first line.
+
+    Longer words, such as paths, stay whole: the terminal lets them be copied as they are.
+    """
+    if width is None or len(text) <= width:
+        return text
+    lines = textwrap.wrap(
+        text, max(width, _NARROWEST), subsequent_indent=indent, expand_tabs=False,
+        replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(lines)
+
+
+def finding_line(
+    label: str, finding: Finding, *, color: bool = False, width: int | None = None
+) -> str:
     """`FILE: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    first, *frames = f"{one_line(label)}: {finding}".split("\n")
-    if finding.rule:
-        first += f" {styled(f'[{finding.rule}]', 'dim', color=color)}"
+    # The name of a file is one word, whatever it is made of.
+    place = one_line(label).replace(" ", _HARD_SPACE)
+    first, *frames = f"{place}: {finding}".split("\n")
+    rule = f" [{finding.rule}]" if finding.rule else ""
+    first = wrapped(f"{first}{rule}", width, "    ").replace(_HARD_SPACE, " ")
+    if rule:
+        first = first.removesuffix(rule[1:]) + styled(rule[1:], "dim", color=color)
     return "\n".join([first, *frames])
 
 
 def print_findings(findings: Iterable[tuple[str, Finding]]) -> None:
     """Writes findings to standard error, each with the label of its document."""
-    color = has_colour(sys.stderr)
+    color, width = has_colour(sys.stderr), terminal_width(sys.stderr)
     for label, finding in findings:
-        sys.stderr.write(f"{finding_line(label, finding, color=color)}\n")
+        sys.stderr.write(f"{finding_line(label, finding, color=color, width=width)}\n")
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Names on a terminal's standard error, once in a while, what takes long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended, begin = threading.Event(), time.monotonic()
+
+    def report() -> None:
+        pause = _FIRST_NOTICE
+        while not ended.wait(pause):
+            sys.stderr.write(f"{what} ({time.monotonic() - begin:.0f} s)\n")
+            pause = _NEXT_NOTICE
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def print_json(value: Any) -> None:

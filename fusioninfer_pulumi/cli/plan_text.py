@@ -215,11 +215,11 @@ def _plural(kind: str) -> str:
 
 def _layout(plan: ServicePlan) -> str:
     """What one set for a role means for its updates."""
-    updated, anew = [], []
+    updated, recreated = [], []
     for role in plan.roles:
         rollout = role_rollout(plan.rollout, role)
         if rollout.strategy is RolloutStrategy.RECREATE:
-            anew += [each.name for each in role.lws]
+            recreated += [each.name for each in role.lws]
             continue
         pace = rollout.strategy.value
         if rollout.strategy is RolloutStrategy.ROLLING:
@@ -228,9 +228,10 @@ def _layout(plan: ServicePlan) -> str:
             if rollout.max_surge:
                 pace += f", {rollout.max_surge} more"
         updated += [f"{each.name} ({pace})" for each in role.lws]
-    told = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
-    told += [f"deleted and created anew by an update: {', '.join(anew)}"] if anew else []
-    return f"PerRole, {'; '.join(told) or 'no set'}"
+    parts = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
+    if recreated:
+        parts.append(f"deleted and created again by an update: {', '.join(recreated)}")
+    return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"
 
 
 def _gang(plan: ServicePlan) -> str:
@@ -283,7 +284,7 @@ def _request_path(plan: ServicePlan, router: RouterPlan) -> str:
 
 
 def _router_url(plan: ServicePlan, router: RouterPlan) -> str:
-    """Where clients send requests, as far as a plan can tell."""
+    """Where clients send requests, as far as a plan knows."""
     found = router_endpoint(router, plan.namespace)
     by = router.routed_by
     if by is not None:
@@ -352,8 +353,8 @@ def _placement(record: ServicePlacement) -> Iterator[Table | Text]:
         yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
     if record.terms:
         # The last one, the order, says nothing by itself.
-        told = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
-        yield Text(f"  because: {told}")
+        terms = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
+        yield Text(f"  because: {terms}")
     others = Table.grid(padding=(0, 2, 0, 0))
     others.add_column(no_wrap=True)
     others.add_column(overflow="fold")

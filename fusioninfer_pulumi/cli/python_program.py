@@ -27,8 +27,8 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     statements = []
     for args, name in zip(services, names, strict=True):
         logical = name if names.count(name) == 1 else f"{args.namespace}-{name}"
-        given = _fields(args, {"name"} if logical == name else set())
-        declared = [("", _text(logical)), ("", _call(type(args), given, used, _STEP))]
+        fields = _fields(args, {"name"} if logical == name else set())
+        declared = [("", _text(logical)), ("", _call(type(args), fields, used, _STEP))]
         statements.append(_joined(f"{_COMPONENT}(", declared, ")", ""))
     imported = "".join(f"{_STEP}{each},\n" for each in sorted(used, key=_import_order))
     header = f'"""Services that fusioninfer-pulumi converted."""\n\nfrom {_PACKAGE} import (\n'
@@ -50,14 +50,14 @@ def _fields(
 
 def _call(
     kind: type[SpecModel],
-    given: Iterator[tuple[str, Any]],
+    fields: Iterator[tuple[str, Any]],
     used: set[str],
     indent: str,
     lead: int = 0,
 ) -> str:
     used.add(kind.__name__)
     below = indent + _STEP
-    parts = [(f"{name}=", _value(value, used, below, len(name) + 1)) for name, value in given]
+    parts = [(f"{name}=", _value(value, used, below, len(name) + 1)) for name, value in fields]
     return _joined(f"{kind.__name__}(", parts, ")", indent, lead)
 
 

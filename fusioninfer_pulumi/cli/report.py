@@ -95,10 +95,10 @@ def to_github(found: Sequence[Located]) -> str:
 
 def _github(each: Located) -> str:
     places = {"file": each.file, "line": each.line, "title": each.finding.rule}
-    given = ",".join(
+    properties = ",".join(
         f"{key}={_property(str(value))}" for key, value in places.items() if value is not None
     )
-    return f"::{_COMMANDS[each.finding.severity]} {given}::{_data(_text(each.finding))}"
+    return f"::{_COMMANDS[each.finding.severity]} {properties}::{_data(_text(each.finding))}"
 
 
 def _data(text: str) -> str:

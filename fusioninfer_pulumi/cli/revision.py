@@ -59,10 +59,10 @@ def at_revision(source: str, revision: str) -> Iterator[Revised]:
     inside = _inside(path, top)
     with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as made:
         # Git itself follows no links when it writes, but those that lead to the folder.
-        room = Path(made).resolve()
-        tree = room / "tree"
+        unpacked = Path(made).resolve()
+        tree = unpacked / "tree"
         tree.mkdir()
-        _unpack(top, commit, tree, room / "index")
+        _unpack(top, commit, tree, unpacked / "index")
         links = _without_ways_out(tree)
         outside = tuple(str(each) for each in links if _touches(each, inside))
         old = tree / inside
@@ -70,7 +70,7 @@ def at_revision(source: str, revision: str) -> Iterator[Revised]:
 
 
 def _inside(path: Path, top: Path) -> Path:
-    """The path of a source in its repository, with the links that it goes by."""
+    """The path of a source in its repository, with the links on its way."""
     for above in (path, *path.parents):
         if above.exists() and above.samefile(top):
             return path.relative_to(above)
@@ -117,7 +117,7 @@ def _commit(folder: Path, revision: str) -> bytes:
     try:
         return _git(folder, *asked)
     except RevisionError as problem:
-        # Git's words for it are "fatal: Needed a single revision".
+        # Git writes "fatal: Needed a single revision".
         if _NO_SUCH not in str(problem):
             raise
         raise RevisionError(f"no such revision: {one_line(revision)}") from None
@@ -128,12 +128,12 @@ def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
     environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
         # The revision is one argument of a list: no shell ever reads it.
-        told = subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603
             command, capture_output=True, check=False, env=environment
         )
     except OSError:
         raise RevisionError("git is needed for --base, and is not installed") from None
-    if told.returncode != 0:
-        reason = told.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
         raise RevisionError(f"git: {reason[-1] if reason else 'failed'}")
-    return told.stdout
+    return done.stdout

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintEffect
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.engines.command import ENGINES
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.fit.architecture import Architecture, known_architecture
@@ -72,8 +73,9 @@ def size(options: argparse.Namespace) -> int:
         inventory = _inventory(options.inventory)
         wish = _wish(options, inventory)
         load = _load(options)
-        found = layouts(wish)
-        proposals = list(_proposals(wish, found, inventory, load))
+        with working(f"{wish.name}: sizing"):
+            found = layouts(wish)
+            proposals = list(_proposals(wish, found, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
@@ -150,12 +152,12 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 
 def _load(options: argparse.Namespace) -> Load | None:
-    given = (options.requests_per_second, options.input_tokens, options.output_tokens)
-    if all(each is None for each in (*given, options.ttft, options.tpot)):
+    rates = (options.requests_per_second, options.input_tokens, options.output_tokens)
+    if all(each is None for each in (*rates, options.ttft, options.tpot)):
         return None
-    if any(each is None for each in given):
+    if any(each is None for each in rates):
         raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
-    return Load(*given, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
+    return Load(*rates, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
 
 
 def _seconds(flag: str, text: str | None) -> float | None:

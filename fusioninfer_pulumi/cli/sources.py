@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checked import checked
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -54,11 +55,12 @@ class Source:
         plans: Services with a plan, in the order of the input.
         labels: Name of each plan's document.
         findings: Document and finding, in the order of the input.
-        objects: Objects that were registered or given, None to build them from the plans.
+        objects: Objects that were registered or read, None to build them from the plans.
         manifests: The services as manifests of ours, None where no manifest was read.
         readings: The documents that were read, None where there are none.
         project: Whether it is a Pulumi project.
         encrypted: Of each encrypted value of its stack's config what is written there.
+        providers: Name of the Kubernetes provider of each plan, where a program made the plans.
         planned: Those of the plans, in the same order; none where a program made the plans.
         texts: The texts that were read, by their labels.
     """
@@ -72,12 +74,13 @@ class Source:
     readings: list[Reading] | None = None
     project: bool = False
     encrypted: Mapping[str, str] = field(default_factory=dict)
+    providers: Sequence[str] = ()
     planned: list[Reading] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
 
-    def read(self, given: Sequence[_Given]) -> None:
+    def read(self, inputs: Sequence[_Input]) -> None:
         """Notes the texts of paths, and why some cannot be read."""
-        for each in given:
+        for each in inputs:
             self.findings += each.problems
             self.texts |= {text.label: text.content for text in each.texts}
 
@@ -91,7 +94,7 @@ class Source:
                     by_service[label] = by_service.get(label, frozenset()) | own
         if not rules and not by_service:
             return
-        told = [
+        notes = [
             (label, more)
             for label, own in by_service.items()
             for more in ignoring_findings(own, (each for at, each in self.findings if at == label))
@@ -102,7 +105,7 @@ class Source:
                 for label, each in self.findings
                 if without_ignored([each], rules | by_service.get(label, frozenset()))
             ),
-            *told,
+            *notes,
         ]
         self.plans = [
             replace(
@@ -141,7 +144,7 @@ class Source:
 
 
 @dataclass
-class _Given:
+class _Input:
     """One path of a command line; `-` is standard input.
 
     Attributes:
@@ -167,26 +170,27 @@ def read_sources(names: Sequence[str], options: argparse.Namespace) -> list[Sour
         options: The command line: `stack`, `show_secrets`, `timeout` and `allow_lossy`.
 
     Returns:
-        The inputs; whatever is wrong with one is among its findings.
+        The inputs, each with what is wrong among its findings.
     """
-    given = [_read(name) for name in names]
-    projects = [_project(each.name, options) for each in given if each.project]
-    files = [each for each in given if not each.project]
+    inputs = [_read(name) for name in names]
+    projects = [_project(each.name, options) for each in inputs if each.project]
+    files = [each for each in inputs if not each.project]
     return [_manifests(files, options), *projects] if files else projects
 
 
 def _manifests(
-    given: Sequence[_Given], options: argparse.Namespace, *, compared: bool = False
+    inputs: Sequence[_Input], options: argparse.Namespace, *, compared: bool = False
 ) -> Source:
-    source = Source(", ".join(each.label for each in given))
-    source.read(given)
-    parsed = [parse(text) for each in given for text in each.texts]
+    source = Source(", ".join(each.label for each in inputs))
+    source.read(inputs)
+    parsed = [parse(text) for each in inputs for text in each.texts]
     if compared and not source.findings:
         source.objects = _objects(parsed)
         if source.objects is not None:
             return source
     if parsed:
-        plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
+        with working(f"{source.label}: planning"):
+            plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
     return source
 
 
@@ -195,10 +199,10 @@ def _read_side(name: str, options: argparse.Namespace) -> Source:
 
     The masks of a program's secrets are marked (see `Secrets`).
     """
-    given = _read(name)
-    if given.project:
+    input_ = _read(name)
+    if input_.project:
         return _project(name, options, marked=True)
-    return _manifests([given], options, compared=True)
+    return _manifests([input_], options, compared=True)
 
 
 def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source]:
@@ -207,15 +211,15 @@ def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source
     Their documents may refer to each other, unless two of them are of one kind and name: then each
     input is read by itself. Services are held only against those of the same source.
     """
-    given = [_read(name) for name in names]
-    parsed = [[parse(text) for text in each.texts] for each in given]
+    inputs = [_read(name) for name in names]
+    parsed = [[parse(text) for text in each.texts] for each in inputs]
     identities = [one for its in parsed for each in its for one in each.identities]
     together: list[Reading] | None = None
     if len(identities) == len(set(identities)) and len(set(names)) == len(names):
         everything = [each for its in parsed for each in its]
         together = read_set(everything, allow_lossy=options.allow_lossy)
     sources = []
-    for each, its in zip(given, parsed, strict=True):
+    for each, its in zip(inputs, parsed, strict=True):
         if each.project:
             sources.append(_project(each.name, options))
             continue
@@ -232,22 +236,22 @@ def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source
     return sources
 
 
-def _read(name: str) -> _Given:
-    given = _Given(name, STDIN if name == "-" else name)
-    with _unreadable(given, given.label):
+def _read(name: str) -> _Input:
+    input_ = _Input(name, STDIN if name == "-" else name)
+    with _unreadable(input_, input_.label):
         if name != "-" and name and "\0" not in name and Path(name).is_dir():
-            _read_folder(given, Path(name))
+            _read_folder(input_, Path(name))
         else:
-            _read_text(given, given.label, name, None)
-    return given
+            _read_text(input_, input_.label, name, None)
+    return input_
 
 
 @contextlib.contextmanager
-def _unreadable(given: _Given, label: str) -> Iterator[None]:
+def _unreadable(input_: _Input, label: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        given.problems.append((label, _cannot_be_read(problem)))
+        input_.problems.append((label, _cannot_be_read(problem)))
 
 
 def _cannot_be_read(problem: OSError) -> Finding:
@@ -258,28 +262,28 @@ def _is_project(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _PROJECT)
 
 
-def _read_folder(given: _Given, folder: Path) -> None:
+def _read_folder(input_: _Input, folder: Path) -> None:
     if _is_project(folder):
-        given.project = True
+        input_.project = True
         return
     files = manifest_files(folder)
     if not files:
-        told = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        given.problems.append((given.label, error("no-manifest-in-folder", (), told)))
+        message = f"no Pulumi.yaml and {NO_MANIFESTS}"
+        input_.problems.append((input_.label, error("no-manifest-in-folder", (), message)))
     for file in files:
-        _read_text(given, str(file), str(file), given.label)
+        _read_text(input_, str(file), str(file), input_.label)
 
 
-def _read_text(given: _Given, label: str, name: str, folder: str | None) -> None:
-    with _unreadable(given, label):
+def _read_text(input_: _Input, label: str, name: str, folder: str | None) -> None:
+    with _unreadable(input_, label):
         data = _bytes(name)
         if len(data) > MAX_BYTES:
-            given.problems.append((label, error("file-too-large", (), TOO_LARGE)))
+            input_.problems.append((label, error("file-too-large", (), TOO_LARGE)))
             return
         try:
-            given.texts.append(Text(label, data.decode("utf-8-sig"), folder))
+            input_.texts.append(Text(label, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            given.problems.append((label, error("not-utf-8", (), "not YAML: not UTF-8 text")))
+            input_.problems.append((label, error("not-utf-8", (), "not YAML: not UTF-8 text")))
 
 
 def _bytes(name: str) -> bytes:
@@ -322,11 +326,11 @@ def _plan(source: Source, read: Sequence[Reading]) -> None:
 
 
 def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:
-    """The plan with what reading had to say, and with paths of the document that was read."""
+    """The plan with the findings of its loading, and with paths of the document that was read."""
     located = [read.locate(finding) for finding in plan.findings]
     source.findings += located
-    told = [finding for _, finding in (*read.remarks, *located)]
-    return replace(plan, findings=tuple(told))
+    own = [finding for _, finding in (*read.remarks, *located)]
+    return replace(plan, findings=tuple(own))
 
 
 def _add_shares(sources: Sequence[Source]) -> None:
@@ -339,8 +343,8 @@ def _add_shares(sources: Sequence[Source]) -> None:
             plan = source.plans[index]
             located = [read.locate(each) for each in shares.findings(plan, complete=complete)]
             source.findings += located
-            told = (finding for _, finding in located)
-            source.plans[index] = replace(plan, findings=(*told, *plan.findings))
+            own = (finding for _, finding in located)
+            source.plans[index] = replace(plan, findings=(*own, *plan.findings))
 
 
 def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
@@ -384,7 +388,7 @@ def _project(label: str, options: argparse.Namespace, *, marked: bool = False) -
     except ProgramError as problem:
         source.add(label, *problem.findings)
         return source
-    source.encrypted = recording.encrypted
+    source.encrypted, source.providers = recording.encrypted, recording.providers
     source.objects = [recorded.manifest for recorded in recording.resources]
     for number, plan in enumerate(recording.plans, start=1):
         source.plans.append(plan)
@@ -402,7 +406,7 @@ class Compared:
         old: The state before.
         new: The state after.
         judged: Those whose errors, and with `--strict` warnings, stop the command.
-        notes: What the comparison does not show, to be told with it.
+        notes: What the comparison cannot show.
     """
 
     old: Source
@@ -414,7 +418,7 @@ class Compared:
 def read_compared(options: argparse.Namespace) -> Compared:
     """Reads both sides of `diff`.
 
-    A git revision is there already, whatever this release thinks of it: what is wrong with it are
+    A git revision is there already, valid or not: what is wrong with it are
     warnings, so that a change that repairs it can be compared. What only one side has is added or
     removed.
 
@@ -436,8 +440,8 @@ def read_compared(options: argparse.Namespace) -> Compared:
         if _holds_no_service(old):
             old = nothing
     for link in found.outside:
-        told = "is a link out of the repository: left out, what it leads to has no revision"
-        old.add(f"{options.base}:{link}", warning("link-out-of-repository", (), told))
+        message = "is a link out of the repository: left out, what it leads to has no revision"
+        old.add(f"{options.base}:{link}", warning("link-out-of-repository", (), message))
     new = _read_side(name, options)
     if old is not nothing and (_holds_nothing(name) or _holds_no_service(new)):
         new = Source(name, objects=[])
@@ -453,7 +457,7 @@ def _holds_nothing(name: str) -> bool:
     try:
         return not path.is_dir() or not (_is_project(path) or manifest_files(path))
     except OSError:
-        return False  # reading it tells why
+        return False  # reading it reports why
 
 
 def _holds_no_service(source: Source) -> bool:
@@ -463,15 +467,15 @@ def _holds_no_service(source: Source) -> bool:
 
 
 def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
-    """What is encrypted anew: its old and its new value are one stand-in."""
+    """Encrypted values that differ as text: both are one stand-in."""
     changed = [key for key, text in new.encrypted.items() if old.encrypted.get(key, text) != text]
     if not changed:
         return ()
-    told = (
-        f"config {', '.join(changed)} was encrypted anew: only the key of the stack tells whether "
-        "the value is another one, and what would change with it"
+    note = (
+        f"config {', '.join(changed)}: the encrypted text changed; whether the value did, and what "
+        "would change with it, is not known without the stack's key"
     )
-    return (told,)
+    return (note,)
 
 
 def _forgive(old: Source) -> tuple[str, ...]:
@@ -483,11 +487,11 @@ def _forgive(old: Source) -> tuple[str, ...]:
         for label, found in old.findings
     ]
     old.plans = [plan for plan in old.plans if not errors(plan.findings)]
-    told = (
+    note = (
         f"warning: {old.label} could not be read as a whole: what could not be read is left out, "
         "and its new state is shown as added, though it may be running"
     )
-    return (told,)
+    return (note,)
 
 
 def place(source: Source, inventory: str, previous: str | None) -> Placement | None:
@@ -506,11 +510,12 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
 
     if source.readings is None:
         if not source.has(Severity.ERROR):
-            told = "is a Pulumi project: its program places services itself, with place(...)"
-            source.add(source.label, error("project-places-itself", (), told))
+            message = "is a Pulumi project: its program places services itself, with place(...)"
+            source.add(source.label, error("project-places-itself", (), message))
         return None
     try:
-        return _placed(source, source.readings, inventory, previous)
+        with working(f"{inventory}: placing services on node pools"):
+            return _placed(source, source.readings, inventory, previous)
     finally:
         source.findings = [
             (label, found) for label, found in source.findings if found.rule != NOT_APPLIED
@@ -538,8 +543,8 @@ def _placed(
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
     services = list(_services(read))
-    given = [args for _, args in services]
-    found = place_services(given, pools, previous=before, plans=source.plans)
+    wanted = [args for _, args in services]
+    found = place_services(wanted, pools, previous=before, plans=source.plans)
     written = dict(zip((at for at, _ in services), found.services, strict=True))
     readings = [
         _with_args(each, written[at]) if at in written else each for at, each in enumerate(read)

@@ -71,7 +71,7 @@ def test_equal_objects_cost_little_and_load_nothing() -> None:
     same = copy.deepcopy(many)
     start = time.process_time()
     assert not compare(many, same)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 2
     program = (
         "import sys\nfrom fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown\n"
         "to_markdown(compare([{'kind': 'A'}], [{'kind': 'A'}]))\n"

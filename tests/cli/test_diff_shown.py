@@ -117,11 +117,11 @@ def test_a_comment_that_would_be_too_long_says_what_is_left_out() -> None:
     assert shown.startswith(
         "**objects: 300 changed**\n\n- objects: 300 changed; nothing restarts\n"
     )
-    told = shown.count("@@ ConfigMap"), shown.count("  data.k:") + shown.count("  data.l:")
+    # Of each object: a gap, its title, and three lines for each of its two fields.
+    kept = shown[shown.index("```diff") :].partition("\n```\n")[0].count("\n")
     assert shown.endswith(
-        f"\n```\n\nLeft out here, where it does not fit: {300 - told[0]} more objects and "
-        f"{600 - told[1]} more changes of fields. `fusioninfer-pulumi diff` prints them all.\n\n"
-        "</details>\n"
+        f"\n```\n\nLeft out here, where it does not fit: {300 * 8 - 1 - kept} more lines. "
+        "`fusioninfer-pulumi diff` prints them all.\n\n</details>\n"
     )
 
 

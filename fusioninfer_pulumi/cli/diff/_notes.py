@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
-    ROLLING,
     Identity,
-    Manifest,
     at,
     count_at,
     label,
     role_of,
 )
-from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, Turns, below
+from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
 from fusioninfer_pulumi.cli.diff.text import compressed, count, counts, service_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
@@ -37,15 +35,12 @@ _KNOWN_GROUPS = frozenset(
     }
 )
 _POD_KINDS = frozenset({"Pod", "ReplicationController"})
-#: Feature gate by which a StatefulSet, and so LeaderWorkerSet, goes by `maxUnavailable`.
-_GATE = "MaxUnavailableStatefulSet"
 
 
 def notes(
     edits: Sequence[Edit],
     effects: Iterable[RoleEffect],
     services: tuple[set[Service], set[Service]],
-    turns: Turns,
     refused: Mapping[Service, Sequence[Finding]],
     freed: Iterable[Identity],
 ) -> Iterator[str]:
@@ -69,7 +64,7 @@ def notes(
             yield f"service {name} {'added' if is_ else 'removed'} ({count(len(own), 'object')})"
             continue
         found = [f"error: {each}" for each in (refused.get(service, ()) if service else ())]
-        found += _service_notes(own, roles.get(service, ()), turns)
+        found += _service_notes(own, roles.get(service, ()))
         prefix = f"{name}: " if len(by_service) > 1 else ""
         yield from (prefix + note for note in found or [_without_effect(own)])
     names = sorted((key.name for key in freed), key=_by_number)
@@ -85,9 +80,7 @@ def _by_number(name: str) -> tuple[str, int, str]:
     return (head, int(number), "") if number.isdecimal() else (name, -1, "")
 
 
-def _service_notes(
-    edits: Sequence[Edit], roles: Sequence[RoleEffect], turns: Turns
-) -> Iterator[str]:
+def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
     replaced: dict[tuple[str, str], list[str]] = {}
     for edit in edits:
         if edit.refused:
@@ -104,9 +97,7 @@ def _service_notes(
     if held:
         yield f"below the partition, keeps the old pod template: {compressed(held)}"
     for edit in edits:
-        if edit.restarts and edit.key.is_lws and not edit.refused and edit.new:
-            yield from _own_rollout(edit.key, edit.new, turns)
-        elif edit.restarts and edit.key.is_apps_workload:
+        if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {_object(edit)}"
     rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
     groups: set[tuple[Action, str]] = {
@@ -126,23 +117,6 @@ def _object(edit: Edit) -> str:
     picker = component == "router" or edit.key.name.endswith("-epp")
     kind = "endpoint picker" if picker and edit.key.kind == "Deployment" else edit.key.kind
     return f"{kind} {edit.key.name}"
-
-
-def _own_rollout(key: Identity, manifest: Manifest, turns: Turns) -> Iterator[str]:
-    """How LeaderWorkerSet updates the replicas of one set, where it has several."""
-    turn = turns.of(key)
-    if count_at(manifest, "spec", "replicas") <= 1:
-        return
-    if turn is not None and turn.recreated:
-        yield f"strategy Recreate: deletes and creates LeaderWorkerSet {key.name} with all replicas"
-        return
-    limit, surge = (at(manifest, *ROLLING, name) for name in ("maxUnavailable", "maxSurge"))
-    told = f"highest ordinal first, {limit or 1} at a time"
-    if limit not in (None, 0, 1):
-        told += f" (1 without the feature gate {_GATE})"
-    if surge:
-        told += f", surge {surge}"
-    yield f"LeaderWorkerSet {key.name} restarts its replicas itself: {told}"
 
 
 def _group(edit: Edit) -> str:
@@ -177,8 +151,8 @@ def _scale(
         if edit.key.is_pod_group and (edit.change.action, _group(edit)) not in groups
     ]
     done = Counter((edit.key.kind, edit.change.action) for edit in own)
-    told = ", ".join(f"{count(number, kind)} {action}" for (kind, action), number in done.items())
-    yield f"role {effect.role}: {effect.role_change}{f' ({told})' if told else ''}{rest}"
+    text = ", ".join(f"{count(number, kind)} {action}" for (kind, action), number in done.items())
+    yield f"role {effect.role}: {effect.role_change}{f' ({text})' if text else ''}{rest}"
 
 
 def _scales(edit: Edit, role: str) -> bool:
@@ -207,14 +181,14 @@ def _growth(edit: Edit) -> Iterator[str]:
 
 def _without_effect(edits: Sequence[Edit]) -> str:
     """What to say of changes that restart nothing."""
-    told = counts(edit.change for edit in edits)
+    text = counts(edit.change for edit in edits)
     if not all(_is_known(edit.key) for edit in edits):
-        return told
+        return text
     fields = [change for edit in edits for change in edit.change.fields]
     changed = all(edit.change.action == "changed" for edit in edits)
     if changed and all(below(change.path, ("metadata",)) for change in fields):
-        told += ", metadata only"
-    return f"{told}; nothing restarts"
+        text += ", metadata only"
+    return f"{text}; nothing restarts"
 
 
 def _is_known(key: Identity) -> bool:

@@ -21,7 +21,7 @@ class FieldChange:
             one for an added item); `env[*].name` holds the names in their order.
         old: Value before, None where the field was absent.
         new: Value after, None where the field is gone.
-        kind: What happened; tells an absent field from one that is null.
+        kind: What happened; whether it is absent or null.
     """
 
     path: str
@@ -80,14 +80,14 @@ class RoleEffect:
         kind: Kind of the workloads that run the role.
         replicas_before: Replicas before.
         replicas_after: Replicas after.
-        restarts: Replicas whose pods are made anew.
+        restarts: Replicas whose pods are replaced.
         added: Replicas that start.
         removed: Replicas that stop for good.
         kept: Replicas whose pods are not touched.
         restart_reason: Short text such as `image changed`; empty where no replica restarts.
         existed: Whether anything ran the role before.
         exists: Whether anything runs it after.
-        order: The restarts in their order; empty where nobody knows it.
+        order: The restarts in their order; empty where it is unknown.
         after: Roles of the service whose replicas restart before those of this one.
         held: Replicas among those kept that a partition holds back from the change.
     """
@@ -98,11 +98,11 @@ class RoleEffect:
     kind: str
     replicas_before: int
     replicas_after: int
-    restarts: tuple[str, ...]
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    kept: tuple[str, ...]
-    restart_reason: str
+    restarts: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    restart_reason: str = ""
     existed: bool = True
     exists: bool = True
     order: tuple[RestartStage, ...] = ()

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._autoscaled import as_updated
 from fusioninfer_pulumi.cli.diff._engine_arguments import engine_changes, engine_notes
 from fusioninfer_pulumi.cli.diff._notes import notes
 from fusioninfer_pulumi.cli.diff._records import (
@@ -24,9 +23,9 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     by_identity,
     canonical,
     count_at,
-    plain,
     refused_field,
     restarts,
+    role_of,
     same,
     service_of,
     text_at,
@@ -34,6 +33,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,
     Service,
+    Turns,
     refusals,
     released,
     role_effects,
@@ -53,7 +53,7 @@ _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 def accelerators_of(template: Mapping[str, Any]) -> int:
     """Counts what one pod of a template asks for, 0 where the template is ill-formed.
 
-    A diff reads manifests of any origin, which nobody validated: what cannot be read asks for
+    A diff reads manifests of any origin, which may be invalid: what cannot be read asks for
     nothing that we know of.
     """
     try:
@@ -75,7 +75,7 @@ def compare(
         old: Manifests before, from any source; they may be ill-formed.
         new: Manifests after.
         accelerators_of: Counts the accelerators that one pod of a template asks for.
-        plans: Services before and after, as far as they are known: they tell the order of restarts
+        plans: Services before and after, as far as they are known: they have the order of restarts
             and what a partition holds back.
 
     Returns:
@@ -84,7 +84,7 @@ def compare(
     new_plans = list(plans[1])
     old_turns, new_turns = turns(plans[0]), turns(new_plans)
     olds = by_identity(old)
-    news, kept = as_updated(olds, by_identity(new), new_turns)
+    news, kept = _with_live_replicas(olds, by_identity(new), new_turns)
     edits = list(_edits(olds, news))
     old_lws, new_lws = (
         {key: each for key, each in objects.items() if key.is_lws} for objects in (olds, news)
@@ -101,13 +101,33 @@ def compare(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *notes(edits, effects, services, new_turns, refused, freed),
+            *notes(edits, effects, services, refused, freed),
             *kept,
             *engine_notes(engines, len(affected)),
         ),
         totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
         engines=tuple(engines),
     )
+
+
+def _with_live_replicas(
+    olds: Objects, news: Objects, turns: Turns
+) -> tuple[Objects, dict[str, None]]:
+    """The new objects with the replicas that autoscalers have set, and a note for each role."""
+    updated, kept = dict(news), dict[str, None]()
+    for key, new in news.items():
+        old, turn = olds.get(key), turns.of(key)
+        if old is None or turn is None or not (key.is_lws and turn.step.scaled_externally):
+            continue
+        before, after = (count_at(each, "spec", "replicas") for each in (old, new))
+        if before == after or turn.recreated or refused_field(key, old, new):
+            continue  # nothing to keep, or created again with the replicas of the manifest
+        updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
+        kept[
+            f"role {role_of(key, new)} is autoscaled: `pulumi up` keeps its live replicas, and "
+            f"{before} -> {after} holds for a LeaderWorkerSet that is created"
+        ] = None
+    return updated, kept
 
 
 def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
@@ -117,14 +137,14 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
             yield Edit(key, None, new, _change(key, new, "added"))
         elif not same(old, new):
             # A namespace that is written out is the one that was meant: identities are equal.
-            found = _changes("", plain(old), plain(new))
+            found = _changes("", old, new)
             fields = [each for each in found if each.path != "metadata.namespace"]
             if fields:
                 refused = refused_field(key, old, new)
                 shown = without_revision(fields, key.template_paths)
                 change = _change(key, new, "replaced" if refused else "changed", shown)
-                anew = bool(refused) or restarts(key, old, new)
-                yield Edit(key, old, new, change, anew, refused)
+                restarting = bool(refused) or restarts(key, old, new)
+                yield Edit(key, old, new, change, restarting, refused)
     for key, old in olds.items():
         if key not in news:
             yield Edit(key, old, None, _change(key, old, "removed"))
@@ -138,7 +158,7 @@ def _change(
 
 
 def _services(objects: Objects) -> set[Service]:
-    """Services that have an object of whatever kind."""
+    """Services that have an object of any kind."""
     return {(key.namespace, service_of(key, manifest)) for key, manifest in objects.items()}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, EngineChange, RoleEffect
@@ -86,54 +85,41 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
 
 
 def _details(difference: Difference, limit: int) -> str:
-    blocks: list[_Block] = []
+    blocks: list[str] = []
     apart = False
     for group in grouped(difference.objects):
         first, *fields = _blocks(group)
         # An added object right below the fields of another one would look like their value.
         gap = "\n" if apart or (fields and blocks) else ""
-        blocks += [replace(first, text=gap + first.text), *fields]
+        blocks += [gap + first, *fields]
         apart = bool(fields)
     frame = f"<details>\n<summary>{counts(difference.objects)}</summary>\n\n"
-    # Room for the fences and for the sentence on what is left out.
-    texts, _ = _fitting([block.text for block in blocks], limit - len(frame) - 500)
-    untold = blocks[len(texts) :]
-    body = "\n".join(texts)
+    # 500 characters for the fences and for the sentence on what is left out.
+    kept, _ = _fitting(blocks, limit - len(frame) - 500)
+    body = "\n".join(kept)
     # Longer than any fence of the values, so that none of them ends the block.
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
-    more = ""
-    if untold:
-        objects = sum(block.objects for block in untold)
-        changes = sum(block.fields for block in untold)
-        more = (
-            f"\nLeft out here, where it does not fit: {objects} more objects and {changes} more "
-            "changes of fields. `fusioninfer-pulumi diff` prints them all.\n"
-        )
-    return f"{frame}{fence}diff\n{body}\n{fence}\n{more}\n</details>\n"
+    omitted = "\n".join(blocks[len(kept) :]).count("\n") + 1 if len(kept) < len(blocks) else 0
+    more = (
+        f"\nLeft out here, where it does not fit: {omitted} more lines. "
+        "`fusioninfer-pulumi diff` prints them all.\n"
+    )
+    return f"{frame}{fence}diff\n{body}\n{fence}\n{more if omitted else ''}\n</details>\n"
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Lines that stay together, and how much they tell."""
-
-    text: str
-    objects: int = 0
-    fields: int = 0
-
-
-def _blocks(group: Group) -> Iterator[_Block]:
+def _blocks(group: Group) -> Iterator[str]:
+    """Lines that stay together: the title, then each field."""
     action = group.objects[0].action
-    title = _cut(printable(group.title), _LONGEST_NOTE)
-    line = f"{_SIGNS[action]} {title}"
+    line = f"{_SIGNS[action]} {_cut(printable(group.title), _LONGEST_NOTE)}"
     if action == "changed":
         line += " @@"
     elif action == "replaced":
         line += ", deleted and created again"
-    yield _Block(line, objects=len(group.objects))
+    yield line
     for change in group.fields:
         path = _cut(printable(change.path), _LONGEST_LINE)
         values = "\n".join(lines(change, _LONGEST_LINE))
-        yield _Block(f"  {path}:\n{values}", fields=len(group.objects))
+        yield f"  {path}:\n{values}"
 
 
 def _fitting(texts: Iterable[str], limit: int) -> tuple[list[str], int]:
@@ -179,7 +165,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
                 "namespace": change.namespace,
                 "name": change.name,
                 "action": change.action,
-                # Both values always stand there; `kind` tells an absent one from null.
+                # Both values always stand there; `kind` says which one is absent.
                 "fields": [
                     {"path": each.path, "kind": each.kind, "old": each.old, "new": each.new}
                     for each in change.fields

@@ -1,4 +1,4 @@
-"""Kubernetes manifests of any origin: read without trust, told apart, and what restarts their pods.
+"""Kubernetes manifests of any origin: their identities, and what restarts their pods.
 
 What an update does to a LeaderWorkerSet is that of release 0.10 (revision_utils.go,
 leaderworkerset_webhook.go): its revision is `networkConfig` and `leaderWorkerTemplate`, nothing
@@ -8,7 +8,6 @@ else restarts a replica.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -27,69 +26,43 @@ _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
 
-_ABSENT = object()
-# The exact type first: asking for the abstract one costs more than the comparison.
-_MAPPING = (dict, Mapping)
-
-
-def same(old: Any, new: Any) -> bool:
-    """Whether two values are the same to Kubernetes.
-
-    The order of keys is irrelevant, the order of lists is not. Python takes True and 1 for equal,
-    JSON does not; 1 and 1.0 are one number in both.
-    """
-    if old is new:
-        return True
-    if isinstance(old, str):
-        return bool(old == new)
-    if isinstance(old, _MAPPING):
-        if not isinstance(new, _MAPPING) or len(old) != len(new):
-            return False
-        for key, value in old.items():
-            other = new.get(key, _ABSENT)
-            if value is not other and not same(value, other):
-                return False
-        return True
-    if isinstance(old, (list, tuple)):
-        if not isinstance(new, (list, tuple)) or len(old) != len(new):
-            return False
-        return all(map(same, old, new))
-    return isinstance(old, bool) is isinstance(new, bool) and bool(old == new)
-
 
 def plain(value: Any) -> Any:
-    """Copies a value as JSON knows it: text keys, lists, and text for what JSON cannot hold."""
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, _MAPPING):
-        return {
-            key if type(key) is str else _key(key): item if type(item) is str else plain(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted((plain(item) for item in value), key=str)
-    return str(value)
+    """A copy as JSON has it: text for what JSON cannot hold, and 1 for 1.0."""
+    return _DECODER.decode(_ENCODER.encode(value))
 
 
-def _key(key: Any) -> str:
-    return json.dumps(key) if key is None or isinstance(key, (bool, int)) else str(key)
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else str(value)
+
+
+def _number(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+# Made once: making them takes longer than most manifests.
+_ENCODER = json.JSONEncoder(default=_jsonable)
+_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=str)
+_SORTED = json.JSONEncoder(sort_keys=True)
 
 
 def canonical(value: Any) -> str:
-    """Writes a plain value so that equal values have equal texts."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    """A plain value as text: equal for equal values, in any order of their keys."""
+    return _SORTED.encode(value)
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether two plain values are equal; Python takes True and 1 for equal, JSON does not."""
+    return old is new or canonical(old) == canonical(new)
 
 
 def at(value: Any, *keys: str) -> Any:
     """Reads a nested value, None where the way there does not exist."""
     for key in keys:
-        if not isinstance(value, _MAPPING):
+        if not isinstance(value, Mapping):
             return None
         value = value.get(key)
     return value
@@ -148,13 +121,13 @@ Objects = Mapping[Identity, Manifest]
 
 
 def by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
-    """Indexes manifests, in their order; the items of a `kind: List` count as given one by one."""
+    """Plain manifests by their identities, in their order; a `kind: List` counts as its items."""
     found: dict[Identity, Manifest] = {}
     for manifest in _flat(manifests):
         key = _identity(manifest)
         while key in found:
             key = key._replace(ordinal=key.ordinal + 1)
-        found[key] = manifest
+        found[key] = plain(manifest)
     return found
 
 
@@ -205,7 +178,7 @@ def partition_of(manifest: Manifest) -> int:
 
 
 def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
-    """Whether an update of an object makes its pods anew."""
+    """Whether an update of an object restarts its pods."""
     if key.is_lws:
         return not same(_lws_revision(old), _lws_revision(new))
     return key.is_apps_workload and not same(

@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._records import Difference, RoleEffect
-from fusioninfer_pulumi.cli.diff.restarts import replica_count
 from fusioninfer_pulumi.cli.diff.text import (
     before_after,
     grouped,
@@ -155,9 +154,8 @@ def _each(size: _Size | None) -> str:
 
 
 def _boxes(names: Sequence[str], kind: str) -> str:
-    number = replica_count(names)
-    if number > _DRAWN or number != len(names):
-        names = [f"{number} replicas"] if number else []
+    if len(names) > _DRAWN:
+        names = [f"{len(names)} replicas"]
     return "".join(f'<span class="box {kind}">{_html(name)}</span>' for name in names)
 
 
@@ -189,7 +187,7 @@ def _steps(effects: Sequence[RoleEffect]) -> list[list[_Step]]:
     """
     ends: dict[_Key, int] = {}
     steps: dict[int, list[_Step]] = {}
-    waiting = [effect for effect in effects if replica_count(effect.restarts)]
+    waiting = [effect for effect in effects if effect.restarts]
     names = {_key(effect) for effect in waiting}
     while waiting:
         ready = [each for each in waiting if not _before(each, names) - ends.keys()]
@@ -212,9 +210,6 @@ def _batches(effect: RoleEffect) -> Iterator[tuple[str, ...]]:
     if not effect.order:
         yield effect.restarts
     for stage in effect.order:
-        if replica_count(stage.replicas) != len(stage.replicas):
-            yield stage.replicas
-            continue
         width = max(1, stage.at_a_time)
         for start in range(0, len(stage.replicas), width):
             yield stage.replicas[start : start + width]
@@ -255,15 +250,15 @@ def _accelerators(
 
     asked = sum(gpus(before, each, each.replicas_before) for each in effects)
     moments = [("before", asked)]
-    starts = sum(gpus(after, each, replica_count(each.added)) for each in effects)
+    starts = sum(gpus(after, each, len(each.added)) for each in effects)
     if starts:
         moments.append(("new replicas are created", asked := asked + starts))
     for number, step in enumerate(_steps(effects), 1):
         for each in step:
-            count = replica_count(each.replicas)
+            count = len(each.replicas)
             asked += gpus(after, each.effect, count) - gpus(before, each.effect, count)
         moments.append((f"step {number}", asked))
-    stops = sum(gpus(before, each, replica_count(each.removed)) for each in effects)
+    stops = sum(gpus(before, each, len(each.removed)) for each in effects)
     if stops:
         moments.append(("removed replicas are deleted", asked - stops))
     highest = max(value for _, value in moments)

@@ -1,15 +1,16 @@
 """What a change does to the replicas of each role: which restart, why, in which order.
 
-The order, and what `pulumi up` refuses, are asked of `plan`: the same functions that the update
-itself uses.
+The order, and what `pulumi up` refuses, come from the functions that the update itself uses.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
 from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, RestartStage, RoleEffect
@@ -41,21 +42,15 @@ from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 #: Namespace and name of a service.
 Service = tuple[str, str]
 
-# More groups of one LeaderWorkerSet than anybody runs are written as one range, not listed.
-_LISTED = 10_000
+# More replicas of one LeaderWorkerSet than anybody runs have no names.
+_MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one object.
+    """A change of one object, whose pods restart or not.
 
-    Attributes:
-        key: Identity of the object.
-        old: Manifest before, None where the object is added.
-        new: Manifest after, None where it is removed.
-        change: What is told about it.
-        restarts: Whether its pods are made anew.
-        refused: Field for which it must be replaced, if any.
+    `refused` is the field that no update changes, so that the object is deleted and created.
     """
 
     key: Identity
@@ -111,7 +106,7 @@ class Turns(dict[tuple[str, str], Turn]):
     """Turns by namespace, empty where only the engine knows it, and name of the set."""
 
     def of(self, key: Identity) -> Turn | None:
-        """When a set changes, None where no plan tells."""
+        """When a set changes, None without a plan of it."""
         return self.get((key.namespace, key.name)) or self.get(("", key.name))
 
 
@@ -154,45 +149,32 @@ def released(
     return found
 
 
-@dataclass(frozen=True)
-class _Move:
-    """Replicas of one set that restart, in their order.
+class _Restart(NamedTuple):
+    """Replicas of one LeaderWorkerSet that restart, in their order; see `RestartStage`.
 
-    Attributes:
-        turn: When, None where no plan tells.
-        names: The replicas.
-        at_a_time: How many of them side by side, None for all.
-        at_most: Whether the cluster may take fewer of them at a time.
+    Optional ones restart after those that the service needs. `at_a_time` is None for all.
     """
 
-    turn: Turn | None
-    names: tuple[str, ...]
+    optional: bool
+    position: int
+    replicas: tuple[str, ...]
     at_a_time: int | None
+    groups: int | None
     at_most: bool
-
-    @property
-    def optional(self) -> bool:
-        """Whether they restart after those that the service needs."""
-        step = self.turn.step if self.turn else None
-        return step is not None and not step.required and not step.whole
 
 
 @dataclass
 class _Role:
-    """What is gathered about one role."""
+    """What is gathered about one role; lists as in `RoleEffect`."""
 
-    before: int = 0
-    after: int = 0
+    replicas_before: int = 0
+    replicas_after: int = 0
     existed: bool = False
     exists: bool = False
-    restarts: list[str] = field(default_factory=list)
-    moves: list[_Move] = field(default_factory=list)
+    names: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    order: list[_Restart] = field(default_factory=list)
     ordered: bool = True
-    behind: tuple[str, ...] = ()
-    held: list[str] = field(default_factory=list)
-    added: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    after: tuple[str, ...] = ()
     changes: list[FieldChange] = field(default_factory=list)
     gangs: set[str] = field(default_factory=set)
 
@@ -210,41 +192,20 @@ def role_effects(
         service: {} for edit in edits for service in edit.services
     }
     for key in {**old, **new}:
-        sides = [objects.get(key) for objects in (old, new)]
-        owners = [None if each is None else _owner(key, each) for each in sides]
-        # Twice where the labels changed: one role loses the replica, another one gains it.
-        for owner in dict.fromkeys(owners):
-            if owner is not None and owner[0] in found:
-                own = [m if o == owner else None for m, o in zip(sides, owners, strict=True)]
-                role = found[owner[0]].setdefault(owner[1], _Role())
-                _gather(role, key, own[0], own[1], edited.get(key), turns.of(key))
+        was, now = old.get(key), new.get(key)
+        some = now or was or {}
+        roles = found.get((key.namespace, service_of(key, some)))
+        if roles is not None:
+            role = roles.setdefault(role_of(key, some), _Role())
+            _gather(role, key, was, now, edited.get(key), turns.of(key))
     for service, roles in found.items():
-        restarting = [name for name, role in roles.items() if role.restarts]
+        restarting = [name for name, role in roles.items() if role.names["restarts"]]
         for name, role in roles.items():
-            role.behind = tuple(each for each in role.behind if each in restarting)
+            role.after = tuple(each for each in role.after if each in restarting)
             yield _effect(service, name, role)
         for edit in edits:
             if edit.restarts and edit.key.is_apps_workload and service in edit.services:
                 yield _apps_effect(service, edit)
-
-
-def _owner(key: Identity, manifest: Manifest) -> tuple[Service, str]:
-    return (key.namespace, service_of(key, manifest)), role_of(key, manifest)
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Names of the replicas of a set: `decode-0`, `1-decode-0` in a serving group."""
-
-    prefix: str
-    only: str
-
-    def between(self, start: int, stop: int) -> list[str]:
-        if self.only:
-            return [self.only] * (stop - start)
-        if stop - start > _LISTED:
-            return [f"{self.prefix}-{start}..{self.prefix}-{stop - 1}"]
-        return [f"{self.prefix}-{number}" for number in range(start, stop)]
 
 
 def _gather(
@@ -260,19 +221,20 @@ def _gather(
     some = old if new is None else new
     group, index = label(some, labels.GROUP_INDEX), label(some, labels.REPLICA_INDEX)
     prefix = f"{group}-{role_of(key, some)}" if group else role_of(key, some)
-    one = index and max(before, after) <= 1
-    names = _Names(prefix, f"{prefix}-{index}" if one else "")
+    most = min(max(before, after), _MOST_NAMES)
+    # `decode-0`, `1-decode-0` in a serving group.
+    names = [f"{prefix}-{index if index and most <= 1 else number}" for number in range(most)]
     role.existed |= old is not None
     role.exists |= new is not None
-    role.before += before
-    role.after += after
+    role.replicas_before += before
+    role.replicas_after += after
     common = min(before, after)
-    role.added += names.between(common, after)
-    role.removed += names.between(common, before)
+    role.names["added"] += names[common:after]
+    role.names["removed"] += names[common:before]
     if edit is None or edit.new is None or not edit.restarts or not common:
-        role.kept += names.between(0, common)
+        role.names["kept"] += names[:common]
         return
-    _restart(role, edit, edit.new, turn, names, common)
+    _restart(role, edit, edit.new, turn, names[:common])
     role.changes += (
         change for change in edit.change.fields if below(change.path, key.template_paths)
     )
@@ -281,18 +243,16 @@ def _gather(
         role.gangs.add(f"gang scheduling switched {'on' if has else 'off'}")
 
 
-def _restart(
-    role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: _Names, common: int
-) -> None:
+def _restart(role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: list[str]) -> None:
     """Notes which replicas of a set restart, and when; a partition holds some back."""
     # Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state below
-    # that of sets of one replica. A set that is made anew has none.
-    held = common if turn is not None and turn.step.frozen else min(partition_of(new), common)
+    # that of sets of one replica. A recreated LeaderWorkerSet has none.
+    held = len(names) if turn is not None and turn.step.frozen else partition_of(new)
     held = 0 if edit.refused else held
-    role.held += names.between(0, held)
-    role.kept += names.between(0, held)
-    restarting = names.between(held, common)
-    role.restarts += restarting
+    role.names["held"] += names[:held]
+    role.names["kept"] += names[:held]
+    restarting = names[held:]
+    role.names["restarts"] += restarting
     if not restarting:
         return
     several = not label(new, labels.REPLICA_INDEX)
@@ -300,14 +260,17 @@ def _restart(
         # The same service in two clusters: each of them goes its own way.
         role.ordered = False
         return
-    anew = bool(edit.refused) or (turn is not None and turn.recreated)
+    recreated = bool(edit.refused) or (turn is not None and turn.recreated)
     # LeaderWorkerSet paces what is in one set, as far as the cluster lets it.
-    paced = several and not anew
+    paced = several and not recreated
     at_a_time = None
-    if not anew:
-        at_a_time = _own_pace(new, common) if turn is None or paced else turn.at_a_time
-    role.moves.append(_Move(turn, tuple(reversed(restarting)), at_a_time, paced))
-    role.behind = turn.after if turn else ()
+    if not recreated:
+        at_a_time = _own_pace(new, len(names)) if turn is None or paced else turn.at_a_time
+    replicas = tuple(reversed(restarting))
+    optional = turn is not None and not turn.step.required and not turn.step.whole
+    position, groups = (turn.position, turn.groups) if turn else (0, None)
+    role.order.append(_Restart(optional, position, replicas, at_a_time, groups, paced))
+    role.after = turn.after if turn else ()
 
 
 def _own_pace(manifest: Manifest, replicas: int) -> int:
@@ -321,35 +284,16 @@ def _own_pace(manifest: Manifest, replicas: int) -> int:
     return max(1, found)
 
 
-def _stages(moves: Sequence[_Move]) -> Iterator[RestartStage]:
+def _stages(restarts: Iterable[_Restart]) -> Iterator[RestartStage]:
     """Puts the restarts of a role in order: what the service needs first, the rest together."""
-    for optional in (False, True):
-        part = sorted(
-            (move for move in moves if move.optional is optional),
-            key=lambda move: move.turn.position if move.turn else 0,
-        )
-        names = tuple(name for move in part for name in move.names)
-        if names:
-            count = replica_count(names)
-            limits = [count if move.at_a_time is None else move.at_a_time for move in part]
-            at_a_time = min(max(limits), count)
-            first = part[0].turn
-            groups = first.groups if first and at_a_time < count else None
-            at_most = at_a_time > 1 and any(move.at_most for move in part)
-            yield RestartStage(names, at_a_time, groups, at_most)
-
-
-def replica_count(names: Iterable[str]) -> int:
-    """Counts names, of which some may be ranges already."""
-    return sum(_range_size(name) for name in names)
-
-
-def _range_size(name: str) -> int:
-    first, dots, last = name.partition("..")
-    numbers = [part.rpartition("-")[2] for part in (first, last)]
-    if not dots or not all(number.isdecimal() for number in numbers):
-        return 1
-    return int(numbers[1]) - int(numbers[0]) + 1
+    ordered = sorted(restarts, key=lambda each: each[:2])
+    for _, each in groupby(ordered, key=lambda each: each.optional):
+        part = list(each)
+        names = tuple(name for one in part for name in one.replicas)
+        at_a_time = min(max(one.at_a_time or len(names) for one in part), len(names))
+        groups = part[0].groups if at_a_time < len(names) else None
+        at_most = at_a_time > 1 and any(one.at_most for one in part)
+        yield RestartStage(names, at_a_time, groups, at_most)
 
 
 def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
@@ -358,18 +302,18 @@ def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
         namespace=service[0],
         role=name,
         kind="LeaderWorkerSet",
-        replicas_before=role.before,
-        replicas_after=role.after,
-        restarts=tuple(role.restarts),
-        added=tuple(role.added),
-        removed=tuple(role.removed),
-        kept=tuple(role.kept),
-        restart_reason=restart_reason(role.changes, role.gangs) if role.restarts else "",
+        replicas_before=role.replicas_before,
+        replicas_after=role.replicas_after,
+        restart_reason=restart_reason(role.changes, role.gangs) if role.names["restarts"] else "",
         existed=role.existed,
         exists=role.exists,
-        order=tuple(_stages(role.moves)) if role.ordered else (),
-        after=role.behind,
-        held=tuple(role.held),
+        order=tuple(_stages(role.order)) if role.ordered else (),
+        after=role.after,
+        restarts=tuple(role.names["restarts"]),
+        added=tuple(role.names["added"]),
+        removed=tuple(role.names["removed"]),
+        kept=tuple(role.names["kept"]),
+        held=tuple(role.names["held"]),
     )
 
 
@@ -382,9 +326,6 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
         replicas_before=count_at(edit.old, "spec", "replicas"),
         replicas_after=count_at(edit.new, "spec", "replicas"),
         restarts=(edit.key.name,),
-        added=(),
-        removed=(),
-        kept=(),
         restart_reason=edit.reason,
     )
 
@@ -426,8 +367,8 @@ def without_revision(
 ) -> tuple[FieldChange, ...]:
     """Leaves out the revision where another field of a template changed, which is why it did."""
     others = [change for change in fields if not change.path.endswith(_REVISION)]
-    told = any(below(change.path, templates) for change in others)
-    return tuple(others if told else fields)
+    explained = any(below(change.path, templates) for change in others)
+    return tuple(others if explained else fields)
 
 
 def below(path: str, roots: Iterable[str]) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._records import (
@@ -17,10 +16,10 @@ from fusioninfer_pulumi.cli.diff._records import (
     RoleEffect,
 )
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
-from fusioninfer_pulumi.cli.diff.restarts import replica_count
-from fusioninfer_pulumi.cli.output import styled
+from fusioninfer_pulumi.cli.output import styled, wrapped
 
-_Paint = Callable[[str, str], str]
+# Of a file, which has no width.
+_ENDLESS = 1_000_000
 _MOST_FIELDS = 100
 # Most characters of a value.
 _LIMIT = 400
@@ -34,79 +33,103 @@ _SIGNS: dict[Action, tuple[str, str]] = {
 _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def to_text(difference: Difference, *, color: bool) -> str:
+def to_text(difference: Difference, *, color: bool, width: int | None = None) -> str:
     """Writes a difference as text that ends with a newline.
 
     Args:
         difference: What `compare` found.
         color: Whether to write terminal colours.
+        width: Columns of the terminal, None to wrap nothing.
     """
-    paint = partial(styled, color=color)
-    return "".join(f"{line.rstrip()}\n" for line in _text(difference, paint))
+    lines_ = _Screen(color, width).lines(difference)
+    return "".join(f"{line.rstrip()}\n" for line in lines_)
 
 
-def _text(difference: Difference, paint: _Paint) -> Iterator[str]:
-    yield summary(difference)
-    for totals in difference.totals:
-        pods = before_after(totals.pods_before, totals.pods_after)
-        devices = before_after(totals.accelerators_before, totals.accelerators_after)
-        name = service_name(totals.namespace, totals.service)
-        yield f"  {name}: pods {pods}, accelerators {devices}"
-    if difference.notes:
-        yield ""
-        for note in difference.notes:
-            yield f"  * {paint(printable(note), 'bold')}"
-    if difference.effects:
-        yield ""
-        yield from _table(difference, paint)
-    apart = True
-    for group in grouped(difference.objects):
-        if apart or group.fields:
+@dataclass(frozen=True)
+class _Screen:
+    """A terminal, or a file without width and colour."""
+
+    color: bool
+    width: int | None
+
+    def lines(self, difference: Difference) -> Iterator[str]:
+        """A whole difference."""
+        yield wrapped(summary(difference), self.width, "  ")
+        for totals in difference.totals:
+            pods = before_after(totals.pods_before, totals.pods_after)
+            devices = before_after(totals.accelerators_before, totals.accelerators_after)
+            name = service_name(totals.namespace, totals.service)
+            yield f"  {name}: pods {pods}, accelerators {devices}"
+        if difference.notes:
             yield ""
-        yield from _group(group, paint)
-        apart = bool(group.fields)
+            for note in difference.notes:
+                yield from self._paragraph("  * ", printable(note), "bold")
+        if difference.effects:
+            yield ""
+            yield from self._table(difference)
+        apart = True
+        for group in grouped(difference.objects):
+            if apart or group.fields:
+                yield ""
+            yield from self._group(group)
+            apart = bool(group.fields)
 
+    def _paragraph(self, lead: str, text: str, style: str, more: str = "") -> Iterator[str]:
+        """A text behind a sign, with its further lines below the first one's text."""
+        indent = " " * len(lead) + more
+        first, *others = wrapped(f"{lead}{text}", self.width, indent).split("\n")
+        yield lead + styled(first[len(lead) :], style, color=self.color)
+        yield from (
+            indent + styled(line[len(indent) :], style, color=self.color) for line in others
+        )
 
-def _table(difference: Difference, paint: _Paint) -> Iterator[str]:
-    head, rows = effect_rows(difference)
-    above = ""
-    cells = [[name.upper() for name in head]]
-    for row in rows:
-        # The name of a service stands where its rows begin.
-        first = row[0] if head[0] != "service" or row[0] != above else ""
-        above = row[0]
-        cells.append([printable(cell) for cell in (first, *row[1:])])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for number, row in enumerate(cells):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"  {paint(line.rstrip(), '' if number else 'dim')}"
+    def _table(self, difference: Difference) -> Iterator[str]:
+        """The table of replicas; where it is too wide, its rows as paragraphs."""
+        head, rows = effect_rows(difference)
+        cells = [[printable(cell) for cell in row] for row in rows]
+        columns = zip(head, *cells, strict=True)
+        widths = [max(map(len, column)) for column in columns]
+        if sum(widths) + 2 * len(widths) > (self.width or _ENDLESS):
+            for row in cells:
+                yield from self._paragraph("  ", row[0], "")
+                for name, cell in zip(head[1:], row[1:], strict=True):
+                    yield from self._paragraph(f"    {name:<8}  ", cell, "")
+            return
+        above = ""
+        for number, row in enumerate([[name.upper() for name in head], *cells]):
+            # The name of a service stands where its rows begin.
+            first = row[0] if head[0] != "service" or row[0] != above else ""
+            above = row[0]
+            parts = zip((first, *row[1:]), widths, strict=True)
+            line = "  ".join(cell.ljust(width) for cell, width in parts).rstrip()
+            yield f"  {styled(line, '' if number else 'dim', color=self.color)}"
 
+    def _group(self, group: Group) -> Iterator[str]:
+        action = group.objects[0].action
+        sign, style = _SIGNS[action]
+        title = printable(group.title)
+        if action == "replaced":
+            title += ", deleted and created again"
+        yield from self._paragraph(f"{sign} ", title, style)
+        for change in group.fields[:_MOST_FIELDS]:
+            yield from self._field(change)
+        if len(group.fields) > _MOST_FIELDS:
+            yield f"    … {len(group.fields) - _MOST_FIELDS} more fields; the JSON form has all"
 
-def _group(group: Group, paint: _Paint) -> Iterator[str]:
-    action = group.objects[0].action
-    sign, style = _SIGNS[action]
-    title = printable(group.title)
-    if action == "replaced":
-        title += ", deleted and created again"
-    yield f"{sign} {paint(title, style)}"
-    for change in group.fields[:_MOST_FIELDS]:
-        yield from _field(change, paint)
-    if len(group.fields) > _MOST_FIELDS:
-        yield f"    … {len(group.fields) - _MOST_FIELDS} more fields; the JSON form has all"
-
-
-def _field(change: FieldChange, paint: _Paint) -> Iterator[str]:
-    path = printable(change.path)
-    if is_block(change):
-        yield f"    {path}:"
-        for line in lines(change, _LIMIT):
-            yield f"      {paint(line, _LINE_STYLES.get(line[:1], ''))}"
-    elif change.kind == "changed":
-        old, new = shown_pair(change, _LIMIT)
-        yield f"    {path}: {old} -> {new}"
-    else:
-        sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
-        yield f"    {path}: {sign} {shown(value, _LIMIT)}"
+    def _field(self, change: FieldChange) -> Iterator[str]:
+        """A field in one line where it fits, else with its values below."""
+        line = f"    {printable(change.path)}: "
+        if change.kind == "changed":
+            line += " -> ".join(shown_pair(change, _LIMIT))
+        else:
+            sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
+            line += f"{sign} {shown(value, _LIMIT)}"
+        if not is_block(change) and len(line) <= (self.width or _ENDLESS):
+            yield line
+            return
+        yield f"    {printable(change.path)}:"
+        for each in lines(change, _LIMIT):
+            yield from self._paragraph(" " * 6, each, _LINE_STYLES.get(each[:1], ""), "  ")
 
 
 def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
@@ -142,12 +165,8 @@ def summary(difference: Difference) -> str:
     parts = []
     if lws:
         restarts, starts, stops = (
-            sum(map(replica_count, each))
-            for each in (
-                [effect.restarts for effect in lws],
-                [effect.added for effect in lws],
-                [effect.removed for effect in lws],
-            )
+            sum(len(getattr(effect, each)) for effect in lws)
+            for each in ("restarts", "added", "removed")
         )
         before = sum(effect.replicas_before for effect in lws)
         parts.append(
@@ -176,10 +195,10 @@ def service_name(namespace: str, name: str) -> str:
 
 
 def _order(effect: RoleEffect) -> str:
-    """Says in which order replicas restart; empty where it is one, or nobody knows."""
+    """The order in which replicas restart; empty where it is one, or unknown."""
     parts = []
     for stage in effect.order:
-        number = replica_count(stage.replicas)
+        number = len(stage.replicas)
         pace = f", {'up to ' if stage.at_most else ''}{stage.at_a_time} at a time"
         if number == 1:
             pace = ""
@@ -188,10 +207,10 @@ def _order(effect: RoleEffect) -> str:
         elif stage.at_a_time >= number and not stage.at_most:
             pace = " together"
         parts.append(in_order(stage.replicas) + pace)
-    told = ", then ".join(parts)
+    order = ", then ".join(parts)
     if effect.after:
-        return f"after {', '.join(effect.after)}: {told}"
-    return told if replica_count(effect.restarts) > 1 else ""
+        return f"after {', '.join(effect.after)}: {order}"
+    return order if len(effect.restarts) > 1 else ""
 
 
 _LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTemplate."
@@ -284,17 +303,15 @@ def compressed(names: Iterable[str]) -> str:
     return ", ".join(_ranges(names))
 
 
-def in_order(names: Sequence[str]) -> str:
-    """Joins names in the order given, a whole run that counts down as `decode-19..decode-0`."""
-    upwards = compressed(reversed(names))
-    first, dots, last = upwards.partition("..")
-    return f"{last}..{first}" if dots and "," not in upwards else ", ".join(names)
+def in_order(names: Iterable[str]) -> str:
+    """Joins names with commas, those that count down as a range: `decode-19..decode-0`."""
+    return ", ".join(_ranges(names, -1))
 
 
-def _ranges(names: Iterable[str]) -> Iterator[str]:
+def _ranges(names: Iterable[str], step: int = 1) -> Iterator[str]:
     run: list[str] = []
     for name in names:
-        if run and _follows(run[-1], name):
+        if run and _follows(run[-1], name, step):
             run.append(name)
         else:
             yield from _short(run)
@@ -302,11 +319,11 @@ def _ranges(names: Iterable[str]) -> Iterator[str]:
     yield from _short(run)
 
 
-def _follows(one: str, other: str) -> bool:
+def _follows(one: str, other: str, step: int) -> bool:
     prefix, _, number = one.rpartition("-")
     if not number.isdecimal() or len(number) > _LONGEST_NUMBER:
         return False
-    return other == f"{prefix}-{int(number) + 1}"
+    return other == f"{prefix}-{int(number) + step}"
 
 
 def _short(run: list[str]) -> list[str]:
@@ -418,5 +435,5 @@ def _window(text: str, start: int, limit: int) -> str:
     start = 0 if start <= 1 or len(text) <= limit else start
     head = "…" if start else ""
     rest = text[start:]
-    room = limit - len(head)
-    return head + (rest if len(rest) <= room else rest[: room - 1] + "…")
+    free = limit - len(head)
+    return head + (rest if len(rest) <= free else rest[: free - 1] + "…")

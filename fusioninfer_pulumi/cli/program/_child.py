@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from types import CoroutineType, FrameType
 from typing import Any, TypeVar
 
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.program._recording import ProgramError, refused
 from fusioninfer_pulumi.findings import error
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -31,7 +32,9 @@ _GRACE = 3.0
 Frames = Callable[[list[tuple[str, int, str]]], tuple[str, ...]]
 
 
-def call(function: Callable[..., T], *arguments: Any, limit: float, frames: Frames) -> T:
+def call(
+    function: Callable[..., T], *arguments: Any, limit: float, frames: Frames, waiting: str
+) -> T:
     """Calls a function in a child process and returns its result.
 
     What it prints goes to standard error. Outputs in the result are replaced by stand-ins: who
@@ -42,6 +45,7 @@ def call(function: Callable[..., T], *arguments: Any, limit: float, frames: Fram
         *arguments: Its arguments.
         limit: Seconds after which the process is ended.
         frames: Chooses and writes stack frames of file, line and function.
+        waiting: What a person at a terminal reads while it takes long.
 
     Raises:
         ProgramError: The function raised it, ended the process, or did not end in time.
@@ -55,35 +59,36 @@ def call(function: Callable[..., T], *arguments: Any, limit: float, frames: Fram
         process.start()
     sender.close()
     try:
-        told = _received(receiver, process, limit + _GRACE)
+        with working(waiting):
+            answer = _received(receiver, process, limit + _GRACE)
     finally:
         process.kill()
         process.join()
         receiver.close()
-    if told is None:
+    if answer is None:
         ended = process.exitcode
         if ended == -signal.SIGKILL:
             raise refused("program-not-ended", f"the program did not end within {limit:g} s")
         how = "it crashed, or called os._exit" if ended else "it called os._exit"
         raise refused("program-ended", f"the program ended its process with status {ended}: {how}")
-    if isinstance(told, ProgramError):
-        raise told
-    result: T = told
+    if isinstance(answer, ProgramError):
+        raise answer
+    result: T = answer
     return result
 
 
 def _received(receiver: Connection, process: Any, limit: float) -> Any:
     """The last object that a process sends before it ends; None where it sends nothing."""
-    told = None
+    answer = None
     while ready := wait([receiver, process.sentinel], timeout=limit):
         if receiver not in ready:
             break
         try:
-            told = _Unpickler(io.BytesIO(receiver.recv_bytes())).load()
+            answer = _Unpickler(io.BytesIO(receiver.recv_bytes())).load()
         except EOFError:
             process.join(limit)
             break
-    return told
+    return answer
 
 
 def _main(

@@ -1,7 +1,7 @@
 """Values that a program marks as secret, kept out of everything that a run says.
 
 As Pulumi's own command line does, in errors, log messages and what the program prints. What stands
-in an object is masked by its mark, whatever its value is: see `recorder`.
+in an object is masked by its mark, with any value: see `recorder`.
 """
 
 from __future__ import annotations

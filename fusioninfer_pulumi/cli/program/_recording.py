@@ -52,6 +52,7 @@ class Recording:
         resources: The objects, in the order in which the program constructed them; what an object
             depends on comes before it.
         plans: The plan of each InferenceService component, in the same order.
+        providers: Name of the Kubernetes provider of each of them, empty for the default one.
         findings: Warnings: what is missing here because only the engine can expand it, and what
             the program itself warned about; no text twice.
         encrypted: Of each encrypted value of the stack's config what is written there.
@@ -61,6 +62,7 @@ class Recording:
     plans: tuple[Any, ...]
     findings: tuple[Finding, ...]
     encrypted: Mapping[str, str] = field(default_factory=dict)
+    providers: tuple[str, ...] = ()
 
 
 class ProgramError(Exception):

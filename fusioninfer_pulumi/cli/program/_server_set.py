@@ -33,7 +33,7 @@ _Applied = Callable[[Any], Any]
 
 
 class _ReadsUnknownError(BaseException):
-    """A callback reads what nobody knows yet; not for its own `except Exception`."""
+    """A callback reads a value that is unknown yet; not for its own `except Exception`."""
 
 
 class _FailedHereError(Exception):
@@ -92,7 +92,7 @@ async def _awaited(result: Awaitable[Any]) -> Any:
 
 
 def _view(value: Any) -> Any:
-    """A value as a callback shall see it: one that tells when an unknown field is read."""
+    """A value as a callback shall see it: one that raises when an unknown field is read."""
     kind: Any = type(value)
     if not kind.__module__.startswith(_PACKAGE) or kind.__name__ not in _FIELDS:
         return value

@@ -6,8 +6,8 @@ What this package takes from the SDK beyond its documented functions, all of it 
 - `SETTINGS.callbacks`, an object with the methods `register_transform`, `register_stack_transform`,
   `register_invoke_transform`, `register_resource_hook` and `register_error_hook`. Without one the
   SDK opens a gRPC server, for an engine that would call the program's functions back.
-- The module of the functions that the SDK sends to the loop's executor, to tell its calls to the
-  monitor from threads of the program.
+- The module of the functions that the SDK sends to the loop's executor, which separates its calls
+  to the monitor from threads of the program.
 - `MockMonitor` and the names of a monitor's methods (`RegisterResource`, `Invoke`); `set_mocks`
   offers only `Mocks`, which see neither parents nor whether a component is remote, and answer an
   unknown value with a known one. Messages are those of `pulumi.runtime.proto`.
@@ -37,7 +37,7 @@ from fusioninfer_pulumi.component.run_mode import collect_plans
 
 T = TypeVar("T")
 
-#: Seconds that tasks which nobody awaits (such as log messages) have after the program's end.
+#: Seconds that tasks without a waiter, such as log messages, have after the program's end.
 _GRACE = 0.5
 _ORGANIZATION = "organization"
 
@@ -52,8 +52,10 @@ def record(
     _configure(project, config, recorder)
     _replace(recorder, confidential)
     _run(str(project.program), recorder)
-    findings = (*config.findings, *recorder.told())
-    return Recording(recorder.recorded(), tuple(plans), findings, config.encrypted)
+    findings = (*config.findings, *recorder.warnings())
+    return Recording(
+        recorder.recorded(), tuple(plans), findings, config.encrypted, recorder.providers()
+    )
 
 
 def _run(program: str, recorder: Recorder) -> None:
@@ -69,7 +71,7 @@ def _run(program: str, recorder: Recorder) -> None:
 
     with contextlib.suppress(SystemExit), failing_exits():
         loop.run_until_complete(pulumi.runtime.run_in_stack(body))
-        # Tasks that nobody awaits, such as log messages, have a moment.
+        # Tasks without a waiter, such as log messages, have a moment.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE))
 

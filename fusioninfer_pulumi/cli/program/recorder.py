@@ -26,6 +26,7 @@ from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_stack
 
 from fusioninfer_pulumi.cli.program._recording import SECRET, Recorded, Secrets
+from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml import documents
@@ -35,29 +36,7 @@ _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
 #: Custom resources that stand for many objects.
 _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
-#: Kinds without a namespace that programs commonly register.
-_CLUSTER_WIDE = frozenset(
-    {
-        "APIService",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CustomResourceDefinition",
-        "GatewayClass",
-        "IngressClass",
-        "MutatingWebhookConfiguration",
-        "Namespace",
-        "Node",
-        "PersistentVolume",
-        "PriorityClass",
-        "Queue",
-        "RuntimeClass",
-        "StorageClass",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "ValidatingWebhookConfiguration",
-    }
-)
-#: The key by which the SDK tells secrets, assets and references from mappings.
+#: The key by which the SDK recognises secrets, assets and references among mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
 #: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
@@ -81,16 +60,20 @@ class Recorder(MockMonitor):
         self._constructions = 0
         self._states: dict[str, Struct] = {}
         self._parents: dict[str, str] = {}
-        self._namespaces: dict[str, str] = {}  # by provider
+        self._providers: list[tuple[int, str]] = []  # of services
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
         self._transforms: dict[str, list[str]] = {}  # by resource
         self._of_stack: list[str] = []
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """The objects in the order of their constructors, whatever the order of the calls was."""
+        """The objects in the order of their constructors, in any order of the calls."""
         return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
 
-    def told(self) -> tuple[Finding, ...]:
+    def providers(self) -> tuple[str, ...]:
+        """Names of the Kubernetes providers of services, in the order of their constructors."""
+        return tuple(name for _, name in sorted(self._providers))
+
+    def warnings(self) -> tuple[Finding, ...]:
         """The warnings in the program's order, each text once."""
         found: dict[str, Finding] = {}
         for _, finding in sorted(self._findings, key=lambda pair: pair[0]):
@@ -149,7 +132,7 @@ class Recorder(MockMonitor):
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
-        """Asks whether something exists: nobody knows here."""
+        """Asks whether something exists, which is unknown here."""
         text = f'{request.type} "{request.id}": whether it exists is unknown here'
         self.warn("resource-existence-unknown", text)
         return SimpleNamespace(exists=False, unknown=True)
@@ -229,12 +212,15 @@ class Recorder(MockMonitor):
         self, urn: str, request: Any, properties: Struct
     ) -> resource_pb2.RegisterResourceResponse:
         """Records the resource if it is an object; answers with its outputs."""
-        outputs = self._states[urn] = self._outputs(urn, request, properties)
+        outputs = self._states[urn] = self._outputs(request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
-    def _outputs(self, urn: str, request: Any, properties: Struct) -> Struct:
+    def _outputs(self, request: Any, properties: Struct) -> Struct:
         position = self._position(request)
         token, name = request.type, request.name
+        if token == TOKEN:
+            provider = request.providers.get("kubernetes", "").rpartition("::")[0]
+            self._providers.append((position, provider.rpartition("::")[2]))
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing here"
             self.warn("component-not-expanded", f'{token} "{name}": {text}', position)
@@ -244,32 +230,22 @@ class Recorder(MockMonitor):
             self.warn("dynamic-provider-not-run", text, position)
         inputs = _plain(properties)
         if token == _PROVIDER and "namespace" in inputs:
-            self._namespaces[urn] = _masked(inputs["namespace"], Secrets.MASKED)
+            text = f"in namespace {_masked(inputs['namespace'], Secrets.MASKED)}"
+            self.warn(
+                "provider-namespace-not-written",
+                f'provider "{name}" puts objects without metadata.namespace {text}; it is not '
+                "written into them here",
+                position,
+            )
         if not (request.custom and _is_object(token, inputs)):
             return properties
         manifest = _manifest(token, name, inputs, self._secrets)
         self._recorded.append((position, Recorded(name, token, manifest)))
-        self._point_out_namespace(request.provider.rpartition("::")[0], manifest, position)
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
             # The provider will make one up.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
-
-    def _point_out_namespace(
-        self, provider: str, manifest: Mapping[str, Any], position: int
-    ) -> None:
-        """Warns of an object that its provider moves to a namespace."""
-        namespace = self._namespaces.get(provider)
-        named = "namespace" in manifest["metadata"]
-        if namespace is None or named or manifest["kind"] in _CLUSTER_WIDE:
-            return
-        self.warn(
-            "provider-namespace-not-written",
-            f'provider "{provider.rpartition("::")[2]}" puts objects without metadata.namespace '
-            f"in namespace {namespace}; it is not written into them here",
-            position,
-        )
 
     def _position(self, request: Any) -> int:
         waiting = self._constructed[request.type, request.name]

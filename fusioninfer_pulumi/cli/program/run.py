@@ -72,7 +72,10 @@ def run_program(
         importlib.import_module("fusioninfer_pulumi.cli.program._session")
 
     frames = functools.partial(_written, project.root)
-    return call(_record, project, config, secrets, key(), limit=limit, frames=frames)
+    waiting = f"{folder}: running the program"
+    return call(
+        _record, project, config, secrets, key(), limit=limit, frames=frames, waiting=waiting
+    )
 
 
 def _record(project: Project, config: StackConfig, secrets: Secrets, marking: bytes) -> Recording:
@@ -196,7 +199,7 @@ def _text(problem: BaseException) -> str:
 def _serialising(problem: BaseException) -> str:
     """What the SDK says about a value that is no property, without the values around it.
 
-    Its own text prints the whole property, and with it whatever else stands in there.
+    Its own text prints the whole property, and with it all other values in there.
     """
     where = str(problem).splitlines()[0].removeprefix(_SERIALISING)
     while problem.__cause__ is not None:

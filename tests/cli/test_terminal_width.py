@@ -1,0 +1,129 @@
+"""`check`, `diff` and long work at a terminal: wrapped there, and whole lines in a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import container, plan_of, role, service, template
+
+from fusioninfer_pulumi.cli import output
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_text
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.cli.output import finding_line, terminal_width, working
+from fusioninfer_pulumi.findings import warning
+from fusioninfer_pulumi.objects import render
+
+PLACE = "clusters/a folder/with-a-long-name/of-services/deepseek-v3.yaml:12"
+FOUND = warning(
+    "accelerators-too-few",
+    ("roles", 0, "template", "spec", "containers", 0, "args"),
+    "--tensor-parallel-size 16 needs 16 accelerators, the pod has 8; raise nvidia.com/gpu",
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def difference() -> Difference:
+    def side(image: str, name: str) -> Any:
+        pods = template(container(gpus=8, image=image))
+        return plan_of(service(role(name, replicas=40, template=pods), groups=2))
+
+    name = "a-role-with-a-long-name"
+    plans = side("vllm/vllm-openai:v0.11.0", name), side("registry.example/vllm:v0.11.2", name)
+    objects = [list(render(plan)) for plan in plans]
+    return compare(*objects, plans=([plans[0]], [plans[1]]))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_finding_is_wrapped_between_words(width: int) -> None:
+    lines = finding_line(PLACE, FOUND, width=width).splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].startswith(f"{PLACE}: ")
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert " ".join(map(str.strip, lines)) == finding_line(PLACE, FOUND)
+
+
+def test_what_is_wider_than_the_terminal_stays_whole() -> None:
+    lines = finding_line("x" * 90, FOUND, width=80, color=True).splitlines()
+    assert lines[0] == "x" * 90 + ":"
+    assert lines[-1].endswith("\x1b[2m[accelerators-too-few]\x1b[0m")
+    path = "roles[0].template.spec.containers[0].args:"
+    assert any(path in line for line in lines)
+
+
+@pytest.mark.parametrize("color", [True, False])
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_difference_is_wrapped_between_words(width: int, *, color: bool) -> None:
+    found = difference()
+    shown = to_text(found, color=color, width=width)
+    for code in ("\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[3{digit}m" for digit in range(8))):
+        shown = shown.replace(code, "")
+    assert "\x1b" not in shown
+    assert all(len(line) <= width for line in shown.splitlines())
+    words = "0-a-role-with-a-long-name-39..0-a-role-with-a-long-name-0"
+    assert words in shown
+    assert "containers[vllm].image:" in shown
+
+
+def test_a_value_that_does_not_fit_stands_below_its_field() -> None:
+    old, new = (
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": text}}
+        for text in ("a" * 50, "b" * 50)
+    )
+    found = compare([old], [new])
+    assert f"    data.k: {'a' * 50} -> {'b' * 50}\n" in to_text(found, color=False)
+    narrow = to_text(found, color=False, width=80)
+    assert f"    data.k:\n      - {'a' * 50}\n      + {'b' * 50}\n" in narrow
+
+
+def test_only_terminals_have_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert terminal_width(io.StringIO()) is None
+    assert terminal_width(Terminal()) == 80
+    monkeypatch.setenv("COLUMNS", "100")
+    assert terminal_width(Terminal()) == 100
+    assert terminal_width(io.StringIO()) is None
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_check_wraps_for_people_alone(
+    stream: type[io.StringIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "service.yaml"
+    path.write_text("kind: InferenceService\nmetadata: {name: a}\nspec: {roles: [{name: X}]}\n")
+    held = stream()
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys, "stderr", held)
+    assert main(["check", str(path)]) == 2
+    lines = held.getvalue().splitlines()
+    assert any(line.startswith("    ") for line in lines) is (stream is Terminal)
+
+
+@pytest.mark.parametrize(("stream", "said"), [(Terminal, True), (io.StringIO, False)])
+def test_long_work_is_named_on_a_terminal_alone(
+    stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch, *, said: bool
+) -> None:
+    held = stream()
+    monkeypatch.setattr(sys, "stderr", held)
+    monkeypatch.setattr(output, "_FIRST_NOTICE", 0.01)
+    with working("pools.yaml: placing"):
+        end = time.monotonic() + 5
+        while said and not held.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    assert held.getvalue().startswith("pools.yaml: placing (") is said
+
+
+def test_short_work_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", held := Terminal())
+    with working("anything"):
+        pass
+    assert held.getvalue() == ""
