@@ -89,7 +89,7 @@ ROUTES: list[tuple[Spec, str, str]] = [
      "rules[0].filters[0].cors.allowOrigins"),
     (shared(allowMethods=["GET", "*"]), "wildcard-beside-others",
      "rules[0].filters[0].cors.allowMethods"),
-    (authorized(protocol="GRPC", http={}), "auth-protocol-mismatch",
+    (authorized(protocol="GRPC", grpc={}, http={}), "auth-protocol-mismatch",
      "rules[0].filters[0].externalAuth.http"),
     (authorized(protocol="HTTP"), "auth-protocol-mismatch",
      "rules[0].filters[0].externalAuth.http"),

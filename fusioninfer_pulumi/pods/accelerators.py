@@ -23,12 +23,24 @@ _WITHOUT = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?!
 #: Variables that engines built for processors read.
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
 #: Variables by which a container runtime hands out devices that nothing asked for.
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+#: The vendor of the devices that the projects' own images run on, and other builds by their tags.
+_BUILT_FOR = {
+    "vllm/vllm-openai": "nvidia.com",
+    "vllm/vllm-openai-rocm": "amd.com",
+    "rocm/vllm": "amd.com",
+    "rocm/sgl-dev": "amd.com",
+    "lmsysorg/sglang": "nvidia.com",
+}
+_OTHER_BUILD = re.compile(r"rocm|mi\d|xeon|xpu|npu|cann|gaudi|cpu|tpu|musa")
 _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 
 
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
+        yield from _vendor(pod)
+        yield from _hidden(pod, pods)
         slips = list(_names(pod))
         yield from slips
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
@@ -43,6 +55,50 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
             "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
         )
+
+
+def _vendor(pod: Pod) -> Iterator[Finding]:
+    """Refuses accelerators that the engines' own images were not built for."""
+    image = read_command(pod.own).image
+    built = _BUILT_FOR.get(_repository(image.name)) if image.name else None
+    if built is None or _OTHER_BUILD.search(image.tag or ""):
+        return
+    names = [name for name, amount in _amounts(pod) if is_accelerator(name)]
+    wrong = [name for name in names if not name.startswith(f"{built}/")]
+    if wrong and len(wrong) == len(names):
+        yield error(
+            "image-for-other-accelerator",
+            (*pod.container_path, "resources"),
+            f"the image {image.name} is built for {built}/gpu, and the container asks for "
+            f"{wrong[0]}; use an image for that device",
+        )
+
+
+def _repository(name: str) -> str:
+    return re.sub(r"(:[^/]*)?(@.*)?$", "", name).removeprefix("docker.io/")
+
+
+def _hidden(pod: Pod, pods: RolePods) -> Iterator[Finding]:
+    """Refuses a variable that hides accelerators which the engine's sizes need."""
+    sizes = pods.command.parallelism
+    for index, each in enumerate(pod.own.get("env") or ()):
+        value = each.get("value")
+        if each.get("name") == "NVIDIA_VISIBLE_DEVICES" and value in ("none", "void"):
+            at = (*pod.container_path, "env", index, "value")
+            message = f"{value} hides the accelerators that the device plugin gives; remove it"
+            yield warning("accelerators-hidden", at, message)
+        if each.get("name") not in _HIDING or not isinstance(value, str) or "$" in value:
+            continue
+        listed = [part for part in value.split(",") if part.strip() not in ("", "-1")]
+        need = sizes.tensor * sizes.pipeline if sizes is not None and pods.leader.leads else 1
+        most = need if len(pods.each) == 1 else 1
+        if read_command(pod.own).engine is not None and len(listed) < most:
+            yield error(
+                "accelerators-hidden",
+                (*pod.container_path, "env", index, "value"),
+                f"{each['name']} leaves {len(listed)} of the accelerators, and the engine needs "
+                f"{most}; remove it",
+            )
 
 
 def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -18,6 +19,8 @@ from fusioninfer_pulumi.pods.pod import Context, Pod
 #: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
 #: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
 LEAST_SHARED = quantity.parse("256Mi")
+#: Arguments with GiB of host memory.
+_HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -28,6 +31,7 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if shares and runs:
             yield from _shared(pod)
         yield from _above_limits(pod, ctx)
+    yield from _offloaded(pods)
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
@@ -59,6 +63,25 @@ def _shared(pod: Pod) -> Iterator[Finding]:
             f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
             f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
         )
+
+
+def _offloaded(pods: RolePods) -> Iterator[Finding]:
+    """Warns of host memory that the engine takes by an argument and the container does not have."""
+    command, pod = pods.command, pods.leader
+    limit = _amount(((pod.container.get("resources") or {}).get("limits") or {}).get("memory"))
+    if limit is None or command.engine is None or not command.readable:
+        return
+    for flag in _HOST_MEMORY:
+        text = command.value(flag)
+        if text is None or re.fullmatch(r"\d{1,6}(\.\d+)?", text) is None:
+            continue
+        if quantity.parse(text) * 2**30 > limit:
+            yield warning(
+                "host-memory-above-limit",
+                pod.command_path,
+                f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
+                f"{quantity.write(limit)}; lower it, or raise the limit",
+            )
 
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
