@@ -37,6 +37,16 @@ def mirrored(**fields: Any) -> Spec:
     return rule(filters=[{"type": "RequestMirror", "requestMirror": mirror}])
 
 
+def shared(**cors: Any) -> Spec:
+    return rule(filters=[{"type": "CORS", "cors": cors}])
+
+
+def authorized(**auth: Any) -> Spec:
+    return rule(filters=[{"type": "ExternalAuth", "externalAuth": {"backendRef": SERVICE, **auth}}])
+
+
+PERMANENT = {"type": "Cookie", "cookieConfig": {"lifetimeType": "Permanent"}}
+
 #: Specs of HTTPRoutes, the rule, and the field below the spec.
 ROUTES: list[tuple[Spec, str, str]] = [
     ({"parentRefs": [{"name": "g"}, {"name": "g"}]}, "gateway-parent-ambiguous", "parentRefs[1]"),
@@ -75,7 +85,27 @@ ROUTES: list[tuple[Spec, str, str]] = [
       for value in ("v1", "//v1", "/a/./b", "/a/../b", "/a%2fb", "/a%2Fb", "/a#b", "/a/..", "/a/.",
                     "/a b", "/a?b", "/%zz")),
     (at("v1", "Exact"), "invalid-route-path", "rules[0].matches[0].path.value"),
+    (shared(allowOrigins=["*", "https://a.example.com"]), "wildcard-beside-others",
+     "rules[0].filters[0].cors.allowOrigins"),
+    (shared(allowMethods=["GET", "*"]), "wildcard-beside-others",
+     "rules[0].filters[0].cors.allowMethods"),
+    (authorized(protocol="GRPC", grpc={}, http={}), "auth-protocol-mismatch",
+     "rules[0].filters[0].externalAuth.http"),
+    (authorized(protocol="HTTP"), "auth-protocol-mismatch",
+     "rules[0].filters[0].externalAuth.http"),
+    (rule(sessionPersistence=PERMANENT), "session-without-end",
+     "rules[0].sessionPersistence.absoluteTimeout"),
 ]  # fmt: skip
+
+#: The same of fields that only the experimental channel has.
+TAKEN_EXPERIMENTAL: list[Spec] = [
+    shared(allowOrigins=["*"], allowMethods=["*"]),
+    shared(allowOrigins=["https://a.example.com"], allowMethods=["GET", "POST"]),
+    authorized(protocol="HTTP", http={"path": "/check"}),
+    authorized(protocol="GRPC", grpc={}),
+    rule(sessionPersistence={**PERMANENT, "absoluteTimeout": "1h"}),
+    rule(sessionPersistence={"cookieConfig": {"lifetimeType": "Session"}}),
+]
 
 #: Specs of HTTPRoutes that are taken.
 TAKEN_ROUTES: list[Spec] = [

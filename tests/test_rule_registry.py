@@ -9,12 +9,19 @@ import pytest
 from rule_examples import found_by
 from rules_in_code import ids
 
-from fusioninfer_pulumi.rules.registry import rules
+from fusioninfer_pulumi.rules.registry import area_evidence, rules
 
 ROOT = Path(__file__).parent.parent
 FOLDER = "fusioninfer_pulumi/rules"
-#: Rules that need more than an input: a cluster, a program, a command line. Only to be shortened.
+#: Rules without an example, each with the reason. Only to be shortened.
 WITHOUT_EXAMPLE = Path(__file__).parent / "fixtures" / "rules_without_example.txt"
+#: What an example would need beside an input; `not-written` where an input is enough.
+REASONS = {
+    "needs-cluster", "needs-command-line", "needs-files", "needs-inventory", "needs-output",
+    "needs-previous-state", "needs-program", "not-written", "too-large",
+}  # fmt: skip
+#: Examples that nobody has written: not to become more.
+NOT_WRITTEN = 28
 
 
 def entry(rule: str, severities: set[str], place: str) -> str:
@@ -47,6 +54,11 @@ def test_each_rule_is_registered_once() -> None:
     assert sorted({key for key in keys if keys.count(key) > 1}) == []
 
 
+def test_every_rule_says_where_it_is_known_from() -> None:
+    assert {rule.area for rule in rules().values()} == area_evidence().keys()
+    assert [rule.id for rule in rules().values() if not rule.known_from] == []
+
+
 def test_severities_are_those_of_the_code() -> None:
     wrong = {}
     for rule in rules().values():
@@ -73,8 +85,20 @@ def test_examples_violate_their_rules(area: str) -> None:
     assert not wrong, f"found instead: {wrong}"
 
 
+def reasons() -> dict[str, str]:
+    """Why each rule without an example has none."""
+    lines = WITHOUT_EXAMPLE.read_text(encoding="utf-8").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
+
+
+def test_rules_without_an_example_have_a_reason() -> None:
+    given = list(reasons().values())
+    assert set(given) <= REASONS
+    assert given.count("not-written") <= NOT_WRITTEN
+
+
 def test_new_rules_have_an_example() -> None:
-    listed = set(WITHOUT_EXAMPLE.read_text(encoding="utf-8").split())
+    listed = set(reasons())
     without = {rule.id for rule in rules().values() if rule.example is None}
     assert not without - listed, f"give an example to {', '.join(sorted(without - listed))}"
     assert not listed - without, f"remove from {WITHOUT_EXAMPLE.name}: {sorted(listed - without)}"

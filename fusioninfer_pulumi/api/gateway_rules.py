@@ -3,7 +3,29 @@
 No CEL library for Python is light enough to evaluate them at every start (docs/architecture.md):
 those that an input can break are written here.
 
-Left to the API server: rules within `cors`, `externalAuth` and `sessionPersistence` (experimental).
+| Rule | Fields |
+|---|---|
+| `gateway-parent-ambiguous` | `parentRefs` to one Gateway have different sections or ports |
+| `route-matches-too-many` | `rules`: 128 matches in all |
+| `duplicate-rule-name` | `rules[].name` |
+| `timeout-above-request` | `timeouts.backendRequest` |
+| `redirect-with-backends` | `filters` with a `requestRedirect` beside `backendRefs` |
+| `backend-without-port` | a Service in `backendRefs` or `requestMirror` |
+| `filter-type-mismatch` | the field of a filter is that of its `type` |
+| `filter-repeated`, `redirect-with-rewrite` | filters that a rule takes once |
+| `path-modifier-mismatch` | `requestRedirect.path`, `urlRewrite.path` |
+| `prefix-replaced-without-prefix` | the same, of a rule whose match is no prefix |
+| `mirror-share-ambiguous`, `mirror-share-above-one` | `requestMirror` |
+| `wildcard-beside-others` | `cors.allowOrigins`, `cors.allowMethods` |
+| `auth-protocol-mismatch` | the field of `externalAuth` is that of its `protocol` |
+| `session-without-end` | `sessionPersistence` with a cookie that is kept |
+| `invalid-route-path` | `matches[].path.value` |
+| `listener-tls-mismatch`, `listener-hostname-mismatch` | `protocol` of a listener |
+| `listener-without-certificate` | `tls` that is terminated |
+| `duplicate-listener` | port, protocol and host name of a listener |
+| `invalid-gateway-address`, `duplicate-gateway-address` | `addresses` |
+| `invalid-label-key` | `infrastructure` |
+
 All values have the right types: their schemas are checked before.
 """
 
@@ -93,6 +115,7 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
     for index, backend in enumerate(backends):
         here = (*at, "backendRefs", index)
         yield from _filters((*here, "filters"), backend.get("filters") or (), matches)
+    yield from _session((*at, "sessionPersistence"), rule.get("sessionPersistence") or {})
     timeouts = rule.get("timeouts") or {}
     whole = durations.seconds(timeouts.get("request") or "")
     part = durations.seconds(timeouts.get("backendRequest") or "")
@@ -149,6 +172,9 @@ def _filter(at: Location, each: Manifest) -> Iterator[Finding]:
         if (field == wanted) != (each.get(field) is not None):
             word = "is required for" if field == wanted else "does not belong to"
             yield error("filter-type-mismatch", (*at, field), f"{word} a filter of {each['type']}")
+    yield from _cors((*at, "cors"), each.get("cors") or {})
+    if each.get("externalAuth") is not None:
+        yield from _auth((*at, "externalAuth"), each["externalAuth"])
     mirror = each.get("requestMirror")
     if mirror is None:
         return
@@ -161,6 +187,30 @@ def _filter(at: Location, each: Manifest) -> Iterator[Finding]:
         yield error("mirror-share-ambiguous", at, "takes percent or fraction, not both")
     if share["numerator"] > (share.get("denominator") or 100):
         yield error("mirror-share-above-one", (*at, "fraction"), "is above 1")
+
+
+def _cors(at: Location, cors: Manifest) -> Iterator[Finding]:
+    for field in ("allowOrigins", "allowMethods"):
+        values = cors.get(field) or ()
+        if "*" in values and len(values) > 1:
+            message = "takes * alone or a list without it; remove one of them"
+            yield error("wildcard-beside-others", (*at, field), message)
+
+
+def _auth(at: Location, auth: Manifest) -> Iterator[Finding]:
+    protocol = auth.get("protocol")
+    for kind, field in (("GRPC", "grpc"), ("HTTP", "http")):
+        if (protocol == kind) != (auth.get(field) is not None):
+            word = "is required for" if protocol == kind else "does not belong to"
+            message = f"{word} protocol {protocol}"
+            yield error("auth-protocol-mismatch", (*at, field), message)
+
+
+def _session(at: Location, session: Manifest) -> Iterator[Finding]:
+    cookie = session.get("cookieConfig") or {}
+    if cookie.get("lifetimeType") == "Permanent" and session.get("absoluteTimeout") is None:
+        message = "is required with a cookie of lifetimeType Permanent"
+        yield error("session-without-end", (*at, "absoluteTimeout"), message)
 
 
 def _modifier(at: Location, path: Manifest, matches: Sequence[Manifest]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.output import styled, to_yaml
-from fusioninfer_pulumi.rules.registry import Rule, bases, rules
+from fusioninfer_pulumi.rules.registry import Rule, area_evidence, bases, rules
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 _HEAD = """\
@@ -51,8 +51,7 @@ def full(rule: Rule, *, color: bool) -> str:
         f"  Checks:   {rule.checks}",
         f"  To do:    {rule.do}",
     ]
-    if rule.evidence:
-        lines.append(f"  Evidence: {rule.evidence}")
+    lines.append(f"  Evidence: {rule.known_from}")
     text = "\n".join(lines) + "\n"
     if rule.example is None:
         return text
@@ -68,7 +67,7 @@ def page() -> str:
 def _page() -> Iterator[str]:
     yield _HEAD
     for area in sorted({rule.area for rule in rules().values()}):
-        yield f"\n## {area}\n"
+        yield f"\n## {area}\nEvidence, where a rule has none of its own: {area_evidence()[area]}.\n"
         for rule in rules().values():
             if rule.area == area:
                 yield from _section(rule)

@@ -12,10 +12,9 @@ from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
 from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.engines.variables import resolved
 from fusioninfer_pulumi.findings import Finding, error, info, shown, similar, warning
 
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-_SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 # Another release may be installed before the engine starts.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
@@ -76,31 +75,8 @@ def read_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Wor
             words += [Word(part, place) for part in split_joined_flags([text])]
     in_script = command.script is not None
     return [
-        Word(_resolved(each.value, variables, in_script=in_script), each.place) for each in words
+        Word(resolved(each.value, variables, in_script=in_script), each.place) for each in words
     ]
-
-
-def _resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = next((each for each in match.groups() if each), None)
-        return variables.get(name, match[0]) if name is not None else match[0]
-
-    text = _REFERENCE.sub(value, text)
-    return _SHELL_VARIABLE.sub(value, text) if in_script else text
-
-
-def plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of a container whose values are written out."""
-    found: dict[str, str] = {}
-    for variable in container.get("env") or ():
-        name, value = variable.get("name"), variable.get("value")
-        # The shell splits what has blanks, and a reference has a value of its own.
-        plain = isinstance(value, str) and not re.search(r"[$\s]", value)
-        if isinstance(name, str):
-            found.pop(name, None)
-            if plain:
-                found[name] = value
-    return found
 
 
 def _is_open(text: str) -> bool:
@@ -378,9 +354,24 @@ def problem(option: Option, value: str) -> tuple[str, str] | None:
         number = value
     if option.choices and number not in option.choices:
         return invalid, f"must be one of {_listed(option.choices)}"
-    if isinstance(number, (int, float)) and not _within(number, option.limits):
-        return "argument-value-out-of-range", f"must be {_range(option.limits)}"
+    limits = {**_NATURAL.get(option.name, {}), **option.limits}
+    if isinstance(number, (int, float)) and not _within(number, limits):
+        return "argument-value-out-of-range", f"must be {_range(limits)}"
     return None
+
+
+_POSITIVE = (
+    "--tensor-parallel-size", "--pipeline-parallel-size", "--max-num-seqs",
+    "--max-num-batched-tokens", "--max-loras", "--max-running-requests", "--context-length",
+)  # fmt: skip
+#: Limits that follow from what a number counts, where a release does not state them.
+_NATURAL: Mapping[str, Mapping[str, float]] = {
+    **{name: {"ge": 1} for name in _POSITIVE},
+    "--port": {"ge": 1, "le": 65535},
+    "--max-model-len": {"ge": -1},
+    "--gpu-memory-utilization": {"gt": 0, "le": 1},
+    "--mem-fraction-static": {"gt": 0, "lt": 1},
+}
 
 
 def _json(text: str) -> None:

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.engines.editing import script_of
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
 from fusioninfer_pulumi.engines.flags import split_joined_flags
 from fusioninfer_pulumi.engines.sglang import SGLANG
+from fusioninfer_pulumi.engines.variables import plain_variables, resolved
 from fusioninfer_pulumi.engines.vllm import VLLM
 
 #: The engines by their names.
@@ -23,8 +24,19 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
     """What a container's command line says; never raises.
 
     The engine is the one whose program the command line names; without a command it is the one
-    that the image's name says, and the container's name when the image is unknown.
+    that the image's name says, and the container's name when the image is unknown. Arguments have
+    the values of the container's variables that they refer to.
     """
+    command = _read(container)
+    if not any("$" in each for each in command.arguments):
+        return command
+    variables = plain_variables(container)
+    # A shell's own variables may have been assigned in its script.
+    arguments = [resolved(each, variables, in_script=False) for each in command.arguments]
+    return replace(command, arguments=tuple(arguments))
+
+
+def _read(container: Mapping[str, Any]) -> EngineCommand:
     argv, image = read_argv(container), read_image(container.get("image"))
     if argv.script_at is not None:
         return _read_script(argv, image)

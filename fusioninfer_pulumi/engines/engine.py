@@ -292,9 +292,12 @@ class Engine(Protocol):
             address for a Service of such a name.
         workers_answer: Whether its processes on other nodes than the leader's answer probes.
         health_path: Path that answers 200 once it serves.
+        probe_paths: Other paths that answer 200 to GET.
+        grpc_flags: Flags with which it speaks gRPC in place of HTTP.
         image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
         block_size_flag: Flag with the tokens in a block of its KV cache.
         model_flags: Spellings of the flag with its model.
+        needs_model: Whether it stops without a model, and has no default one.
         size_flags: Spellings by the size that they set (`tensor`, `pipeline`, `data`), the one for
             messages first.
         expert_flags: Spellings of the flag that spreads experts.
@@ -305,7 +308,7 @@ class Engine(Protocol):
         offloads_by_connector: Whether offloading is a KV connector of its own, named in one
             argument with that of a transfer.
         setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
-            (`cache dtype`) and its `quantization`.
+            (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
         length_flag: Flag with the tokens of the longest sequence.
@@ -321,9 +324,12 @@ class Engine(Protocol):
     port_variables: tuple[str, ...]
     workers_answer: bool
     health_path: str
+    probe_paths: tuple[str, ...]
+    grpc_flags: tuple[str, ...]
     image_serves: bool
     block_size_flag: str
     model_flags: tuple[str, ...]
+    needs_model: bool
     size_flags: Mapping[str, tuple[str, ...]]
     expert_flags: tuple[str, ...]
     lora_flags: Mapping[str, str]

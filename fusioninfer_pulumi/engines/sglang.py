@@ -82,9 +82,17 @@ class Sglang(Engine):
     # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
     workers_answer = True
     health_path = "/health"
+    # `entrypoints/http_server.py`.
+    probe_paths = (
+        "/", "/ping", "/health_generate", "/metrics", "/v1/models", "/get_model_info",
+        "/model_info", "/get_server_info", "/server_info", "/get_load", "/v1/loads", "/docs",
+        "/openapi.json",
+    )  # fmt: skip
+    grpc_flags = ("--grpc-mode", "--smg-grpc-mode")
     image_serves = False
     block_size_flag = "--page-size"
     model_flags = ("--model-path", "--model")
+    needs_model = True  # `required=True`
     # `--tp` is an abbreviation that argparse completes, as SGLang's own documents write it.
     size_flags: Mapping[str, tuple[str, ...]] = {
         "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
@@ -105,6 +113,8 @@ class Sglang(Engine):
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization",),
+        "revision": ("--revision",),
+        "tokenizer": ("--tokenizer-path",),
     }
     refuses_unknown_models = False
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).

@@ -16,6 +16,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines._vllm_arguments import contradictions
 from fusioninfer_pulumi.engines.editing import missing, script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -39,6 +40,7 @@ from fusioninfer_pulumi.engines.flags import (
     has_flag,
     integer,
     json_text,
+    last_values,
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.launch import (
@@ -58,7 +60,7 @@ from fusioninfer_pulumi.engines.launch import (
 from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, vllm_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, info, shown, similar, warning
 
 #: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
@@ -81,6 +83,20 @@ MULTI_NODE_RANKS: Version = (0, 17, 0)
 #: of this name from 0.10.2 on.
 _REMOVED_CONNECTOR = "PyNcclConnector"
 WITHOUT_PYNCCL: Version = (0, 10, 2)
+#: Those that `KVConnectorFactory` registers, in 0.10.2 to 0.33.0.
+_CONNECTORS = (
+    "DecodeBenchConnector",
+    "LMCacheConnectorV1",
+    "LMCacheMPConnector",
+    "MooncakeConnector",
+    "MultiConnector",
+    "NixlConnector",
+    "OffloadingConnector",
+    "P2pNcclConnector",
+    "SharedStorageConnector",
+)
+#: `KVRole` of `KVTransferConfig`.
+_TRANSFER_ROLES = ("kv_both", "kv_consumer", "kv_producer")
 #: Holds other connectors in its extra settings.
 _MULTI = "MultiConnector"
 #: The connector to host memory and the tiers behind it.
@@ -188,6 +204,12 @@ class Vllm(Engine):
     port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     workers_answer = False  # they run `--headless`
     health_path = "/health"
+    # `vllm/entrypoints/openai/api_server.py` and `vllm/entrypoints/serve`.
+    probe_paths = (
+        "/ping", "/version", "/metrics", "/load", "/v1/models", "/is_sleeping", "/docs",
+        "/openapi.json", "/server_info", "/is_paused",
+    )  # fmt: skip
+    grpc_flags = ("--grpc",)
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
     # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
@@ -195,6 +217,7 @@ class Vllm(Engine):
     image_serves = True
     block_size_flag = "--block-size"
     model_flags = ("--model",)
+    needs_model = False  # `ModelConfig.model` has a default
     # `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. `--tensor-parallel` is an abbreviation that
     # argparse completes, as vLLM's own documents write it.
     size_flags: Mapping[str, tuple[str, ...]] = {
@@ -218,6 +241,8 @@ class Vllm(Engine):
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
         "quantization": ("--quantization", "-q"),
+        "revision": ("--revision",),
+        "tokenizer": ("--tokenizer",),
     }
     refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
@@ -277,6 +302,10 @@ class Vllm(Engine):
         return found
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        return [*contradictions(words), *self._check_model(command, words)]
+
+    def _check_model(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
+        """Whether the program takes the model in the way in which it is given."""
         version = command.image.version
         if version is None:
             return []
@@ -311,14 +340,15 @@ class Vllm(Engine):
                 message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
                 return [error("lora-not-enabled", (modules,), message)]
             return []
+        found = list(_check_modules(last_values(command.arguments, self.lora_flags["modules"])))
         cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
         cpu, gpu = integer(command.value(cpu_flag)), integer(command.value(flag))
         if gpu is None and not command.has(flag, CONFIG_FLAG):
             gpu = 1
-        if cpu is None or gpu is None or cpu >= gpu:
-            return []
-        message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
-        return [error("lora-cpu-below-gpu", (cpu_flag,), message)]
+        if cpu is not None and gpu is not None and cpu < gpu:
+            message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
+            found.append(error("lora-cpu-below-gpu", (cpu_flag,), message))
+        return found
 
     # Several nodes.
 
@@ -430,11 +460,13 @@ class Vllm(Engine):
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        # Others are not known well enough: connectors can come from modules of one's own.
         settings = transfer_config(command)
         version = command.image.version
-        if not isinstance(settings, dict) or settings.get("kv_connector") != _REMOVED_CONNECTOR:
+        if not isinstance(settings, dict):
             return []
+        if settings.get("kv_connector") != _REMOVED_CONNECTOR:
+            return list(_check_transfer(settings))
+        # It is in no registry from 0.10.2 on, older releases are not known well enough.
         if settings.get("kv_connector_module_path"):
             return []
         if version is not None and version < WITHOUT_PYNCCL:
@@ -777,6 +809,49 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
         if dot and canonical(flag) == _TRANSFER and "." not in key:
             settings[key] = command.value(name)
     return settings or None if text is None else settings
+
+
+def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
+    """The adapters that are neither NAME=PATH nor JSON (`LoRAParserAction`)."""
+    flag = Vllm.lora_flags["modules"]
+    for value in values or ():
+        if not value or UNKNOWN in value or "$" in value:
+            continue
+        if "=" in value and "," not in value:
+            taken = value.count("=") == 1
+        else:
+            try:
+                held = json.loads(value)
+            except ValueError:
+                held = None
+            taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
+        if not taken:
+            message = f"it must be NAME=PATH, or JSON with name and path, got {shown(value)}"
+            yield error("lora-module-malformed", (flag,), message)
+
+
+def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """What `KVTransferConfig` refuses, and connectors that no registry has."""
+    role = settings.get("kv_role")
+    if role is not None and role not in _TRANSFER_ROLES:
+        message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
+        yield error("kv-role-unknown", (_TRANSFER,), message)
+    name = settings.get("kv_connector")
+    # Others may be newer, or registered by a plugin: only what looks like a slip is said.
+    if (
+        isinstance(name, str)
+        and name not in _CONNECTORS
+        and not settings.get("kv_connector_module_path")
+    ):
+        meant = similar(name, _CONNECTORS)
+        if meant is not None and not name.startswith(_CONNECTORS):
+            message = f"vLLM has no connector {shown(name)}; did you mean {meant}?"
+            yield warning("kv-connector-unknown", (_TRANSFER,), message)
+    extra = settings.get("kv_connector_extra_config")
+    inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
+    for each in inner if isinstance(inner, list) else ():
+        if isinstance(each, Mapping):
+            yield from _check_transfer(each)
 
 
 def _is_api_server(command: EngineCommand) -> bool:

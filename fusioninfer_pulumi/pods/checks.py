@@ -22,12 +22,17 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.commands import command_findings
 from fusioninfer_pulumi.pods.devices import accelerator_findings, disk_findings, memory_findings
+from fusioninfer_pulumi.pods.kubelet import kubelet_findings
+from fusioninfer_pulumi.pods.named_files import named_file_findings
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import port_findings, served_port
+from fusioninfer_pulumi.pods.probes import probe_findings
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 from fusioninfer_pulumi.pods.validation.written import pod_findings
+from fusioninfer_pulumi.pods.variables import reference_findings
 
 
 def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -40,6 +45,11 @@ def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from accelerator_findings(pods, ctx)
     yield from memory_findings(pods, ctx)
     yield from disk_findings(pods, ctx)
+    yield from command_findings(pods, ctx)
+    yield from probe_findings(pods)
+    yield from named_file_findings(pods)
+    yield from reference_findings(pods)
+    yield from kubelet_findings(pods)
     yield from _engine(pods, ctx)
     yield from _advice(ctx)
     for pod in pods.written:

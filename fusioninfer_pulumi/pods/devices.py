@@ -25,6 +25,17 @@ _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
 #: Variables that engines built for processors read.
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
+#: Variables that hide devices from an engine.
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+#: The vendor of the devices that the projects' own images run on, and other builds by their tags.
+_BUILT_FOR = {
+    "vllm/vllm-openai": "nvidia.com",
+    "vllm/vllm-openai-rocm": "amd.com",
+    "rocm/vllm": "amd.com",
+    "rocm/sgl-dev": "amd.com",
+    "lmsysorg/sglang": "nvidia.com",
+}
+_OTHER_BUILD = re.compile(r"rocm|mi\d|xeon|xpu|npu|cann|gaudi|cpu|tpu|musa")
 #: Variables by which a container runtime hands out devices that nothing asked for.
 _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 
@@ -32,6 +43,8 @@ _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
+        yield from _vendor(pod)
+        yield from _hidden(pod, pods)
         slips = list(_misspelt(pod))
         yield from slips
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
@@ -46,6 +59,50 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
             "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
         )
+
+
+def _vendor(pod: Pod) -> Iterator[Finding]:
+    """Refuses accelerators that the engines' own images were not built for."""
+    image = read_command(pod.own).image
+    built = _BUILT_FOR.get(_repository(image.name)) if image.name else None
+    if built is None or _OTHER_BUILD.search(image.tag or ""):
+        return
+    names = [name for name, amount in _amounts(pod) if is_accelerator(name)]
+    wrong = [name for name in names if not name.startswith(f"{built}/")]
+    if wrong and len(wrong) == len(names):
+        yield error(
+            "image-for-other-accelerator",
+            (*pod.container_path, "resources"),
+            f"the image {image.name} is built for {built}/gpu, and the container asks for "
+            f"{wrong[0]}; use an image for that device",
+        )
+
+
+def _repository(name: str) -> str:
+    return re.sub(r"(:[^/]*)?(@.*)?$", "", name).removeprefix("docker.io/")
+
+
+def _hidden(pod: Pod, pods: RolePods) -> Iterator[Finding]:
+    """Refuses a variable that hides accelerators which the engine's sizes need."""
+    sizes = pods.command.parallelism
+    for index, each in enumerate(pod.own.get("env") or ()):
+        value = each.get("value")
+        if each.get("name") == "NVIDIA_VISIBLE_DEVICES" and value in ("none", "void"):
+            at = (*pod.container_path, "env", index, "value")
+            message = f"{value} hides the accelerators that the device plugin gives; remove it"
+            yield warning("accelerators-hidden", at, message)
+        if each.get("name") not in _HIDING or not isinstance(value, str) or "$" in value:
+            continue
+        listed = [part for part in value.split(",") if part.strip() not in ("", "-1")]
+        need = sizes.tensor * sizes.pipeline if sizes is not None and pods.leader.leads else 1
+        most = need if len(pods.each) == 1 else 1
+        if read_command(pod.own).engine is not None and len(listed) < most:
+            yield error(
+                "accelerators-hidden",
+                (*pod.container_path, "env", index, "value"),
+                f"{each['name']} leaves {len(listed)} of the accelerators, and the engine needs "
+                f"{most}; remove it",
+            )
 
 
 def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
@@ -107,6 +164,8 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
 #: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
 #: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
 LEAST_SHARED = quantity.parse("256Mi")
+#: Arguments with GiB of host memory.
+_HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -117,6 +176,7 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if shares and runs:
             yield from _shared_memory(pod)
         yield from _above_limits(pod, ctx)
+    yield from _offloaded(pods)
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
@@ -148,6 +208,25 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
             f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
             f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
         )
+
+
+def _offloaded(pods: RolePods) -> Iterator[Finding]:
+    """Warns of host memory that the engine takes by an argument and the container does not have."""
+    command, pod = pods.command, pods.leader
+    limit = _amount(((pod.container.get("resources") or {}).get("limits") or {}).get("memory"))
+    if limit is None or command.engine is None or not command.readable:
+        return
+    for flag in _HOST_MEMORY:
+        text = command.value(flag)
+        if text is None or re.fullmatch(r"\d{1,6}(\.\d+)?", text) is None:
+            continue
+        if quantity.parse(text) * 2**30 > limit:
+            yield warning(
+                "host-memory-above-limit",
+                pod.command_path,
+                f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
+                f"{quantity.write(limit)}; lower it, or raise the limit",
+            )
 
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:

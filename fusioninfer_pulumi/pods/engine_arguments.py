@@ -8,9 +8,9 @@ from fusioninfer_pulumi.engines.argument_checks import (
     check_added,
     check_arguments,
     check_value,
-    plain_variables,
 )
 from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.variables import plain_variables
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod

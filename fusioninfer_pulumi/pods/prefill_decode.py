@@ -20,6 +20,8 @@ _RULES = {
     "cache dtype": "paired-cache-dtypes-differ",
     "quantization": "paired-quantizations-differ",
     "block size": "block-sizes-differ",
+    "revision": "paired-revisions-differ",
+    "tokenizer": "paired-tokenizers-differ",
 }
 #: Rules of a role without its other half.
 _ALONE = {
@@ -35,6 +37,11 @@ _SAME = {
     "fp8_e4m3": "fp8",
 }
 _AUTO = "auto"
+_DEFAULTS = {
+    "quantization": "none",
+    "revision": "the default",
+    "tokenizer": "that of the model",
+}
 
 
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
@@ -125,7 +132,7 @@ def _setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
     elif command.has(*engine.setup_flags[key]):
         value = command.value(*engine.setup_flags[key])
     elif command.readable and not command.has(CONFIG_FLAG):
-        return "none" if key == "quantization" else _AUTO
+        return _DEFAULTS.get(key, _AUTO)
     else:
         return None
     return None if value is None or "$" in value else _SAME.get(value, value)

@@ -9,8 +9,9 @@ One YAML file for each package that creates findings. An entry:
       evidence: https://docs.vllm.ai/en/stable/serving/parallelism_scaling/
       example: {worker: {"roles[0].parallelism": {tensor: 2}}}
 
-`severity` is a list where it depends on the case; `evidence` may be left out. The example's key is
-a manifest of `_bases.yaml`, whose fields it sets (null removes one); or `documents`, or `text`.
+`severity` is a list where it depends on the case; `evidence` may be left out where it is that of
+the package in `_evidence.yaml`. The example's key is a manifest of `_bases.yaml`, whose fields it
+sets (null removes one); or `documents`, or `text`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Rule:
         severities: How severe a finding may be, the usual severity first.
         checks: What holds where the rule is kept.
         do: What to do about a finding.
-        evidence: Where it is known from; empty where it follows from the field's definition.
+        evidence: Where it is known from; empty where that is what its package's rules follow from.
         example: An input that violates it, None where it takes more than an input.
     """
 
@@ -54,6 +55,11 @@ class Rule:
     do: str
     evidence: str = ""
     example: Mapping[str, Any] | None = None
+
+    @property
+    def known_from(self) -> str:
+        """Where it is known from, by itself or as a rule of its package."""
+        return self.evidence or area_evidence()[self.area]
 
     @property
     def documents(self) -> list[Any] | None:
@@ -85,6 +91,13 @@ def _read() -> Iterator[Rule]:
 
 def _parsed(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
+
+
+@cache
+def area_evidence() -> dict[str, str]:
+    """What the rules of each package follow from."""
+    found: dict[str, str] = _parsed(_FOLDER / "_evidence.yaml")
+    return found
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateway_rules import GATEWAYS, ROUTES, TAKEN_GATEWAYS, TAKEN_ROUTES, Spec
+from gateway_rules import GATEWAYS, ROUTES, TAKEN_EXPERIMENTAL, TAKEN_GATEWAYS, TAKEN_ROUTES, Spec
 from routed import routed
 from samples import problems
 
@@ -21,7 +21,7 @@ def test_a_route_that_the_rules_refuse_is_refused(spec: Spec, rule: str, path: s
     assert [(each.rule, each.path) for each in found] == [(rule, path)]
 
 
-@pytest.mark.parametrize("spec", TAKEN_ROUTES)
+@pytest.mark.parametrize("spec", [*TAKEN_ROUTES, *TAKEN_EXPERIMENTAL])
 def test_a_route_that_the_rules_take_is_taken(spec: Spec) -> None:
     assert [*part_findings((), spec, HTTP_ROUTE), *route_rule_findings((), spec)] == []
 

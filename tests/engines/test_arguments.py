@@ -10,11 +10,11 @@ from fusioninfer_pulumi.engines.argument_changes import argument_changes
 from fusioninfer_pulumi.engines.argument_checks import (
     check_arguments,
     known_release,
-    plain_variables,
     problem,
 )
 from fusioninfer_pulumi.engines.arguments import UNKNOWN_DEFAULT, Option, argument_table
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
+from fusioninfer_pulumi.engines.variables import plain_variables
 from fusioninfer_pulumi.findings import Finding
 
 VLLM = "vllm/vllm-openai:v"

@@ -1,0 +1,47 @@
+"""Arguments of vLLM that contradict each other, as its configuration classes check them.
+
+`SchedulerConfig`, `ParallelConfig` and `validate_parsed_serve_args`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Word
+from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
+from fusioninfer_pulumi.findings import Finding, Location, error
+
+_PARSER = "--tool-call-parser"
+_AUTO_TOOLS = "--enable-auto-tool-choice"
+_TOKENS, _SEQUENCES = "--max-num-batched-tokens", "--max-num-seqs"
+_LENGTH = "--max-model-len"
+_TENSOR = ("--tensor-parallel-size", "-tp")
+_CONTEXT = ("--decode-context-parallel-size", "-dcp")
+
+
+def contradictions(words: Sequence[Word]) -> Iterator[Finding]:
+    """What vLLM refuses although it knows each argument; located at the words."""
+    texts = [each.value for each in words]
+    if has_flag(texts, _AUTO_TOOLS) and not has_flag(texts, _PARSER, CONFIG_FLAG):
+        message = f"{_AUTO_TOOLS} needs {_PARSER}, without which vLLM stops; add it"
+        yield error("tool-call-parser-missing", _place(words, _AUTO_TOOLS), message)
+    tokens, sequences = (integer(flag_value(texts, each)) for each in (_TOKENS, _SEQUENCES))
+    if tokens is not None and sequences is not None and 0 < tokens < sequences:
+        message = f"{_TOKENS} {tokens} is less than {_SEQUENCES} {sequences}; raise it"
+        yield error("batch-below-sequences", _place(words, _TOKENS), message)
+    length = integer(flag_value(texts, _LENGTH))
+    whole = "--no-enable-chunked-prefill" in texts
+    if whole and tokens is not None and length is not None and 0 < tokens < length:
+        message = f"{_TOKENS} {tokens} is less than {_LENGTH} {length} without chunked prefill"
+        yield error("batch-below-model-length", _place(words, _TOKENS), message)
+    tensor, context = (integer(flag_value(texts, *each)) for each in (_TENSOR, _CONTEXT))
+    if context is not None and context > 0 and (tensor or 1) % context:
+        if tensor is None and has_flag(texts, *_TENSOR, CONFIG_FLAG):
+            return
+        message = f"{_CONTEXT[0]} {context} does not divide {_TENSOR[0]} {tensor or 1}; change one"
+        yield error("context-parallel-not-a-divisor", _place(words, *_CONTEXT), message)
+
+
+def _place(words: Sequence[Word], *names: str) -> Location:
+    """Where the last occurrence of an argument stands."""
+    return [each.place for each in words if has_flag([each.value], *names)][-1]

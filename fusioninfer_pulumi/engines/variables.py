@@ -1,0 +1,40 @@
+"""Variables of a container whose values are written out, and words that refer to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: What the kubelet expands in `command`, `args` and `env`; `$$` stands for a dollar sign.
+REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+#: What a shell expands.
+SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+
+
+def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
+    """A word with the variables replaced whose values are known."""
+
+    def value(match: re.Match[str]) -> str:
+        name = next((each for each in match.groups() if each), None)
+        return variables.get(name, match[0]) if name is not None else match[0]
+
+    text = REFERENCE.sub(value, text)
+    return SHELL_VARIABLE.sub(value, text) if in_script else text
+
+
+def plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of a container whose values are written out."""
+    found: dict[str, str] = {}
+    listed = container.get("env")
+    for variable in listed if isinstance(listed, (list, tuple)) else ():
+        if not isinstance(variable, Mapping):
+            continue
+        name, value = variable.get("name"), variable.get("value")
+        # The shell splits what has blanks, and a reference has a value of its own.
+        plain = not re.search(r"[$\s]", str(value))
+        if isinstance(name, str):
+            found.pop(name, None)
+            if isinstance(value, str) and plain:
+                found[name] = value
+    return found

@@ -1,0 +1,111 @@
+"""Command lines that start no engine, or the same one on every node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.api.role import Launcher
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
+from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
+from fusioninfer_pulumi.kube.resources import accelerators
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context, Pod
+
+#: What a script does with the words behind it.
+_POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
+#: A repository of a model hub, with what names a file of it behind a colon (GGUF).
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
+#: Variables with one value on all nodes of a replica.
+_SAME = re.compile(r"\$[({]?LWS_(LEADER_ADDRESS|GROUP_SIZE)\b[)}]?")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
+
+
+def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the words that start the engine."""
+    for pod in pods.written:
+        yield from _unread(pod)
+    command, engine = pods.command, pods.command.engine
+    if engine is None:
+        return
+    at = pods.leader.command_path
+    if command.image.stock and not engine.image_serves and not command.program:
+        yield error(
+            "engine-not-started",
+            at,
+            f"the image {command.image.name} starts no engine by itself; give its command, such as "
+            "python3 -m sglang.launch_server",
+        )
+        return
+    if command.readable and command.has(CONFIG_FLAG):
+        message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
+        yield info("arguments-in-file", at, message)
+    elif engine.needs_model and command.readable and command.model is None and command.program:
+        yield error("model-argument-missing", at, f"{engine.title} needs {engine.model_flags[0]}")
+    yield from _model(pods)
+    yield from _same_everywhere(pods, ctx)
+
+
+def _unread(pod: Pod) -> Iterator[Finding]:
+    """Words behind a script that does not read them."""
+    argv = read_command(pod.own).argv
+    if argv.script_at is None or not isinstance(argv.script, str):
+        return
+    script = argv.script.rstrip()
+    if script.endswith("&") and not script.endswith("&&"):
+        message = "the script ends while its last program runs, and so does the container; remove &"
+        yield warning("script-ends-at-once", pod.command_path, message)
+    behind = len(argv.words) - argv.script_at - 1
+    outside = behind and pod.own.get("args") and argv.script_at < len(argv.command)
+    flags = any(str(each).startswith("-") for each in argv.args)
+    if outside and flags and not _POSITIONAL.search(argv.script):
+        message = 'the script in command does not read these; move them into it, or add "$@"'
+        yield warning("arguments-not-read", (*pod.container_path, "args"), message)
+
+
+def _model(pods: RolePods) -> Iterator[Finding]:
+    """A model's name that is neither a repository nor a path."""
+    model, command = pods.command.model, pods.command
+    if not model or not command.readable or "$" in model or "<" in model:
+        return
+    if model.startswith(("/", ".", "~")) or _REPOSITORY.fullmatch(model):
+        return
+    at, web = pods.leader.command_path, model.startswith(("http:", "https:"))
+    if web or re.search(r"[\s\"'`]", model):
+        message = f"{shown(model)} is neither a repository (org/model) nor a path; correct it"
+        yield error("invalid-model-name", at, message)
+    elif not _SCHEME.match(model):
+        message = f"{shown(model)} is no repository (org/model); write a path as /{model}"
+        yield warning("invalid-model-name", at, message)
+
+
+def _same_everywhere(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Nodes of a replica that all run one command line, which says nothing of their rank."""
+    command = pods.command
+    one = ctx.role.template is not None and ctx.nodes > 1 and ctx.launcher is Launcher.NONE
+    if not one or not command.program or _differs(pods.leader, command):
+        return
+    sizes, have = command.parallelism, accelerators(pods.leader.template)
+    nodes = integer(command.value("--nnodes"))
+    spans = (nodes or 1) > 1 or bool(sizes and have and sizes.tensor * sizes.pipeline > have)
+    say = error if spans and command.image.stock else warning
+    yield say(
+        "nodes-run-one-command",
+        pods.leader.command_path,
+        f"all {ctx.nodes} nodes run this command, which says nothing of their rank; use another "
+        "launcher, $(LWS_WORKER_INDEX), or leaderTemplate and workerTemplate",
+    )
+
+
+def _differs(pod: Pod, command: EngineCommand) -> bool:
+    """Whether a command line may do something else on each node."""
+    if integer(command.value("--node-rank")) is not None:
+        return False
+    texts = [_SAME.sub("", each) for each in command.argv.texts()]
+    if any("$" in each or "`" in each or "ray" in each for each in texts):
+        return True
+    return any(
+        (each.get("valueFrom") or {}).get("fieldRef") for each in pod.container.get("env") or ()
+    )

@@ -1,0 +1,49 @@
+"""Containers that the API server takes and no kubelet starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.build import RolePods
+
+#: Container runtimes refuse less (runc: 6 MiB, CRI-O: 12 MiB); `512m` is half a byte.
+_LEAST_MEMORY = quantity.parse("4Mi")
+
+
+def kubelet_findings(pods: RolePods) -> Iterator[Finding]:
+    """Refuses containers that never start."""
+    for pod in pods.written:
+        shared = pod.written["spec"].get("securityContext") or {}
+        for field in ("containers", "initContainers"):
+            for index, container in enumerate(pod.written["spec"].get(field) or ()):
+                at = (*pod.path, "spec", field, index)
+                yield from _user(at, container, shared)
+                yield from _memory(at, container)
+
+
+def _user(at: Location, container: Mapping[str, Any], shared: Any) -> Iterator[Finding]:
+    own = container.get("securityContext") or {}
+    if is_output(own) or is_output(shared):
+        return
+    merged = {**shared, **{key: each for key, each in own.items() if each is not None}}
+    if merged.get("runAsNonRoot") is True and merged.get("runAsUser") == 0:
+        message = "0 is root, which runAsNonRoot: true forbids; change one of them"
+        yield error("root-with-non-root", (*at, "securityContext", "runAsUser"), message)
+
+
+def _memory(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    if limit is None or is_output(limit):
+        return
+    amount = quantity.parse(limit)
+    if 0 < amount < _LEAST_MEMORY:
+        yield error(
+            "memory-limit-too-small",
+            (*at, "resources", "limits", "memory"),
+            f"{limit} is {quantity.write(amount)} bytes, with which no container starts; add a "
+            "unit such as Gi",
+        )

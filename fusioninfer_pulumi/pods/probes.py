@@ -1,0 +1,52 @@
+"""Probes of the engine that ask what it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.ports import served_port
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def probe_findings(pods: RolePods) -> Iterator[Finding]:
+    """Checks the probes that the user wrote for the container of the engine."""
+    pod, command, engine = pods.leader, pods.command, pods.command.engine
+    if engine is None or not command.readable:
+        return
+    named = {each.get("name"): each.get("containerPort") for each in pod.own.get("ports") or ()}
+    for name in _PROBES:
+        probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
+        for kind in ("httpGet", "grpc"):
+            action = probe.get(kind) or {}
+            port = action.get("port")
+            if not action or named.get(port, port) != served_port(command):
+                continue
+            if kind == "httpGet":
+                yield from _http((*at, kind), action, pods)
+            elif not command.has(*engine.grpc_flags):
+                message = f"{engine.title} speaks HTTP here; use httpGet with {engine.health_path}"
+                yield error("probe-of-other-protocol", (*at, kind), message)
+
+
+def _http(at: Location, action: dict[str, object], pods: RolePods) -> Iterator[Finding]:
+    command, engine = pods.command, pods.command.engine
+    if engine is None:
+        return
+    host, path = action.get("host"), action.get("path") or "/"
+    loopback = host == "localhost" or str(host).startswith("127.")
+    if loopback and pods.leader.spec.get("hostNetwork") is not True:
+        message = "the kubelet asks the node itself there, and not the pod; remove it"
+        yield error("probe-of-node", (*at, "host"), message)
+    asks = "HTTPS" if action.get("scheme") == "HTTPS" else "HTTP"
+    speaks = "HTTPS" if command.serves_https else "HTTP"
+    if asks != speaks:
+        message = f"{engine.title} speaks {speaks} here, and the probe {asks}; set it to {speaks}"
+        yield error("probe-scheme-differs", (*at, "scheme"), message)
+    known = (engine.health_path, *engine.probe_paths)
+    other = command.has("--middleware", *engine.grpc_flags)
+    if isinstance(path, str) and path.partition("?")[0] not in known and not other:
+        message = f"{engine.title} answers no GET of {shown(path)}; use {engine.health_path}"
+        yield warning("probe-path-unknown", (*at, "path"), message)

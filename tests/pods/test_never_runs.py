@@ -1,0 +1,220 @@
+"""Pods that the API server takes and that never serve, and similar ones that do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from rule_examples import found_in
+
+from fusioninfer_pulumi.rules.registry import changed
+
+CONTAINER = "roles[0].template.spec.containers[0]"
+SGLANG = {"image": "lmsysorg/sglang:v0.5.5", "command": ["python3", "-m", "sglang.launch_server"]}
+
+
+def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
+    """The rules of errors and warnings about one worker."""
+    given = {f"{CONTAINER}.{key}": value for key, value in container.items()}
+    found = found_in([changed("worker", {**given, **(fields or {})})])
+    return {rule for rule, severity in found if severity != "info"}
+
+
+#: Arguments of vLLM v0.11.0, and the rule that they violate.
+REFUSED: list[tuple[Sequence[str], str]] = [
+    (["--enable-auto-tool-choice"], "tool-call-parser-missing"),
+    (["--max-num-seqs", "9", "--max-num-batched-tokens=8"], "batch-below-sequences"),
+    (["--no-enable-chunked-prefill", "--max-model-len", "9", "--max-num-batched-tokens", "8"],
+     "batch-below-model-length"),
+    (["-tp", "4", "-dcp", "3"], "context-parallel-not-a-divisor"),
+    (["--decode-context-parallel-size=2"], "context-parallel-not-a-divisor"),
+    (["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "both"}'],
+     "kv-role-unknown"),
+    (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
+      '"kv_connector_extra_config": {"connectors": [{"kv_connector": "Nixl", "kv_role": "x"}]}}')],
+     "kv-role-unknown"),
+    (["--kv-transfer-config", '{"kv_connector": "NixlConector", "kv_role": "kv_both"}'],
+     "kv-connector-unknown"),
+    (["--enable-lora", "--lora-modules", "a:b"], "lora-module-malformed"),
+    (["--enable-lora", "--lora-modules", "a=b=c"], "lora-module-malformed"),
+    (["--enable-lora", "--lora-modules", '{"name": "a"}'], "lora-module-malformed"),
+    (["--port", "0"], "argument-value-out-of-range"),
+    (["--port", "70000"], "argument-value-out-of-range"),
+    (["--gpu-memory-utilization", "0"], "argument-value-out-of-range"),
+    (["--max-num-seqs", "0"], "argument-value-out-of-range"),
+    (["--max-model-len", "-5"], "argument-value-out-of-range"),
+    (["--tokenizer", "/models/t"], "file-not-mounted"),
+    (["--cpu-offload-gb", "9999"], "host-memory-above-limit"),
+    (["--seed", "$(SEED)"], "variable-not-defined"),
+    (["--served-model-name", "$NAME"], "shell-variable-without-shell"),
+    (["--served-model-name=${NAME}"], "shell-variable-without-shell"),
+]  # fmt: skip
+
+#: Arguments like those that vLLM takes.
+TAKEN: list[Sequence[str]] = [
+    ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"],
+    ["--max-num-seqs", "8", "--max-num-batched-tokens", "8"],
+    ["--max-model-len", "9", "--max-num-batched-tokens", "8"],
+    ["-tp", "4", "-dcp", "2"],
+    ["--kv-transfer-config", ('{"kv_connector": "Mine", "kv_role": "kv_both", '
+     '"kv_connector_module_path": "my.module"}')],
+    ["--kv-transfer-config", '{"kv_connector": "NixlConnectorOfMine", "kv_role": "kv_both"}'],
+    ["--enable-lora", "--lora-modules", "a=org/a", '{"name": "b", "path": "org/b"}'],
+    ["--max-model-len", "-1"],
+    ["--tokenizer", "/vllm-workspace/t"],
+    ["--seed", "$(LWS_WORKER_INDEX)"],
+    ["--served-model-name", "costs-$5"],
+    ["--served-model-name", "a$$(B)"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "rule"), REFUSED)
+def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -> None:
+    limits = {f"{CONTAINER}.resources.limits": {"memory": "64Gi", "nvidia.com/gpu": 8}}
+    assert rule in rules(limits, args=["--model", "m", *arguments])
+
+
+@pytest.mark.parametrize("arguments", TAKEN)
+def test_similar_arguments_are_taken(arguments: list[str]) -> None:
+    found = rules(args=["--model", "m", *arguments])
+    assert not found & {rule for _, rule in REFUSED}
+
+
+MODELS = {
+    "https://huggingface.co/a/b": True, '"a/b"': True, "a/b c": True, "a/b/c": True,
+    "a": False, "a/b": False, "a/b-GGUF:Q4_K_M": False, "/m/My Model": False, "./m/a/b": False,
+    "s3://bucket/a/b": False, "$(MODEL)": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "wrong"), MODELS.items())
+def test_names_of_models_are_repositories_or_paths(model: str, wrong: bool) -> None:
+    assert ("invalid-model-name" in rules(args=["--model", model])) is wrong
+
+
+PROBES: list[tuple[dict[str, Any], Sequence[str], str]] = [
+    ({"httpGet": {"path": "/health", "port": 8000}}, [], ""),
+    ({"httpGet": {"path": "/v1/models", "port": 8000}}, [], ""),
+    ({"httpGet": {"path": "/healthz", "port": 8000}}, [], "probe-path-unknown"),
+    ({"httpGet": {"path": "/healthz", "port": 8000}}, ["--middleware", "a.b"], ""),
+    ({"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}}, [], "probe-scheme-differs"),
+    ({"httpGet": {"path": "/health", "port": 8000}}, ["--ssl-certfile=/usr/c"],
+     "probe-scheme-differs"),
+    ({"httpGet": {"path": "/health", "port": 8000, "host": "127.0.0.1"}}, [], "probe-of-node"),
+    ({"grpc": {"port": 8000}}, [], "probe-of-other-protocol"),
+    ({"tcpSocket": {"port": 8000}}, [], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("probe", "arguments", "rule"), PROBES)
+def test_probes_ask_what_the_engine_answers(
+    probe: dict[str, Any], arguments: list[str], rule: str
+) -> None:
+    found = rules(readinessProbe=probe, args=["--model", "m", *arguments])
+    assert {each for each in found if each.startswith("probe-")} == ({rule} if rule else set())
+
+
+def test_an_image_without_a_server_needs_a_command() -> None:
+    image, arguments = SGLANG["image"], ["--model-path", "m", "--host", "0.0.0.0", "--port", "8000"]
+    assert "engine-not-started" in rules(image=image, args=arguments)
+    assert "engine-not-started" in rules(image=image, args=None)
+    assert "engine-not-started" not in rules(**SGLANG, args=arguments)
+    in_args = [*SGLANG["command"], *arguments]
+    assert "engine-not-started" not in rules(image=image, args=in_args)
+    assert "engine-not-started" not in rules(image="me/sglang:1", args=arguments)
+
+
+def test_an_engine_without_a_default_model_needs_one() -> None:
+    assert "model-argument-missing" in rules(**SGLANG, args=["--host", "0.0.0.0"])
+    assert "model-argument-missing" not in rules(**SGLANG, args=["--config", "/root/c.yaml"])
+    given = {"model": {"uri": "hf://a/b"}}
+    assert "model-argument-missing" not in rules(given, **SGLANG, args=["--host", "0.0.0.0"])
+
+
+NODES: list[tuple[list[str], bool]] = [
+    (["vllm", "serve", "m"], True),
+    (["vllm", "serve", "m", "--data-parallel-address", "$(LWS_LEADER_ADDRESS)"], True),
+    (["python3", "-m", "sglang.launch_server", "--model-path", "m", "--nnodes", "2",
+      "--node-rank", "0", "--dist-init-addr", "$(LWS_LEADER_ADDRESS):5000"], True),
+    (["python3", "-m", "sglang.launch_server", "--model-path", "m", "--nnodes", "2",
+      "--node-rank", "$(LWS_WORKER_INDEX)"], False),
+    (["sh", "-c", "vllm serve m -dpr $LWS_WORKER_INDEX"], False),
+    (["sh", "-c", "ray start --head; vllm serve m"], False),
+    (["/start.sh"], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "wrong"), NODES)
+def test_nodes_know_their_rank(command: list[str], wrong: bool) -> None:
+    fields = {"roles[0].multinode": {"nodeCount": 2, "launcher": "none"}}
+    assert ("nodes-run-one-command" in rules(fields, command=command, args=None)) is wrong
+
+
+def test_accelerators_are_those_of_the_image() -> None:
+    limits = {f"{CONTAINER}.resources.limits": {"amd.com/gpu": 1}}
+    assert "image-for-other-accelerator" in rules(limits)
+    assert "image-for-other-accelerator" in rules(
+        limits, image="docker.io/vllm/vllm-openai:v0.11.0"
+    )
+    for image in ("rocm/vllm:latest", "me/vllm:1", "lmsysorg/sglang:v0.5.5-rocm700-mi30x"):
+        assert "image-for-other-accelerator" not in rules(limits, image=image)
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "wrong"), [("", "1", True), ("0", "2", True), ("0,1", "2", False)]
+)
+def test_variables_leave_enough_accelerators(value: str, size: str, wrong: bool) -> None:
+    limits = {f"{CONTAINER}.resources.limits": {"nvidia.com/gpu": int(size)}}
+    env = [{"name": "CUDA_VISIBLE_DEVICES", "value": value}]
+    found = rules(limits, env=env, args=["--model", "m", "-tp", size])
+    assert ("accelerators-hidden" in found) is wrong
+
+
+def test_variables_are_defined_before_they_are_named() -> None:
+    one, other = {"name": "A", "value": "$(B)"}, {"name": "B", "value": "b"}
+    assert "variable-defined-later" in rules(env=[one, other])
+    assert "variable-defined-later" not in rules(env=[other, one])
+    arguments = ["--model", "m", "--seed", "$(A)"]
+    assert "variable-not-defined" not in rules(args=arguments, env=[other, one])
+    source = [{"configMapRef": {"name": "c"}}]
+    assert "variable-not-defined" not in rules(args=arguments, envFrom=source)
+
+
+def test_arguments_have_the_values_of_their_variables() -> None:
+    env = [{"name": "TP", "value": "8"}]
+    limits = {f"{CONTAINER}.resources.limits": {"nvidia.com/gpu": 1}}
+    found = rules(limits, env=env, args=["--model", "m", "--tensor-parallel-size=$(TP)"])
+    assert "accelerators-too-few" in found
+
+
+def test_scripts_read_their_arguments_and_wait() -> None:
+    behind = {"command": ["sh", "-c", "vllm serve m"], "args": ["--port", "8000"]}
+    assert "arguments-not-read" in rules(**behind)
+    assert "arguments-not-read" not in rules(
+        command=["sh", "-c", 'vllm serve m "$@"', "x"], args=["--port", "8000"]
+    )
+    assert "script-ends-at-once" in rules(command=["sh", "-c", "vllm serve m &"], args=None)
+    assert "script-ends-at-once" not in rules(
+        command=["sh", "-c", "vllm serve m & wait"], args=None
+    )
+
+
+def test_a_kubelet_starts_the_container() -> None:
+    root = {"runAsNonRoot": True, "runAsUser": 0}
+    assert "root-with-non-root" in rules(securityContext=root)
+    shared = {"roles[0].template.spec.securityContext": {"runAsNonRoot": True}}
+    assert "root-with-non-root" in rules(shared, securityContext={"runAsUser": 0})
+    assert "root-with-non-root" not in rules(shared, securityContext={"runAsUser": 1000})
+    for memory, wrong in (("512m", True), ("64", True), ("64Mi", False), ("1Gi", False)):
+        limits = {f"{CONTAINER}.resources.limits": {"memory": memory}}
+        assert ("memory-limit-too-small" in rules(limits)) is wrong
+
+
+def test_a_model_that_is_not_downloaded_is_mounted() -> None:
+    env = [{"name": "HF_HUB_OFFLINE", "value": "1"}]
+    assert "model-not-downloaded" in rules(env=env)
+    mounts = [{"name": "c", "mountPath": "/root/.cache"}]
+    volumes = [{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]
+    volume = {"roles[0].template.spec.volumes": volumes}
+    assert "model-not-downloaded" not in rules(volume, env=env, volumeMounts=mounts)
