@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusioninfer_pulumi.importers._advice import KSERVE, KTHENA, MODELPLANE
 from fusioninfer_pulumi.importers.conversion import Conversion
 from fusioninfer_pulumi.importers.source import SourceDocument
 from fusioninfer_pulumi.kube import labels
@@ -26,8 +27,8 @@ class Importer:
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input.
         platform: Kinds that configure the cluster and no service.
-        pod_labels: Labels of its pods that ours do not carry, by key; the key under which ours have
-            the same value, None where there is none.
+        pod_labels: Labels of its pods that ours do not carry, by `KEY` or `KEY=VALUE`; the key
+            under which ours have the same value, None where there is none.
         scaling: What scales its services in place of an object that names them.
         words: By the rule of a finding about a converted service, what to say in the system's terms
             in place of ours.
@@ -99,20 +100,7 @@ IMPORTERS = (
             ),
         },
         scaling="scale its roles by an AutoscalingPolicy (disaggregatedTarget)",
-        words={
-            "prefill-decode-without-router": "nothing pairs prefill with decode, clients reach the "
-            "decoders only; read the ModelServer of these pods and the ModelRoute to it too",
-            "route-missing": "no request finds these pods; read the ModelRoute that leads to this "
-            "ModelServer too",
-            "route-without-gateway": "the route takes no requests without a Gateway; give the "
-            "ModelRoute parentRefs",
-            "kv-transfer-missing": "the engine hands no KV cache from prefill to decode: add its "
-            "argument for it (--kv-transfer-config of vLLM, --disaggregation-mode of SGLang), or "
-            "give the ModelServer a kvConnector of type nixl",
-            "engine-not-movable": "a sidecar takes the workloadPort of decode pods, and the engine "
-            "cannot be moved off it, because its program cannot be read; start it as vllm serve or "
-            "python3 -m sglang.launch_server",
-        },
+        words=KTHENA,
     ),
     Importer(
         "Modelplane",
@@ -123,16 +111,17 @@ IMPORTERS = (
         pod_labels=dict.fromkeys(
             f"modelplane.ai/{each}" for each in ("lws-role", "serving", "workload")
         ),
-        words={
-            "route-missing": "no request finds these pods; read the ModelService that selects this "
-            "ModelDeployment too",
-        },
+        words=MODELPLANE,
     ),
     Importer(
         "KServe",
         "kserve.convert",
         {"LLMInferenceService": _KSERVE},
         {"LLMInferenceServiceConfig": _KSERVE},
+        pod_labels=dict.fromkeys(
+            ("app.kubernetes.io/part-of=llminferenceservice", "kserve.io/component")
+        ),
+        words=KSERVE,
     ),
 )
 

@@ -234,9 +234,9 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
     spec = raw.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
     for importer in IMPORTERS:
-        for path, key in _selected(raw, ()):
-            if key in importer.pod_labels:
-                ours = importer.pod_labels[key]
+        for path, key, value in _selected(raw, ()):
+            for label in {key, f"{key}={value}"} & set(importer.pod_labels):
+                ours = importer.pod_labels[label]
                 there = f"; theirs is {ours}" if ours else ""
                 yield warning(
                     "pod-label-not-carried",
@@ -257,8 +257,8 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
 _SELECTORS = ("labelSelector", "podSelector", "selector")
 
 
-def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any]]:
-    """Labels by which an object selects, each with the field that names it."""
+def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any, Any]]:
+    """Labels by which an object selects: the field that names it, its key, its value or None."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _selected(item, (*at, index))
@@ -270,11 +270,11 @@ def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any]]:
             expressions = item.get("matchExpressions")
             for index, each in enumerate(expressions if isinstance(expressions, list) else ()):
                 if isinstance(each, Mapping):
-                    yield (*here, "matchExpressions", index, "key"), each.get("key")
+                    yield (*here, "matchExpressions", index, "key"), each.get("key"), None
             pairs = item.get("matchLabels", item)
             nested = here if pairs is item else (*here, "matchLabels")
-            for label in pairs if isinstance(pairs, Mapping) else ():
-                yield (*nested, str(label)), label
+            for label, held in pairs.items() if isinstance(pairs, Mapping) else ():
+                yield (*nested, str(label)), label, held
         else:
             yield from _selected(item, here)
 

@@ -34,7 +34,8 @@ _SECURITY = {
 _CAPABILITIES = ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]
 #: Shared memory of a replica of one pod, and of several.
 _SINGLE, _SEVERAL = "1Gi", "8Gi"
-_PORT = 8000
+#: Port of the pool; behind a sidecar the engine has another.
+PORT = 8000
 #: Fields of the probes beside their handlers.
 _PROBES = {
     "livenessProbe": {"periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 10},
@@ -162,7 +163,7 @@ def _port(container: Node) -> int:
     texts = [each.text("value") for each in variables if each.text("name") == ADDITIONAL]
     texts += [str(each.content) for each in (args.items if args is not None else [])]
     arguments = [part for text in texts if text is not None for part in text.split()]
-    return integer(flag_value(arguments, "--port")) or _PORT
+    return integer(flag_value(arguments, "--port")) or PORT
 
 
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:

@@ -19,6 +19,8 @@ _KEDA = (
     "idleReplicaCount",
     "fallback",
 )
+#: How fast replicas change.
+_BEHAVIOR = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
 def stop_annotation(document: SourceDocument) -> SourceField | None:
@@ -90,6 +92,12 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     if lowest is not None:
         # Replicas before the autoscaler acts.
         builder.default((*target, "replicas"), lowest.content, lowest.at)
+    if any(role["componentType"] == "prefiller" for role in builder.roles):
+        # Prefill and decode are a gang, which must be complete at the minimum, too.
+        least = lowest.content if lowest is not None else 1
+        minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
+        name = builder.get((*target, "name"))
+        builder.default((*minima, name), least, lowest.at if lowest is not None else scaling.at)
     for index, trigger in enumerate(metrics):
         for key, its in (("query", "query"), ("target", "threshold")):
             node = trigger.get("metadata", its)
@@ -99,12 +107,16 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     # LeaderWorkerSets of one replica cannot be scaled as a role.
     builder.default(("spec", "layout"), "PerRole", scaling.at)
     copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
-    for key, field in keda.content.items():
-        if key not in ("triggers", *_KEDA):
+    behavior = keda.get(*_BEHAVIOR)
+    if behavior is not None:
+        copy_node(builder, (*ours, "behavior"), behavior)
+    for path, field in keda.leaves():
+        if path[0] not in ("triggers", *_KEDA) and path[:3] != _BEHAVIOR:
             report.unsupported(
                 "keda-field-unsupported",
                 field.at,
-                f"of scaling.keda triggers and {', '.join(_KEDA)} have a place; remove it",
+                f"of scaling.keda triggers, {', '.join(_KEDA)} and {'.'.join(_BEHAVIOR)} have a "
+                "place; remove it",
             )
 
 
@@ -126,11 +138,12 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
     triggers = scaling.get("keda", "triggers")
     for trigger in triggers.items if triggers is not None else ():
         where = trigger.get("metadata", "serverAddress")
-        if trigger.text("type") != "prometheus" or where is None:
+        query = trigger.get("metadata", "query")
+        if trigger.text("type") != "prometheus" or where is None or query is None:
             report.unsupported(
                 "trigger-type-unsupported",
                 trigger.at,
-                "use a trigger of type prometheus with metadata.serverAddress",
+                "use a trigger of type prometheus with metadata.serverAddress and metadata.query",
             )
             continue
         if address is not None and where.content != address.content:

@@ -6,10 +6,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
+from fusioninfer_pulumi.engines.flags import flag_value, integer
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.importers.conversion import ServiceBuilder
 from fusioninfer_pulumi.importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
-from fusioninfer_pulumi.importers.kserve.container import MAIN, Preset, with_engine
+from fusioninfer_pulumi.importers.kserve.container import MAIN, PORT, Preset, with_engine
 from fusioninfer_pulumi.importers.kserve.scaling import convert_scaling, stop_annotation
 from fusioninfer_pulumi.importers.source import SourceField
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -48,11 +51,32 @@ def convert_workload(
     if component_type != "worker" and not _hands_over(workload):
         # Its sidecar asks the prefill pods all the same, whose answer the engines do not use.
         builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
+    if component_type == "decoder":
+        _decode_port(builder, target, workload)
     pods = _parallelism(builder, target, workload)
     _templates(builder, target, workload, pods)
     _rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
+
+
+def _decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    """Sets the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
+    command = _program_of_its_own(workload.get("template"))
+    port = None if command is None else integer(flag_value(command.argv.texts(), PORT_FLAG))
+    if port not in (None, PORT):
+        settings = {"enabled": False, "enginePort": port}
+        builder.default((*target, "kvTransfer"), settings, workload.at)
+
+
+def _program_of_its_own(pod: Node | None) -> EngineCommand | None:
+    """The command of the container `main` where it starts neither vLLM nor SGLang, else None."""
+    containers = pod.get("containers") if pod is not None else None
+    for each in containers.items if containers is not None else ():
+        if each.text("name") == MAIN and each.get("command") is not None:
+            command = read_command(each.value)
+            return command if command.engine is None and command.readable else None
+    return None
 
 
 def _hands_over(workload: Node) -> bool:
@@ -87,7 +111,14 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
-    if block is not None:
+    if block is not None and _program_of_its_own(workload.get("template")) is not None:
+        builder.report.info(
+            "parallelism-of-command",
+            block.at,
+            "only says how many pods a replica has: the container's own command connects them",
+        )
+        builder.report.consume(*(leaf.at for _, leaf in block.leaves()))
+    elif block is not None:
         copy_fields(builder, (*target, "parallelism"), block, *_SIZES)
     pods = max(data // local, 1) if data and local else pipeline or 1
     if worker is None and pods > 1:
@@ -126,6 +157,8 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
     launcher = "data-parallel" if ranks else "multiprocessing"
+    if _program_of_its_own(template) is not None:
+        launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
     _template(builder, (*target, "leaderTemplate"), leader, workload)
     follower = with_engine(report, worker, replace(preset, leads=False))

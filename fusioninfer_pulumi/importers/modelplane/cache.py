@@ -127,8 +127,7 @@ def check_cache_users(report: ConversionReport, caches: Caches) -> None:
             report.info(
                 "model-cache-copied",
                 document.at("spec", "huggingFace", "sizeGiB"),
-                f"each of {users} services keeps a copy of its own; let them share a claim with "
-                "model.cache.claimName",
+                f"each of {users} services keeps a copy of its own, in a volume of its own",
             )
 
 

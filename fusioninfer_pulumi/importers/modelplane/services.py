@@ -112,7 +112,7 @@ def convert_service(
         "gateway-defaulted",
         at,
         "the route attaches to the Gateway inference-gateway of namespace modelplane-system, as "
-        "Modelplane's routes in the clusters of its pods; name another in httproute.parentRefs",
+        "Modelplane's routes in the clusters of its pods",
     )
     for share in shares:
         if share.cluster is not None:
