@@ -128,7 +128,14 @@ class InferenceService(pulumi.ComponentResource):
             ignored = ignored_by(self.plan.annotations)
             told = without_ignored(self.plan.findings, ignored)
             log_warnings([*told, *ignoring_findings(ignored, told)], self)
-        self._register(name, manifests, opts)
+        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
+        child_options = pulumi.ResourceOptions(
+            parent=self,
+            depends_on=opts.depends_on if opts else None,
+            retain_on_delete=opts.retain_on_delete if opts else None,
+        )
+        self._children = Children(self, name, self.plan, manifests, child_options)
+        self._set_objects()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         waited = self._children.waited()
@@ -170,22 +177,10 @@ class InferenceService(pulumi.ComponentResource):
 
         return pulumi.Output.all(live_objects(objects), children.waited()).apply(computed)
 
-    def _register(
-        self,
-        name: str,
-        manifests: tuple[dict[str, Any], ...],
-        opts: pulumi.ResourceOptions | None,
-    ) -> None:
+    def _set_objects(self) -> None:
         self.leader_worker_sets, self.pod_group, self.service = {}, None, None
         self.pod_groups = {}
         self.inference_pool, self.http_route, self.gateway = None, None, None
-        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
-        child_options = pulumi.ResourceOptions(
-            parent=self,
-            depends_on=opts.depends_on if opts else None,
-            retain_on_delete=opts.retain_on_delete if opts else None,
-        )
-        self._children = Children(self, name, self.plan, manifests, child_options)
         for kubernetes_name, made in self._children.by_name("LeaderWorkerSet").items():
             assert isinstance(made, LeaderWorkerSet)
             self.leader_worker_sets[kubernetes_name] = made
