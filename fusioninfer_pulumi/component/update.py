@@ -2,7 +2,7 @@
 
 The order is that of `rollout/order.py`. A LeaderWorkerSet is registered when its turn comes, so
 what waits holds no worker of the Pulumi engine. Meanwhile the program lists the service's
-LeaderWorkerSets, several times a second as long as something changes.
+LeaderWorkerSets, several times a second while replicas take turns.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-#: Between two reads: at least, at most, and a part of the time since the last change.
-_PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _PAUSE_PART = 0.25, 5.0, 0.1
+#: Between two reads: while replicas take turns; else; at most; a part of the time without a change.
+_TURN_SECONDS, _PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _PAUSE_PART = 0.25, 1.0, 5.0, 0.1
 #: What is late within that time of the first that is, is late together with it.
 _MARGIN_SECONDS = 5.0
 #: LeaderWorkerSets that a message names; the others are counted.
@@ -249,8 +249,9 @@ class Update:
 
     def _pause(self) -> float:
         """Seconds until the next read: more, the longer nothing has changed."""
+        least = _TURN_SECONDS if self._waiting else _PAUSE_SECONDS
         quiet = time.monotonic() - self._changed
-        return min(_LONG_PAUSE_SECONDS, max(_PAUSE_SECONDS, quiet * _PAUSE_PART))
+        return min(_LONG_PAUSE_SECONDS, max(least, quiet * _PAUSE_PART))
 
     async def _check_time(self, now: float) -> None:
         """Fails where something did not come in time, with the reason."""

@@ -147,6 +147,7 @@ def stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(update, "explain_failure", explained)
     for module in (live_state, update):
         monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(update, "_TURN_SECONDS", 0.01)
     return stack
 
 
