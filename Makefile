@@ -77,11 +77,11 @@ e2e: e2e-tools  ## Prove the objects on the real components, and a core of what 
 
 .PHONY: e2e-engine
 e2e-engine: e2e-tools  ## Prove all that Pulumi does with them (needs the engine on PATH)
-	$(BIN)/python -m pytest e2e/engine -m 'not long'
+	$(BIN)/python -m pytest e2e/engine -m 'not long' -n 3 --dist loadfile
 
 .PHONY: e2e-full
 e2e-full: e2e-tools  ## The same with the long random runs
-	$(BIN)/python -m pytest e2e
+	$(BIN)/python -m pytest e2e -n 3 --dist loadfile
 
 .PHONY: cluster
 cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C

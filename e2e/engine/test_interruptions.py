@@ -54,7 +54,7 @@ class Moment:
 
 
 def moments() -> list[Moment]:
-    """Ten of them, the same in every run."""
+    """Six of them, the same in every run."""
     chance = random.Random(20261121)
     return [
         Moment(
@@ -63,7 +63,7 @@ def moments() -> list[Moment]:
             chance.uniform(0.5, 4.5),
             chance.uniform(0.5, 9.0),
         )
-        for number in range(10)
+        for number in range(6)
     ]
 
 
@@ -98,7 +98,7 @@ def test_killed_once(cluster: Cluster, namespace: str, project: Make) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("moment", moments(), ids=str)
 @pytest.mark.proves(
-    "a creation and an update that are killed, ten times at random moments by SIGKILL and SIGINT, "
+    "a creation and an update that are killed, six times at random moments by SIGKILL and SIGINT, "
     "are repaired by `pulumi cancel` and `pulumi up`: nothing is orphaned, nothing lost",
     needs=ENGINE,
 )

@@ -26,7 +26,7 @@ from e2e.harness import Cluster
 from e2e.harness.pods import is_ready, leaders
 
 Make = Callable[..., Project]
-REPLICAS = 20
+REPLICAS = 8
 PICKER = "svc-epp-"
 
 

@@ -44,7 +44,7 @@ def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Mak
 
 @pytest.mark.parametrize(
     ("replicas", "gang"),
-    [(3, False), pytest.param(3, True, marks=pytest.mark.core), (20, False), (20, True)],
+    [(3, False), pytest.param(3, True, marks=pytest.mark.core), (8, True)],
 )
 @pytest.mark.proves(
     "an image change never takes more than maxUnavailable replicas down", needs=ENGINE

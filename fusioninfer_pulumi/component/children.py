@@ -106,8 +106,15 @@ class Children:
         elif pulumi.runtime.is_dry_run():
             self._seen = pulumi.Output.from_input(observed_of(name))
         made = None
+        # The SDK notes the whole call stack with each resource: few calls lie between.
         for manifest in manifests:
-            made = self._add(manifest)
+            kind = manifest["kind"]
+            make = _TYPES.get(kind, KubernetesObject)
+            registered, opts = self._annotated(manifest), self._options(manifest)
+            made = make(self._logical(manifest), registered, opts)
+            self._registered.setdefault(kind, []).append(_Registered(manifest, made))
+            if self._update is not None:
+                self._update.registered(kind, manifest["metadata"]["name"], made)
         if self._update is not None and made is not None:
             # What depends on the component waits for the URNs of all its objects.
             made.hold(self._seen)
@@ -137,16 +144,6 @@ class Children:
     def waited(self) -> pulumi.Output[LiveObjects]:
         """Live objects as the update has last seen them, by Kubernetes name."""
         return combined([self._seen], lambda values: dict(values[0].objects))
-
-    def _add(self, manifest: Manifest) -> KubernetesObject:
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
-        made = _TYPES.get(kind, KubernetesObject)(
-            self._logical(manifest), self._annotated(manifest), self._options(manifest)
-        )
-        self._registered.setdefault(kind, []).append(_Registered(manifest, made))
-        if self._update is not None:
-            self._update.registered(kind, name, made)
-        return made
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""

@@ -2,7 +2,7 @@
 
 The order is that of `rollout/order.py`. A LeaderWorkerSet is registered when its turn comes, so
 what waits holds no worker of the Pulumi engine. Meanwhile the program lists the service's
-LeaderWorkerSets once a second.
+LeaderWorkerSets, several times a second while replicas take turns.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
 from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.diagnosis.explain import explain_failure
-from fusioninfer_pulumi.component.live import Live, LiveReader, trimmed
-from fusioninfer_pulumi.component.looks import Looks
+from fusioninfer_pulumi.component.live import Live, LiveState, trimmed
 from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
 from fusioninfer_pulumi.component.state import (
@@ -37,9 +36,8 @@ from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-_READ_SECONDS = 15.0
-#: Between two looks; after a minute nobody sees the difference.
-_PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _LONG_AFTER_SECONDS = 1.0, 5.0, 60.0
+#: Between two reads: while replicas take turns; else; at most; a part of the time without a change.
+_TURN_SECONDS, _PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _PAUSE_PART = 0.25, 1.0, 5.0, 0.1
 #: What is late within that time of the first that is, is late together with it.
 _MARGIN_SECONDS = 5.0
 
@@ -72,7 +70,7 @@ class Update:
         self._existing = {*self._before} & {*self._steps}
         self._observed = observed_of(name)
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
-        self._gates: dict[str, asyncio.Future[None]] = {}
+        self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         # Existing ones whose turn has not come, and new optional ones, which come last.
         self._waiting: set[str] = set()
         self._optional: set[str] = set()
@@ -83,22 +81,18 @@ class Update:
         # When each one that is awaited must be available, and the setting that says so.
         self._awaited: dict[str, tuple[float, str]] = {}
         self._blocked_since: float | None = None
-        self._begun = self._next_look = time.monotonic()
+        self._changed = self._next_read = time.monotonic()
         self._objects: Live = {}
-        self._reader, self._cluster = LiveReader(), Cluster(component, plan.namespace)
-        self._looks = Looks(self._cluster, plan.service, self._steps, self._observed.served or {})
+        self._cluster = Cluster(component, plan.namespace)
+        served = self._observed.served or {}
+        self._live = LiveState(self._cluster, plan.service, self._steps, served)
         self._progress = Progress(component, plan, self._cluster)
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
         """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
-
-        async def opened() -> list[pulumi.Resource]:
-            await gate
-            return []
-
-        return pulumi.Output.from_input(opened())
+        return pulumi.Output.from_input(gate)
 
     def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
         """Keeps the resource of an object."""
@@ -125,60 +119,55 @@ class Update:
     async def _begin(self) -> None:
         """Registers what is new and required; what exists waits for its turn."""
         if self._asks_cluster:
-            try:
-                await self._looks.look()
-            except UnreadableError as problem:
-                raise self._refusal(problem) from None
-            self._existing |= (self._looks.live or {}).keys() & self._steps.keys()
+            await self._read_first(needed=True)
+            self._existing |= (self._live.lws or {}).keys() & self._steps.keys()
         self._waiting = {*self._existing}
         for step in self._order:
             if step.name not in self._existing and not step.required and self._existing:
                 self._optional.add(step.name)
             elif step.name not in self._existing:
                 self._register([step.name])
-        await self._look_before(
-            {
-                name
-                for name in self._waiting & self._before.keys()
-                if not self._steps[name].frozen
-                and self._before[name].revision != self._revisions[name]
-            }
-        )
+        changing = {
+            name
+            for name in self._waiting & self._before.keys()
+            if not self._steps[name].frozen and self._before[name].revision != self._revisions[name]
+        }
+        if changing:
+            in_turn = changing - {*next_lws(self._order, changing, (), ())}
+            await self._read_first(needed=bool(in_turn))
         # Pods that restart may need those that are new to be a complete gang.
         new = [task for name, task in self._registering.items() if self._steps[name].required]
         if new:
             await asyncio.wait(new)
 
-    async def _look_before(self, changing: set[str]) -> None:
-        """Looks before anything changes; fails where the update cannot do without that."""
-        if not changing:
-            return
+    async def _read_first(self, *, needed: bool) -> None:
+        """Reads before anything changes; fails where the update cannot do without that."""
         try:
-            await self._looks.look()
+            await self._live.read_lws()
         except UnreadableError as problem:
-            if changing - {*next_lws(self._order, changing, (), ())}:
+            if needed:
                 raise self._refusal(problem) from None
 
     async def _go_on(self) -> None:
-        """Registers what may change now, waits for an answer or a second, and looks."""
-        now = next_lws(self._order, self._waiting, self._changing, self._looks.down(self._existing))
+        """Registers what may change now, waits for an answer or a second, and reads."""
+        now = next_lws(self._order, self._waiting, self._changing, self._live.down(self._existing))
         if not self._waiting and not self._changing:
             now += self._optional
         self._register(now)
         blocked = not (self._registering or self._awaited or self._changing)
-        looks = blocked or bool(self._awaited)
-        pause = max(0.0, self._next_look - time.monotonic())
+        reads = blocked or bool(self._awaited)
+        pause = max(0.0, self._next_read - time.monotonic())
         if self._registering:
             await asyncio.wait(
                 self._registering.values(),
-                timeout=pause if looks else None,
+                timeout=pause if reads else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             self._answers()
-        elif looks:
+        elif reads:
             await asyncio.sleep(pause)
-        if looks and time.monotonic() >= self._next_look:
-            await self._look_again(blocked=blocked)
+        if reads and time.monotonic() >= self._next_read:
+            await self._read_again(blocked=blocked)
 
     def _register(self, names: Iterable[str]) -> None:
         for name in names:
@@ -189,11 +178,12 @@ class Update:
             self._open([name])
             metadata = self._resources["LeaderWorkerSet", name].metadata.future()
             self._registering[name] = asyncio.ensure_future(metadata)
+            self._changed = time.monotonic()
 
     def _open(self, names: Iterable[str]) -> None:
         for name in names:
             if name in self._gates and not self._gates[name].done():
-                self._gates[name].set_result(None)
+                self._gates[name].set_result([])
 
     def _answers(self) -> None:
         """Notes which LeaderWorkerSets have changed, and which of them are awaited."""
@@ -203,7 +193,7 @@ class Update:
             del self._registering[name]
             step, before = self._steps[name], self._before.get(name)
             version = version_of(task.result() or {})
-            self._looks.registered(name, version)
+            self._live.registered(name, version)
             # Without a uid it was not made: an update of other targets.
             changed = bool(version[0]) and (before is None or before.version != version)
             settled = step.frozen or self._is_settled(name, self._revisions[name])
@@ -213,7 +203,7 @@ class Update:
             in_turn = changed and name in self._changing & self._existing
             wanted = step.required and self._plan.wait.level.awaits_replicas
             if in_turn or (wanted and version[0] and (changed or not settled)):
-                new = before is None or (not changed and name not in self._looks.served)
+                new = before is None or (not changed and name not in self._live.served)
                 text = self._plan.wait.timeout if new else step.timeout
                 setting = "wait.timeout" if new else "rollout.timeout"
                 end = time.monotonic() + _seconds(text)
@@ -225,27 +215,34 @@ class Update:
         """Whether an update has seen this form of an object up: it is not awaited again."""
         return self._observed.served is None or self._observed.served.get(name) == value
 
-    async def _look_again(self, *, blocked: bool) -> None:
-        now = time.monotonic()
-        long = now - self._begun > _LONG_AFTER_SECONDS
-        self._next_look = now + (_LONG_PAUSE_SECONDS if long else _PAUSE_SECONDS)
+    async def _read_again(self, *, blocked: bool) -> None:
         try:
-            await self._looks.look()
+            await self._live.read_lws()
         except UnreadableError as problem:
             if self._waiting and self._changing & self._awaited.keys():
                 raise self._refusal(problem) from None
+            self._next_read = time.monotonic() + self._pause()
             self._progress.say_once(f"whether replicas are available was not checked: {problem}")
             self._changing -= self._awaited.keys()
             self._awaited.clear()
             return
-        for name in [name for name in self._awaited if self._looks.is_up(name)]:
+        for name in [name for name in self._awaited if self._live.is_up(name)]:
             del self._awaited[name]
             self._changing.discard(name)
+            self._changed = time.monotonic()
+        now = time.monotonic()
+        self._next_read = now + self._pause()
         self._blocked_since = (self._blocked_since or now) if blocked else None
         await self._check_time(now)
-        waiting = self._awaited or self._looks.down(self._existing)
+        waiting = self._awaited or self._live.down(self._existing)
         first = next((step.name for step in self._order if step.name in waiting), None)
-        await self._progress.show(self._looks.live or {}, first)
+        await self._progress.show(self._live.lws or {}, first)
+
+    def _pause(self) -> float:
+        """Seconds until the next read: more, the longer nothing has changed."""
+        least = _TURN_SECONDS if self._waiting else _PAUSE_SECONDS
+        quiet = time.monotonic() - self._changed
+        return min(_LONG_PAUSE_SECONDS, max(least, quiet * _PAUSE_PART))
 
     async def _check_time(self, now: float) -> None:
         """Fails where something did not come in time, with the reason."""
@@ -258,7 +255,7 @@ class Update:
             return
         step = next(step for step in self._order if step.name in self._waiting)
         if now - self._blocked_since > _seconds(step.timeout):
-            down = self._looks.down(self._existing)
+            down = self._live.down(self._existing)
             names = [each.name for each in self._order if each.name in down]
             await self._fail(
                 f"no replica of role {step.role} may change: {listed(names)} not available, and "
@@ -279,9 +276,7 @@ class Update:
             await self._resources[each["kind"], each["metadata"]["name"]].metadata.future()
         while manifests:
             try:
-                self._objects = await self._cluster.read(
-                    self._reader.objects, self._plan.service, manifests, seconds=_READ_SECONDS
-                )
+                self._objects = await self._live.read(manifests)
             except UnreadableError as problem:
                 if not self._objects:
                     what = ", ".join(_kinds(manifests))
@@ -293,26 +288,22 @@ class Update:
             if time.monotonic() > end:
                 await self._fail(f"{missing} (wait.timeout {self._plan.wait.timeout})", ())
             self._progress.say(missing)
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(self._pause())
         if level is WaitLevel.SCHEDULED:
-            self._looks.served.update(map(_minimum, manifests))
+            self._live.served.update(map(_minimum, manifests))
 
     async def _seen(self) -> Observed:
-        """What is noted in the state; looks once more where something may be down."""
-        known = {
-            **self._observed.objects,
-            **_trimmed(self._looks.live or {}),
-            **_trimmed(self._objects),
-        }
+        """What is noted in the state; reads once more where something may be down."""
+        known = {**self._observed.objects, **trimmed({**(self._live.lws or {}), **self._objects})}
         up = [name for name in self._steps if is_available(known.get(name))]
-        if self._looks.live is None and len(up) < len(self._steps):
+        if self._live.lws is None and len(up) < len(self._steps):
             with contextlib.suppress(UnreadableError):
-                await self._looks.look()
-            known |= _trimmed(self._looks.live or {})
+                await self._live.read_lws()
+            known |= trimmed(self._live.lws or {})
         names = {each["metadata"]["name"] for each in self._manifests}
         return Observed(
             {name: each for name, each in known.items() if name in names},
-            {name: value for name, value in self._looks.served.items() if name in names},
+            {name: value for name, value in self._live.served.items() if name in names},
         )
 
     def _refusal(self, problem: Exception) -> pulumi.RunError:
@@ -325,10 +316,6 @@ class Update:
     async def _fail(self, what: str, names: Sequence[str]) -> None:
         lines = await explain_failure(self._cluster, self._plan.service, names)
         raise pulumi.RunError("\n".join([f"{self._plan.service}: {what}", *lines]))
-
-
-def _trimmed(live: Live) -> Live:
-    return {name: trimmed(each) for name, each in live.items()}
 
 
 def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:

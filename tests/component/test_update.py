@@ -12,9 +12,10 @@ from component.awaited import awaited
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import children, looks, update
+from fusioninfer_pulumi.component import children, update
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.live import LiveReader
+from fusioninfer_pulumi.component import live as live_state
+from fusioninfer_pulumi.component.live import LiveState
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 NAME = "svc-inference-{}"
@@ -77,7 +78,7 @@ class Stack:
 
     def list(self, *where: Any) -> dict[str, Any]:
         """Lists the LeaderWorkerSets, which get on with every look."""
-        assert where == (None, None, "default", "svc")
+        assert where[:4] == (None, None, "default", "svc")
         self.looks += 1
         if self.problem is not None:
             raise self.problem
@@ -142,10 +143,11 @@ def stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     )
     monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
-    monkeypatch.setattr(LiveReader, "lws", lambda _, *where: stack.list(*where))
+    monkeypatch.setattr(LiveState, "listed", lambda _, *where: stack.list(*where))
     monkeypatch.setattr(update, "explain_failure", explained)
-    for module in (looks, update):
+    for module in (live_state, update):
         monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(update, "_TURN_SECONDS", 0.01)
     return stack
 
 
@@ -320,7 +322,7 @@ def test_a_later_look_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) 
         running.problem = UnreadableError("no answer") if running.looks % 2 else None
         return running.list(*where)
 
-    monkeypatch.setattr(LiveReader, "lws", sometimes)
+    monkeypatch.setattr(LiveState, "listed", sometimes)
     running.run(tagged("b"), rollout={"timeout": "20s"})
     assert running.lowest == 2
 
@@ -385,10 +387,18 @@ def test_serving_waits_for_gateways_and_not_for_itself(
     parents = [{"parentRef": {"name": "svc-gateway"}, "conditions": accepted}]
     status = {"conditions": programmed, "parents": parents}
 
-    def objects(_: Any, *where: Any) -> Any:
-        return {each["metadata"]["name"]: {"metadata": {}, "status": status} for each in where[4]}
+    def listed(_: Any, *where: Any) -> Any:
+        kinds = {kind for _, kind in where[4]}
+        if kinds == {"LeaderWorkerSet"}:
+            return stack.list(*where)
+        names = {
+            "Gateway": "svc-gateway",
+            "HTTPRoute": "svc-httproute",
+            "InferencePool": "svc-pool",
+        }
+        return {names[kind]: {"metadata": {}, "status": status} for kind in kinds}
 
-    monkeypatch.setattr(LiveReader, "objects", objects)
+    monkeypatch.setattr(LiveState, "listed", listed)
     manifest = awaited() if router else service(role(), wait={"level": "Serving"})
     deployment = stack.engine.run(lambda: InferenceService("svc", manifest) and None)
     assert deployment.outputs[-1][1]["observed"]["served"]
