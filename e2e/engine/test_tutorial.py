@@ -116,7 +116,8 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "Every command of the tutorial prints what the page shows, on the cluster of `make cluster`.",
+    "every command of the tutorial prints what the page shows, on the cluster that `make cluster` "
+    "starts",
     needs=ENGINE,
 )
 def test_the_tutorial(terminals: Terminals) -> None:
