@@ -1,4 +1,4 @@
-"""The manifests of `docs/day-two.md` on the real API server, and what their selectors find."""
+"""The manifests of `docs/operations.md` on the real API server, and what their selectors find."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from fusioninfer_pulumi.component.prerequisites._check import check, needs
 from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.service_plan import ServicePlan
 
-TEXT = (ROOT / "docs" / "day-two.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 MANIFESTS: list[Object] = [
     yaml.safe_load(each)
-    for each in re.findall(r"^```yaml\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+    for each in re.findall(
+        r"^```yaml title=[^\n]*\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE
+    )
 ]
 TAGS = {"epp-1.2": "v1.2.1", "epp-1.5": "v1.5.0"}
 PORT = {"name": "http", "containerPort": 8000}

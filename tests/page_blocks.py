@@ -5,8 +5,10 @@ A block says what it is by its language and title, which the site shows above it
 - `yaml title="qwen.yaml"`: a file that is complete; `yaml title="part of spec"` or
   `"part of roles[0]"`: a fragment of an InferenceService, and of what.
 - `python title="__main__.py"`: a file, too. It becomes the program of a Pulumi project.
+- `diff title="service.py"`: an edit of a file that a block before it wrote or copied.
 - `console`: commands after `$`, each followed by exactly what it prints. `…` alone on a line
-  stands for lines left out.
+  stands for lines left out; within a line, for times and folders that differ each time. Commands of
+  Pulumi and `make` are run by `e2e/engine/test_tutorial.py`.
 - `bash`: commands for the reader's own cluster or repository; only their form is checked.
 - Other languages show other tools' files (`toml`, `typescript`, `go`, ...) or text.
 """
@@ -89,4 +91,27 @@ def matches(shown: tuple[str, ...], printed: list[str]) -> bool:
         return not printed
     if shown[0].strip() == "…":
         return any(matches(shown[1:], printed[at:]) for at in range(len(printed) + 1))
-    return bool(printed) and printed[0].rstrip() == shown[0] and matches(shown[1:], printed[1:])
+    line = re.escape(shown[0]).replace("…", ".*")
+    return bool(printed and re.fullmatch(line, printed[0].rstrip())) and matches(
+        shown[1:], printed[1:]
+    )
+
+
+def edit(block: Block, folder: Path) -> None:
+    """Makes the change of a diff block: its lines without `+` become those without `-`."""
+    path = folder / block.title
+    text, lines = path.read_text(encoding="utf-8"), block.text.splitlines(keepends=True)
+    old = "".join(line[1:] for line in lines if line[0] in " -")
+    new = "".join(line[1:] for line in lines if line[0] in " +")
+    assert text.count(old) == 1, f"{block}: these lines are not once in {block.title}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def copy_template(words: list[str], folder: Path) -> None:
+    """Copies the template of a `pulumi new` without Pulumi, as it would."""
+    name, (template,) = words[words.index("--name") + 1], [w for w in words if "templates/" in w]
+    source = ROOT / "templates" / template.rpartition("/")[2]
+    for each in source.iterdir():
+        if each.is_file():
+            text = each.read_text(encoding="utf-8").replace("${PROJECT}", name)
+            (folder / each.name).write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from page_blocks import ROOT, Block, blocks, commands, matches
+from page_blocks import ROOT, Block, blocks, commands, copy_template, edit, matches
 
 from fusioninfer_pulumi.cli.main import main
 
@@ -135,8 +135,24 @@ def _console(block: Block) -> None:
     found = list(commands(block))
     assert found, f"{block}: no command"
     for command in found:
+        if command.line.startswith(("pulumi ", "export ", "make ")):
+            _write_as_pulumi(shlex.split(command.line))
+            continue
         printed = _run(command.line, status=None)
         assert matches(command.printed, printed), (str(block), command.line, printed)
+
+
+def _write_as_pulumi(words: list[str]) -> None:
+    """Writes the files that a Pulumi command writes; the end-to-end tests run it."""
+    if words[:2] == ["pulumi", "new"]:
+        copy_template(words, Path())
+    elif words[:3] == ["pulumi", "config", "set"]:
+        project = yaml.safe_load(Path("Pulumi.yaml").read_text(encoding="utf-8"))["name"]
+        path = Path("Pulumi.dev.yaml")
+        text = path.read_text(encoding="utf-8") if path.exists() else "{}"
+        config = yaml.safe_load(text).get("config", {})
+        written = {"config": {**config, f"{project}:{words[3]}": words[4]}}
+        path.write_text(yaml.safe_dump(written), encoding="utf-8")
 
 
 def _outside(block: Block) -> None:
@@ -182,6 +198,7 @@ _CHECKS = {
     "python": _program,
     "console": _console,
     "bash": _outside,
+    "diff": lambda block: edit(block, Path()),
     **dict.fromkeys(
         ("text", "toml", "json", "typescript", "go", "csharp", "java", "mermaid"), _shown
     ),

@@ -1,4 +1,4 @@
-"""Objects that another tool made become a stack's own, on the real engine: docs/adoption.md."""
+"""Objects that another tool made become a stack's own, on the real engine: docs/how-to/adopt.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from e2e.engine.project import ENGINE, Project
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
-#: The program of docs/adoption.md.
+#: The program of docs/how-to/adopt.md.
 PROGRAM = """\
 from typing import Any
 
@@ -95,7 +95,7 @@ def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) 
 
 
 @pytest.mark.proves(
-    "objects of another tool are adopted by the steps of docs/adoption.md, and no pod restarts",
+    "objects of another tool are adopted by the steps of docs/how-to/adopt.md, and no pod restarts",
     needs=ENGINE,
 )
 def test_objects_of_another_tool_are_adopted_and_nothing_restarts(

@@ -51,7 +51,7 @@ def test_a_transform_of_the_component_is_registered_for_its_objects(
 
 
 def test_the_docs_show_the_program_that_the_engine_runs() -> None:
-    text = (ROOT / "docs" / "adoption.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "adopt.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     tested = (ROOT / "e2e" / "engine" / "test_adoption.py").read_text(encoding="utf-8")
     assert f'PROGRAM = """\\\n{shown}"""' in tested

@@ -1,4 +1,4 @@
-"""`docs/day-two.md`: its manifests are right, and it names every field."""
+"""`docs/operations.md`: its manifests are right, and it names every field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs, TokenSecretArgs
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
 
-TEXT = (Path(__file__).parents[2] / "docs" / "day-two.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 MANIFESTS = re.findall(
     r"^```yaml title=[^\n]*\n(apiVersion.*?)^```", TEXT, re.DOTALL | re.MULTILINE
 )
