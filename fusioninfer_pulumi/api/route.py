@@ -92,7 +92,7 @@ class HttpRouteArgs(SpecModel):
     """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
 
     @property
-    def external_field(self) -> str | None:
+    def elsewhere(self) -> str | None:
         """The field that says whose route leads to the pool, where none is made here."""
         if self.routed_by is not None:
             return "routedBy"
@@ -193,7 +193,7 @@ def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
 
 
 def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    said = route.external_field
+    said = route.elsewhere
     if said is None:
         return
     for field in sorted(route.model_fields_set):

@@ -128,7 +128,14 @@ class InferenceService(pulumi.ComponentResource):
             ignored = ignored_by(self.plan.annotations)
             shown = without_ignored(self.plan.findings, ignored)
             log_warnings([*shown, *ignoring_findings(ignored, shown)], self)
-        self._register(name, manifests, opts)
+        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
+        child_options = pulumi.ResourceOptions(
+            parent=self,
+            depends_on=opts.depends_on if opts else None,
+            retain_on_delete=opts.retain_on_delete if opts else None,
+        )
+        self._children = Children(self, name, self.plan, manifests, child_options)
+        self._set_objects()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         waited = self._children.waited()
@@ -170,19 +177,8 @@ class InferenceService(pulumi.ComponentResource):
 
         return pulumi.Output.all(live_objects(objects), children.waited()).apply(computed)
 
-    def _register(
-        self,
-        name: str,
-        manifests: tuple[dict[str, Any], ...],
-        opts: pulumi.ResourceOptions | None,
-    ) -> None:
-        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
-        child_options = pulumi.ResourceOptions(
-            parent=self,
-            depends_on=opts.depends_on if opts else None,
-            retain_on_delete=opts.retain_on_delete if opts else None,
-        )
-        children = self._children = Children(self, name, self.plan, manifests, child_options)
+    def _set_objects(self) -> None:
+        children = self._children
         self.leader_worker_sets = children.of_type(LeaderWorkerSet)
         self.pod_groups = children.of_type(PodGroup)
         grouped = self.plan.groups is not None

@@ -59,7 +59,7 @@ class LiveReader:
         context: str | None,
         lists: Sequence[tuple[str, str, str, str, str]],
     ) -> Live:
-        # Where this one fails, credentials may have expired: the next one connects again.
+        # Where this one fails, credentials may have expired: the next one connects anew.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
         listing = api.client.CustomObjectsApi(api.connection).list_namespaced_custom_object
         found: Live = {}

@@ -21,8 +21,10 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, one_rank_each
+from fusioninfer_pulumi.pods.accelerators import accelerator_findings
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.devices import accelerator_findings, disk_findings, memory_findings
+from fusioninfer_pulumi.pods.disk import disk_findings
+from fusioninfer_pulumi.pods.memory import memory_findings
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import port_findings, served_port
@@ -51,7 +53,7 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """What the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     found: list[Finding] = []
-    have, *others = {accelerators(each.template) for each in pods.each()}
+    have, *others = {accelerators(each.template) for each in pods.each}
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     counted = have and not others and one_rank_each(pods.leader.template)
