@@ -76,7 +76,7 @@ def _origin(
 def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
     (role,) = (each for each in plan.roles if each.name == name)
     if at[:3] in (_LEADER, _WORKER):
-        pod = role.pods.leader if at[:3] == _LEADER else [*role.pods.each()][-1]
+        pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
         return pod.path, at[3:], pod.written
     return role.pods.leader.path[:2], at, None
 

@@ -262,7 +262,8 @@ def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
     # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
         return None
-    refused = [each for each in status.get("conditions") or () if each["type"] == "Unschedulable"]
+    conditions = status.get("conditions") or ()
+    refused = [each for each in conditions if each.get("type") == "Unschedulable"]
     latest = max(
         reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
     )

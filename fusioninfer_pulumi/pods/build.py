@@ -14,11 +14,11 @@ from fusioninfer_pulumi.pods.device_claims import device_claims
 from fusioninfer_pulumi.pods.environment import environment
 from fusioninfer_pulumi.pods.health import graceful_shutdown, health
 from fusioninfer_pulumi.pods.kv_offloading import kv_offloading
-from fusioninfer_pulumi.pods.kv_transfer import kv_addresses, kv_transfer
+from fusioninfer_pulumi.pods.kv_transfer import KvTransferPlan, kv_addresses, kv_transfer
 from fusioninfer_pulumi.pods.launch import launch, ray_port, read_engine, split, worker_trim
 from fusioninfer_pulumi.pods.model import model
 from fusioninfer_pulumi.pods.parallelism import parallelism
-from fusioninfer_pulumi.pods.pod import Context, Pass, Pod, Pods
+from fusioninfer_pulumi.pods.pod import Context, Pass, Pod
 from fusioninfer_pulumi.pods.rdma import rdma
 from fusioninfer_pulumi.pods.scheduling import pod_labels, scheduling, spread
 from fusioninfer_pulumi.pods.sidecar import sidecar
@@ -56,24 +56,36 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RolePods(Pods):
+@dataclass(frozen=True)
+class RolePods:
     """The finished pods of a role, which all of its replicas share.
 
     Attributes:
         command: The engine's command line, before a launcher hid it in a script.
+        engine_port: Port that the engine listens on, behind a sidecar where there is one.
         revision: Hash of what the pods are made of, so that neither the service's own metadata nor
             a replica count changes it. An Output, whose value is not known yet, counts as a
             placeholder.
     """
 
+    leader: Pod
+    worker: Pod | None
     command: EngineCommand
+    port: int
+    engine_port: int
+    kv: KvTransferPlan | None
+    traced: bool
     revision: str
+
+    @property
+    def each(self) -> list[Pod]:
+        """The leader, then the worker where there is one."""
+        return [pod for pod in (self.leader, self.worker) if pod is not None]
 
     @property
     def written(self) -> list[Pod]:
         """The first pod of each template that the user wrote."""
-        return [pod for pod in self.each() if pod.leads or pod.path != self.leader.path]
+        return [pod for pod in self.each if pod.leads or pod.path != self.leader.path]
 
 
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
@@ -92,6 +104,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
         worker=pods.worker,
         command=pods.engine_command,
         port=pods.port,
+        engine_port=pods.engine_port,
         kv=pods.kv,
         traced=pods.traced,
         revision=revision,

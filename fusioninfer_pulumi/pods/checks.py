@@ -61,7 +61,7 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """What the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     found: list[Finding] = []
-    have, *others = {accelerators(each.template) for each in pods.each()}
+    have, *others = {accelerators(each.template) for each in pods.each}
     # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
     # several ranks, such as a Neuron device, says nothing about how many there are.
     counted = have and not others and one_rank_each(pods.leader.template)

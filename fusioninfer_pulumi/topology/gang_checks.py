@@ -112,7 +112,7 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
 
 def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
     """Warns where one of the pods of a template that the user wrote asks for nothing."""
-    pods = [pod for pod in role.pods.each() if pod.path == written]
+    pods = [pod for pod in role.pods.each if pod.path == written]
     if not all(any(pod_requests(pod.template).values()) for pod in pods):
         yield warning(
             "gang-pod-without-requests",

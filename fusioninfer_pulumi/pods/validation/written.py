@@ -18,7 +18,7 @@ from fusioninfer_pulumi.pods.validation.template import template_findings
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Yields what the API server refuses of a role's pods, once for both of their templates."""
     seen: set[tuple[str, Location]] = set()
-    for pod in pods.each():
+    for pod in pods.each:
         for finding in template_findings(pod.template):
             if generated_label(pod.written, finding.location):
                 continue
