@@ -7,8 +7,6 @@ import json
 import os
 import re
 import sys
-import textwrap
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
@@ -56,6 +54,8 @@ def wrapped(text: str, width: int | None, indent: str = "") -> str:
     """
     if width is None or len(text) <= width:
         return text
+    import textwrap  # only terminals need it
+
     lines = textwrap.wrap(
         text, max(width, _NARROWEST), subsequent_indent=indent, expand_tabs=False,
         replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
@@ -86,10 +86,12 @@ def print_findings(findings: Iterable[tuple[str, Finding]]) -> None:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
-    """Names on a terminal's standard error, once in a while, what takes long."""
+    """Names work that takes long on standard error, every ten seconds, if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
+    import threading  # likewise
+
     ended, begin = threading.Event(), time.monotonic()
 
     def report() -> None:

@@ -106,7 +106,7 @@ class Turns(dict[tuple[str, str], Turn]):
     """Turns by namespace, empty where only the engine knows it, and name of the set."""
 
     def of(self, key: Identity) -> Turn | None:
-        """When a set changes, None without a plan of it."""
+        """When a LeaderWorkerSet changes, None without a plan of it."""
         return self.get((key.namespace, key.name)) or self.get(("", key.name))
 
 

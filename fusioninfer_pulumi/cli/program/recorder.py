@@ -66,7 +66,7 @@ class Recorder(MockMonitor):
         self._of_stack: list[str] = []
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """The objects in the order of their constructors, in any order of the calls."""
+        """The objects in the order of their constructors, which is not that of the calls."""
         return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
 
     def providers(self) -> tuple[str, ...]:
