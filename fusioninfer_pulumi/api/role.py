@@ -393,14 +393,14 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         yield from gateway_findings((*at, "gateway"), role.gateway)
         if (
             role.httproute is not None
-            and role.httproute.elsewhere is not None
+            and role.httproute.external_field is not None
             and role.gateway.refs is None
             and role.gateway.model_fields_set != {"implementation"}
         ):
             yield error(
                 "gateway-without-route",
                 (*at, "gateway"),
-                f"would be a Gateway without a route (httproute.{role.httproute.elsewhere}); "
+                f"would be a Gateway without a route (httproute.{role.httproute.external_field}); "
                 "remove it, or leave implementation alone, or give refs",
             )
         if role.gateway.refs and role.httproute is not None and role.httproute.parent_refs:

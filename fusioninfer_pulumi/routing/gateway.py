@@ -64,7 +64,7 @@ def _is_managed(args: RoleArgs) -> bool:
     gateway = args.gateway
     if gateway is None or gateway.refs is not None:
         return False
-    if args.httproute is not None and args.httproute.elsewhere is not None:
+    if args.httproute is not None and args.httproute.external_field is not None:
         return False
     attached = args.httproute is not None and bool(args.httproute.parent_refs)
     return not attached or bool(gateway.model_fields_set - {"implementation"})

@@ -169,7 +169,7 @@ def route_plan(
     """Plans the route; None where neither a route nor a Gateway is asked for, or it is external."""
     if args.httproute is None and args.gateway is None:
         return None
-    if args.httproute is not None and args.httproute.elsewhere is not None:
+    if args.httproute is not None and args.httproute.external_field is not None:
         return None
     route = args.httproute or HttpRouteArgs()
     return RoutePlan(
@@ -239,7 +239,7 @@ def route_findings(
     """
     field = (*at, "httproute")
     if route is None:
-        if args.httproute is None or args.httproute.elsewhere is None:
+        if args.httproute is None or args.httproute.external_field is None:
             yield warning(
                 "route-missing",
                 field,
@@ -276,9 +276,9 @@ def route_findings(
 def external_route_findings(service: str, at: Location, args: RoleArgs) -> Iterator[Finding]:
     """Says which external route has to lead to the pool, where `routedBy` or `refs` names one."""
     route = args.httproute
-    if route is None or route.elsewhere is None:
+    if route is None or route.external_field is None:
         return
-    field = (*at, "httproute", route.elsewhere)
+    field = (*at, "httproute", route.external_field)
     if route.routed_by == service:
         yield error(
             "routed-by-itself",

@@ -104,7 +104,7 @@ class RouterPlan:
     def is_routed(self) -> bool:
         """Whether some route leads to the pool, as far as the spec says."""
         route = self.args.httproute
-        return self.route is not None or (route is not None and route.elsewhere is not None)
+        return self.route is not None or (route is not None and route.external_field is not None)
 
 
 def router_plan(
