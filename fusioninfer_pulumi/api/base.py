@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.messages import findings_of, rule_error
@@ -77,3 +77,9 @@ class SpecModel(BaseModel, metaclass=_Constructed):
                         f"{field.alias} and {name} are the same field; give it once",
                     )
         return data
+
+
+def default(model: type[SpecModel]) -> Any:
+    """A field's default: the model without arguments."""
+    # Pydantic asks factories for their signature, and that of a class is read from its source.
+    return Field(default_factory=lambda: model())  # noqa: PLW0108

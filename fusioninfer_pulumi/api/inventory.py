@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import raise_findings
 from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text, label_finding
 from fusioninfer_pulumi.findings import Finding, error, shown
@@ -90,7 +90,7 @@ class NodePoolArgs(SpecModel):
     """Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are
     one full node and two accelerators of another. By default none."""
 
-    device: DeviceArgs = Field(default_factory=DeviceArgs)
+    device: DeviceArgs = default(DeviceArgs)
     """What its accelerators are."""
 
     labels: LabelMap = Field(default_factory=dict)
@@ -155,7 +155,7 @@ class InventoryManifest(SpecModel):
     kind: Literal["NodePoolInventory"]
     """The kind, always `NodePoolInventory`."""
 
-    metadata: InventoryMetadata = Field(default_factory=InventoryMetadata)
+    metadata: InventoryMetadata = default(InventoryMetadata)
     """For people only."""
 
     spec: InventoryArgs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
@@ -163,7 +163,7 @@ class KvTransferArgs(SpecModel):
     """Decoders only: port that the engine serves on behind the sidecar; by default its own where
     that is not the pool's, else 8001."""
 
-    sidecar: SidecarArgs = Field(default_factory=SidecarArgs)
+    sidecar: SidecarArgs = default(SidecarArgs)
     """Decoders only: the sidecar."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.types import (
@@ -242,7 +242,7 @@ class CacheArgs(SpecModel):
     """Whether pods mount read-only what the Job wrote; `false` is for engines that write beside the
     model's files. Needs `warmUp`."""
 
-    job: WarmUpJobArgs = Field(default_factory=WarmUpJobArgs)
+    job: WarmUpJobArgs = default(WarmUpJobArgs)
     """The Job."""
 
 
@@ -276,13 +276,13 @@ class ModelArgs(SpecModel):
     fetch: Annotated[Fetch, Field(strict=False)] | None = None
     """`hf://` only: who fetches it, by default the engine."""
 
-    fetcher: FetcherArgs = Field(default_factory=FetcherArgs)
+    fetcher: FetcherArgs = default(FetcherArgs)
     """The container that fetches, where the engine does not."""
 
     token_secret: SecretKeyArgs | None = None
     """Secret with the token for Hugging Face."""
 
-    s3: S3Args = Field(default_factory=S3Args)
+    s3: S3Args = default(S3Args)
     """How `s3://` is reached."""
 
     image_pull_secrets: list[PassedName] = Field(default_factory=list)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
     pod_part_findings,
@@ -120,7 +120,7 @@ class EndpointPickerArgs(SpecModel):
     for each request, and nothing leaves it; `Preferred` takes the best decode pod of all groups,
     and a prefill pod of another group where that group has none."""
 
-    tls: PickerTlsArgs = Field(default_factory=PickerTlsArgs)
+    tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the picker."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, SchedulerName
 
 if TYPE_CHECKING:
@@ -113,5 +113,5 @@ class SchedulingStrategyArgs(SpecModel):
     priority_class_name: ObjectName | None = None
     """PriorityClass of the PodGroup and of the pods."""
 
-    gang_policy: GangPolicyArgs = Field(default_factory=GangPolicyArgs)
+    gang_policy: GangPolicyArgs = default(GangPolicyArgs)
     """What must be placed together."""

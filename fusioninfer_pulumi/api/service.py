@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error
 from fusioninfer_pulumi.api.model import ModelArgs, model_findings
@@ -69,21 +69,21 @@ class ServiceSpec(SpecModel):
     """The model that all roles serve: where its files come from, its name, adapters and cache; by
     default the pod templates say it."""
 
-    scheduling_strategy: SchedulingStrategyArgs = Field(default_factory=SchedulingStrategyArgs)
+    scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
 
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
     """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
     with its own rolling update and a scale subresource; a live service cannot change it."""
 
-    placement: ServicePlacementArgs = Field(default_factory=ServicePlacementArgs)
+    placement: ServicePlacementArgs = default(ServicePlacementArgs)
     """How the roles are placed on node pools in relation to each other; read by `place` and
     `--inventory` only."""
 
-    rollout: RolloutArgs = Field(default_factory=RolloutArgs)
+    rollout: RolloutArgs = default(RolloutArgs)
     """How pod templates change: pace, order, halt."""
 
-    wait: WaitArgs = Field(default_factory=WaitArgs)
+    wait: WaitArgs = default(WaitArgs)
     """What an update waits for before it returns."""
 
     disruption_budget: DisruptionBudgetArgs | None = None

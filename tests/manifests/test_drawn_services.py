@@ -98,7 +98,7 @@ def test_drawn_services_become_their_golden_objects(request: pytest.FixtureReque
 
 
 def test_every_kind_of_them_has_a_schema() -> None:
-    kinds = set().union(*(drawn(seed)[1] for seed in golden()))
+    kinds = {kind for seed in golden() for kind in drawn(seed)[1]}
     assert len(kinds) > 10
     assert {kind for version, kind in kinds if kind_schema(version, kind) is None} <= WITHOUT
 
