@@ -182,7 +182,7 @@ class StorageArgs(SpecModel):
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
-    """Access modes, by default `ReadWriteMany`; other ones would have to change, and the claim with
+    """Access modes, by default `ReadWriteMany`; others would have to change, and the claim with
     them, when the service grows."""
 
 

@@ -84,7 +84,7 @@ class PodEnvironment(str, enum.Enum):
 
 
 class SubdomainPolicy(str, enum.Enum):
-    """Whether the groups of a set share one headless Service."""
+    """Whether the groups of a LeaderWorkerSet share one headless Service."""
 
     SHARED = "Shared"
     UNIQUE_PER_REPLICA = "UniquePerReplica"

@@ -206,6 +206,13 @@ def _label_key(value: Any) -> Any:
 
 def _label_map(value: Any) -> Any:
     if isinstance(value, Mapping):
+        found = (label_finding((), key, item) for key, item in value.items())
+        raise_findings("labels", filter(None, found))
+    return value
+
+
+def _passed_label_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
         found = (
             label_key_finding((), key) if is_output(item) else label_finding((), key, item)
             for key, item in value.items()
@@ -226,7 +233,7 @@ LabelKey = Annotated[
 ]
 LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
 #: Labels whose values may be pulumi Outputs.
-PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_label_map)]
+PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_passed_label_map)]
 AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
 
 # Amounts

@@ -376,7 +376,7 @@ _NATURAL: Mapping[str, Mapping[str, float]] = {
 
 def _json(text: str) -> None:
     """Raises ValueError for what is no JSON."""
-    # Newer releases of vLLM take 80m for a number, older ones `key=1,other=2` for an object.
+    # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         json.loads(text)
 

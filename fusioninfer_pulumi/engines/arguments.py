@@ -151,7 +151,7 @@ class ArgumentTable:
         return self.releases[held[0].since] if held else None
 
     def removed(self, word: str, release: str) -> str | None:
-        """The release, this one or one before it, that no longer takes a word of older ones."""
+        """The release, up to this one, that no longer takes a word of earlier releases."""
         at = self.releases.index(release)
         ends = [each.until for each in self._meanings.get(word, ()) if each.until is not None]
         before = [end for end in ends if end <= at]

@@ -124,7 +124,7 @@ SERVE_ENTRYPOINT: Version = (0, 11, 1)
 
 #: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
 #: the KV cache between prefill and decode, and refuses to go on where it differs
-#: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Older ones compare sizes alone.
+#: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Before, it compares sizes alone.
 NIXL_HASH: Version = (0, 13, 0)
 _ENFORCE = "enforce_handshake_compat"
 #: First release in which a decoder's block may be several of a prefiller's (`block_size_ratio` of

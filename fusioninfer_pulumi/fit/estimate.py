@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -51,15 +52,11 @@ class Estimates:
         if self.release is None:
             raise NotCoveredError(f"{_PACKAGE} has no times of {engine} on {accelerator}")
         split = {"moe_tp_size": tensor, "moe_ep_size": 1} if tensor > 1 else {}
-        try:
-            with _quiet():
-                self._engine: Any = compiled.compile(
-                    name, system, engine,
-                    backend_version=self.release, tp_size=tensor, pp_size=nodes, **split,
-                )  # fmt: skip
-        except Exception as problem:  # noqa: BLE001  # the package raises what it likes
-            reason = str(problem).partition("\n")[0][:120]
-            raise NotCoveredError(f"{_PACKAGE} does not cover this layout: {reason}") from None
+        with _covering("layout"):
+            self._engine: Any = compiled.compile(
+                name, system, engine,
+                backend_version=self.release, tp_size=tensor, pp_size=nodes, **split,
+            )  # fmt: skip
 
     @property
     def source(self) -> str:
@@ -75,12 +72,9 @@ class Estimates:
         return self._milliseconds("predict_decode_latency", sequences, tokens, 2)
 
     def _milliseconds(self, method: str, *given: int) -> float:
-        try:
-            with _quiet():
-                return float(getattr(self._engine, method)(*given)) / 1000
-        except Exception as problem:  # noqa: BLE001  # likewise
-            reason = str(problem).partition("\n")[0][:120]
-            raise NotCoveredError(f"{_PACKAGE} does not cover this load: {reason}") from None
+        with _covering("load"):
+            milliseconds: float = getattr(self._engine, method)(*given)
+        return milliseconds / 1000
 
 
 def _package() -> tuple[Any, Any]:
@@ -107,7 +101,18 @@ def _known_name(model: str) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Any:
+def _covering(what: str) -> Iterator[None]:
+    """Runs the package, which raises errors of any type for what it does not cover."""
+    try:
+        with _quiet():
+            yield
+    except Exception as problem:  # noqa: BLE001  # see above
+        reason = str(problem).partition("\n")[0][:120]
+        raise NotCoveredError(f"{_PACKAGE} does not cover this {what}: {reason}") from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
     """Keeps the package's log and warnings off the streams."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

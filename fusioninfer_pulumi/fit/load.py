@@ -63,7 +63,7 @@ _SEQUENCES: Sequence[int] = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 2
 def served(times: StepTimes, load: Load, most: float) -> Served | None:
     """The most that one replica serves within the times; None where not even one request.
 
-    The lower bounds are the steps' own times. The upper ones hold prefill against decode: each
+    The lower bounds are the steps' own times. The upper bounds hold prefill against decode: each
     token waits for prompts of other requests, and each prompt for those before it. `most` is the
     number of requests that its cache holds at a time.
     """

@@ -176,7 +176,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _partitioned(container: Mapping[str, Any]) -> bool:
-    """Whether a container asks for parts of accelerators: MIG devices, or shared ones."""
+    """Whether a container asks for parts of accelerators: MIG devices, or shared accelerators."""
     resources = _mapping(container.get("resources"))
     names = [*_mapping(resources.get("limits")), *_mapping(resources.get("requests"))]
     return any("/mig-" in str(name) or str(name).endswith(".shared") for name in names)

@@ -29,7 +29,7 @@ def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
 
 
 def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
-    own = {**role_labels(plan, role.args), **_set_labels(planned, role.pods.revision)}
+    own = {**role_labels(plan, role.args), **_lws_labels(planned, role.pods.revision)}
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _leader_worker_template(plan, role, planned),
@@ -83,9 +83,9 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) ->
 def _for_lws(
     plan: Topology, template: Mapping[str, Any], role: RolePlan, planned: LwsPlan
 ) -> Manifest:
-    """A role's template with what the pods of one of its sets carry; it shares the pod spec."""
+    """A role's template with the metadata of one LeaderWorkerSet's pods; it shares the pod spec."""
     metadata = template["metadata"]
-    own = {**metadata["labels"], **_set_labels(planned, role.pods.revision)}
+    own = {**metadata["labels"], **_lws_labels(planned, role.pods.revision)}
     finished = {**metadata, "labels": own}
     if plan.gang_scheduled:
         gang = {labels.TASK_SPEC: planned.task}
@@ -95,8 +95,8 @@ def _for_lws(
     return {"metadata": finished, "spec": template["spec"]}
 
 
-def _set_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
-    """Labels that tell the sets of a role, and their pods, from each other."""
+def _lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
+    """Labels by which the LeaderWorkerSets of a role, and their pods, differ."""
     own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:
         own[labels.GROUP_INDEX] = str(planned.group)

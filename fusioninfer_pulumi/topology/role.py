@@ -22,7 +22,7 @@ class ReplicaPlan:
 
     Attributes:
         index: Ordinal, from 0.
-        name: Name of its LeaderWorkerSet; of its leader pod where one set runs all replicas.
+        name: Name of its LeaderWorkerSet; of its leader pod where one runs all replicas.
         task: `{role}-{index}`, its Volcano task where it has one of its own.
         group: Serving group that it belongs to, None where the service has no groups.
     """
@@ -41,8 +41,7 @@ class LwsPlan:
         task: Volcano task of its pods; where it runs all replicas of a role they share one, as
             they share a template.
         replicas: The replicas that it runs: its groups, in the order of the group index.
-        ordinal: Ordinal of its only replica; None for the one set of a role that runs all of its
-            replicas.
+        ordinal: Ordinal of its only replica; None where it runs all replicas of a role.
         group: Serving group that it belongs to, None where the service has no groups.
     """
 
@@ -92,7 +91,7 @@ class RolePlan:
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
-        """The replicas of all sets, none when the role is parked."""
+        """The replicas of all LeaderWorkerSets, none when the role is parked."""
         return tuple(replica for each in self.lws for replica in each.replicas)
 
     @property
@@ -117,7 +116,7 @@ class RolePlan:
 
     @property
     def leader_template(self) -> Mapping[str, Any]:
-        """Finished pod template of the leaders, without what differs between their sets."""
+        """Finished pod template of the leaders, without what differs between LeaderWorkerSets."""
         return self.pods.leader.template
 
     @property
