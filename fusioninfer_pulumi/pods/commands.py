@@ -32,7 +32,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     at = pods.leader.command_path
     if command.image.stock and not engine.image_serves and not command.program:
-        yield error(
+        yield warning(
             "engine-not-started",
             at,
             f"the image {command.image.name} starts no engine by itself; give its command, such as "
