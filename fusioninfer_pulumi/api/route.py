@@ -91,7 +91,7 @@ class HttpRouteArgs(SpecModel):
     """HTTPRoutes made elsewhere that lead to this one's pool; none is made here then."""
 
     @property
-    def elsewhere(self) -> str | None:
+    def external_field(self) -> str | None:
         """The field that says whose route leads to the pool, where none is made here."""
         if self.routed_by is not None:
             return "routedBy"

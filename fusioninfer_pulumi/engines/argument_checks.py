@@ -370,7 +370,7 @@ _NATURAL: Mapping[str, Mapping[str, float]] = {
     "--port": {"ge": 1, "le": 65535},
     "--max-model-len": {"ge": -1},
     "--gpu-memory-utilization": {"gt": 0, "le": 1},
-    "--mem-fraction-static": {"gt": 0, "lt": 1},
+    "--mem-fraction-static": {"gt": 0, "le": 1},
 }
 
 

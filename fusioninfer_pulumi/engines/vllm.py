@@ -60,7 +60,7 @@ from fusioninfer_pulumi.engines.launch import (
 from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, vllm_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
-from fusioninfer_pulumi.findings import Finding, error, info, shown, similar, warning
+from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
 
 #: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
@@ -832,20 +832,21 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
 
 def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     """What `KVTransferConfig` refuses, and connectors that no registry has."""
+    import difflib  # noqa: PLC0415  # start-up time: few services name a connector
+
     role = settings.get("kv_role")
     if role is not None and role not in _TRANSFER_ROLES:
         message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
         yield error("kv-role-unknown", (_TRANSFER,), message)
     name = settings.get("kv_connector")
     # Others may be newer, or registered by a plugin: only what looks like a slip is said.
-    if (
-        isinstance(name, str)
-        and name not in _CONNECTORS
-        and not settings.get("kv_connector_module_path")
-    ):
-        meant = similar(name, _CONNECTORS)
-        if meant is not None and not name.startswith(_CONNECTORS):
-            message = f"vLLM has no connector {shown(name)}; did you mean {meant}?"
+    own = settings.get("kv_connector_module_path")
+    if isinstance(name, str) and name not in _CONNECTORS and not own:
+        import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
+
+        near = difflib.get_close_matches(name, _CONNECTORS, n=1, cutoff=0.85)
+        if near and not name.startswith(_CONNECTORS):
+            message = f"vLLM has no connector {shown(name)}; did you mean {near[0]}?"
             yield warning("kv-connector-unknown", (_TRANSFER,), message)
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None

@@ -10,7 +10,6 @@ from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
-from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
@@ -32,7 +31,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     at = pods.leader.command_path
     if command.image.stock and not engine.image_serves and not command.program:
-        yield error(
+        yield warning(
             "engine-not-started",
             at,
             f"the image {command.image.name} starts no engine by itself; give its command, such as "
@@ -87,11 +86,7 @@ def _same_everywhere(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     one = ctx.role.template is not None and ctx.nodes > 1 and ctx.launcher is Launcher.NONE
     if not one or not command.program or _differs(pods.leader, command):
         return
-    sizes, have = command.parallelism, accelerators(pods.leader.template)
-    nodes = integer(command.value("--nnodes"))
-    spans = (nodes or 1) > 1 or bool(sizes and have and sizes.tensor * sizes.pipeline > have)
-    say = error if spans and command.image.stock else warning
-    yield say(
+    yield warning(
         "nodes-run-one-command",
         pods.leader.command_path,
         f"all {ctx.nodes} nodes run this command, which says nothing of their rank; use another "

@@ -62,7 +62,7 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def _vendor(pod: Pod) -> Iterator[Finding]:
-    """Refuses accelerators that the engines' own images were not built for."""
+    """Warns of accelerators that the engines' own images were not built for."""
     image = read_command(pod.own).image
     built = _BUILT_FOR.get(_repository(image.name)) if image.name else None
     if built is None or _OTHER_BUILD.search(image.tag or ""):
@@ -70,7 +70,7 @@ def _vendor(pod: Pod) -> Iterator[Finding]:
     names = [name for name, amount in _amounts(pod) if is_accelerator(name)]
     wrong = [name for name in names if not name.startswith(f"{built}/")]
     if wrong and len(wrong) == len(names):
-        yield error(
+        yield warning(
             "image-for-other-accelerator",
             (*pod.container_path, "resources"),
             f"the image {image.name} is built for {built}/gpu, and the container asks for "

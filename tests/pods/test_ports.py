@@ -76,9 +76,9 @@ def test_an_entrypoint_of_ones_own_may_choose_a_port() -> None:
     [
         engine("--port=9000"),
         engine("--port=8000", "--port=9000"),
-        engine("--port=$(PORT)"),
-        engine("--port $(PORT)"),
-        engine("--config=/etc/vllm.yaml"),
+        engine("--port=$(LWS_GROUP_SIZE)"),
+        engine("--port $(LWS_GROUP_SIZE)"),
+        engine("--config=/root/vllm.yaml"),
         engine("--port=8000", port=None),
         engine("--port=8000", port=None, ports=[{"containerPort": 9000}]),
         engine(port=8000),
