@@ -832,8 +832,6 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
 
 def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     """What `KVTransferConfig` refuses, and connectors that no registry has."""
-    import difflib  # noqa: PLC0415  # start-up time: few services name a connector
-
     role = settings.get("kv_role")
     if role is not None and role not in _TRANSFER_ROLES:
         message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
@@ -842,7 +840,7 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     # Others may be newer, or registered by a plugin: only what looks like a slip is said.
     own = settings.get("kv_connector_module_path")
     if isinstance(name, str) and name not in _CONNECTORS and not own:
-        import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
+        import difflib  # noqa: PLC0415  # start-up time: few connectors are unknown
 
         near = difflib.get_close_matches(name, _CONNECTORS, n=1, cutoff=0.85)
         if near and not name.startswith(_CONNECTORS):

@@ -151,8 +151,9 @@ REFUSED: list[tuple[list[Manifest], str]] = [
     ),
     (
         [cached("--model=other/model"), cache()],
-        ("f: template.spec.engines[0].members[0].template.spec.containers[0].args: the model "
-        "other/model contradicts model.uri (/mnt/models); remove one"),
+        ("f: template.spec.engines[0].members[0].template.spec.containers[0].args: the engine "
+        "finds the model of modelCacheRef at /mnt/models, and its arguments name another; make "
+        "them --model=/mnt/models"),
     ),
     (
         [cached(), {**cache(), "spec": {"source": "HuggingFace"}}],
@@ -188,8 +189,8 @@ def test_several_deployments_may_share_a_cache() -> None:
     two["metadata"] = {"name": "two"}
     assert len(converted(one, two, cache())) == 2
     assert (
-        "f#3: info: huggingFace.sizeGiB: each of 2 services keeps a copy of its own; let them "
-        "share a claim with model.cache.claimName"
+        "f#3: info: huggingFace.sizeGiB: each of 2 services keeps a copy of its own, in a volume "
+        "of its own"
     ) in said(one, two, cache())
 
 

@@ -294,6 +294,24 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
         ),
         (
             {
+                "kind": "PodMonitor",
+                "spec": {
+                    "selector": {
+                        "matchLabels": {
+                            "app.kubernetes.io/name": "llm",
+                            "app.kubernetes.io/part-of": "llminferenceservice",
+                        }
+                    }
+                },
+            },
+            (
+                "spec.selector.matchLabels[app.kubernetes.io/part-of]: selects no pods of ours: "
+                "they do not carry KServe's label app.kubernetes.io/part-of"
+            ),
+        ),
+        ({"kind": "Service", "spec": {"selector": {"app.kubernetes.io/part-of": "x"}}}, None),
+        (
+            {
                 "kind": "ScaledObject",
                 "spec": {"scaleTargetRef": {"kind": "ModelServing", "name": "ms"}},
             },

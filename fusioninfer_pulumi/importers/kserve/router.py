@@ -169,6 +169,8 @@ def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:
     return {
         "matches": [{"path": {"type": "PathPrefix", "value": f"{prefix}{endpoint}"}}],
         "filters": [{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
+        # Streams take as long as they take.
+        "timeouts": {"request": "0s", "backendRequest": "0s"},
     }
 
 
