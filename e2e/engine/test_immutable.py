@@ -75,8 +75,6 @@ def test_what_no_update_can_change(cluster: Cluster, namespace: str, project: Ma
         ("AllAtOnce", {"subGroupPolicy": {"subGroupSize": 2}}),
         ("Recreate", {"subGroupPolicy": {"subGroupSize": 4}}),
         ("AllAtOnce", {}),
-        ("Recreate", {"subGroupPolicy": {"subGroupSize": 2}}),
-        ("Recreate", {}),
     ]
     stack.write(service(namespace, spread(), **ALONE))
     stack.up().assert_fine()

@@ -53,7 +53,7 @@ class Update:
         manifests: Sequence[Mapping[str, Any]],
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Begins when the program has registered everything."""
+        """Begins when the program has registered everything; `name` is the component's."""
         self._component, self._plan, self._yaml_only = component, plan, yaml_only
         self._order = update_order(plan)
         self._steps = {step.name: step for step in self._order}
@@ -279,8 +279,8 @@ class Update:
                 self._objects = await self._live.read(manifests)
             except UnreadableError as problem:
                 if not self._objects:
-                    what = ", ".join(_kinds(manifests))
-                    self._progress.say_once(f"{what} not checked: {problem}")
+                    names = [f"{each['kind']} {each['metadata']['name']}" for each in manifests]
+                    self._progress.say_once(f"{', '.join(names)} not checked: {problem}")
                     return
             missing = not_accepted(self._plan, manifests, self._objects)
             if missing is None:
@@ -320,10 +320,6 @@ class Update:
 
 def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
     return pod_group["metadata"]["name"], str(pod_group["spec"]["minMember"])
-
-
-def _kinds(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{each['kind']} {each['metadata']['name']}" for each in manifests]
 
 
 def _seconds(text: str) -> float:
