@@ -50,8 +50,9 @@ HEAD = """\
 Every line below is a test against the programs named here, built from source and started on one
 machine; a run of the tests fails where this page says anything else. `python -m pytest e2e
 --write-verified` writes it, and only if all of them passed with the same code, none skipped. The
-changelog says what was run for a release. How: [e2e/README.md](../e2e/README.md). What a running
-service does when nodes and sizes change: [live-behaviour.md](live-behaviour.md).
+changelog says what was run for a release. How:
+[e2e/README.md](https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/e2e/README.md).
+What a running service does when nodes and sizes change: [Gangs and capacity](live-behaviour.md).
 """
 
 NOT_PROVED = """\

@@ -7,12 +7,14 @@ import io
 import re
 import shlex
 import subprocess
+from enum import Enum
 from pathlib import Path
 
 import pytest
 import yaml
 from page_blocks import ROOT, Block, blocks, commands, copy_template, edit, matches
 
+import fusioninfer_pulumi
 from fusioninfer_pulumi.cli.main import main
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -43,6 +45,19 @@ def name(page: Path) -> str:
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_python_page_has_every_public_name() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    shown = {line.rpartition(".")[2] for line in page.splitlines() if line.startswith(":::")}
+    public = {name: getattr(fusioninfer_pulumi, name) for name in fusioninfer_pulumi.__all__}
+    on_the_page_of_fields = {
+        name
+        for name, each in public.items()
+        if name.endswith(("Args", "ArgsDict"))
+        or (isinstance(each, type) and issubclass(each, Enum) and name not in shown)
+    }
+    assert shown | on_the_page_of_fields == set(public)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
