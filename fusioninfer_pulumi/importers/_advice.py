@@ -33,6 +33,9 @@ _ALL = {
         "the livenessProbe restarts a container that does not serve yet: a model that takes "
         "longer never loads; give a startupProbe"
     ),
+    "memory-not-checked": (
+        "memory not checked: the model, the release of the engine or the accelerator is not known"
+    ),
     "model-path-taken": "the model's files are mounted there; remove it",
     "reference-grant-missing": (
         "needs a ReferenceGrant in the namespace that is referred to; create one"
