@@ -31,10 +31,9 @@ def plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(variable, Mapping):
             continue
         name, value = variable.get("name"), variable.get("value")
-        # The shell splits what has blanks, and a reference has a value of its own.
-        plain = not re.search(r"[$\s]", str(value))
         if isinstance(name, str):
             found.pop(name, None)
-            if isinstance(value, str) and plain:
+            # The shell splits what has blanks, and a reference has a value of its own.
+            if isinstance(value, str) and not re.search(r"[$\s]", value):
                 found[name] = value
     return found

@@ -58,7 +58,7 @@ def _unread(pod: Pod) -> Iterator[Finding]:
         yield warning("script-ends-at-once", pod.command_path, message)
     behind = len(argv.words) - argv.script_at - 1
     outside = behind and pod.own.get("args") and argv.script_at < len(argv.command)
-    flags = any(str(each).startswith("-") for each in argv.args)
+    flags = any(isinstance(each, str) and each.startswith("-") for each in argv.args)
     if outside and flags and not _POSITIONAL.search(argv.script):
         message = 'the script in command does not read these; move them into it, or add "$@"'
         yield warning("arguments-not-read", (*pod.container_path, "args"), message)

@@ -42,7 +42,7 @@ def _memory(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     amount = quantity.parse(limit)
     if 0 < amount < _LEAST_MEMORY:
         yield error(
-            "memory-limit-too-small",
+            "memory-limit-without-unit",
             (*at, "resources", "limits", "memory"),
             f"{limit} is {quantity.write(amount)} bytes, with which no container starts; add a "
             "unit such as Gi",

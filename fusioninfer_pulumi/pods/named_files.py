@@ -49,7 +49,8 @@ def _offline(pods: RolePods) -> Iterator[Finding]:
         return
     for index, each in enumerate(pods.leader.own.get("env") or ()):
         value = each.get("value")
-        if each.get("name") in _OFFLINE and str(value).lower() in ("1", "true", "yes", "on"):
+        on = isinstance(value, str) and value.lower() in ("1", "true", "yes", "on")
+        if on and each.get("name") in _OFFLINE:
             at = (*pods.leader.container_path, "env", index)
             message = f"with {each['name']} {model} is not downloaded, and no volume holds it"
             yield warning("model-not-downloaded", at, message)
@@ -61,5 +62,6 @@ def _held(pods: RolePods, path: str) -> bool:
     folders = ["/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1)]
     if any(mounted(pods.leader.container, folder) is not None for folder in folders):
         return True
-    below = [str(each.get("mountPath")) for each in pods.leader.container.get("volumeMounts") or ()]
-    return any(each.startswith(f"{path.rstrip('/')}/") for each in below)
+    mounts = [each.get("mountPath") for each in pods.leader.container.get("volumeMounts") or ()]
+    below = f"{path.rstrip('/')}/"
+    return any(isinstance(each, str) and each.startswith(below) for each in mounts)

@@ -36,7 +36,7 @@ def _http(at: Location, action: dict[str, object], pods: RolePods) -> Iterator[F
     if engine is None:
         return
     host, path = action.get("host"), action.get("path") or "/"
-    loopback = host == "localhost" or str(host).startswith("127.")
+    loopback = isinstance(host, str) and (host == "localhost" or host.startswith("127."))
     if loopback and pods.leader.spec.get("hostNetwork") is not True:
         message = "the kubelet asks the node itself there, and not the pod; remove it"
         yield error("probe-of-node", (*at, "host"), message)

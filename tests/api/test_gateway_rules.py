@@ -10,20 +10,21 @@ from routed import routed
 from samples import problems
 
 from fusioninfer_pulumi.api.gateway_rules import gateway_rule_findings, route_rule_findings
+from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE
 
 
 @pytest.mark.parametrize(("spec", "rule", "path"), ROUTES)
 def test_a_route_that_the_rules_refuse_is_refused(spec: Spec, rule: str, path: str) -> None:
-    assert part_findings((), spec, HTTP_ROUTE) == []
+    assert errors(part_findings((), spec, HTTP_ROUTE)) == []
     found = list(route_rule_findings((), spec))
     assert [(each.rule, each.path) for each in found] == [(rule, path)]
 
 
 @pytest.mark.parametrize("spec", [*TAKEN_ROUTES, *TAKEN_EXPERIMENTAL])
 def test_a_route_that_the_rules_take_is_taken(spec: Spec) -> None:
-    assert [*part_findings((), spec, HTTP_ROUTE), *route_rule_findings((), spec)] == []
+    assert errors([*part_findings((), spec, HTTP_ROUTE), *route_rule_findings((), spec)]) == []
 
 
 @pytest.mark.parametrize(("spec", "rule", "path"), GATEWAYS)

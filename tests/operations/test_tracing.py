@@ -105,7 +105,7 @@ def test_an_engine_without_known_flags_is_told_of() -> None:
     own = container(
         image="lmsysorg/sglang:v0.5.3",
         command=["python3", "-m", "sglang.launch_server"],
-        args=["--port=8000"],
+        args=["--model-path=m", "--port=8000"],
     )
     manifest = traced(service(role(template=template(own))))
     assert about("sglang is not told to trace", said(manifest))

@@ -208,7 +208,7 @@ def test_a_kubelet_starts_the_container() -> None:
     assert "root-with-non-root" not in rules(shared, securityContext={"runAsUser": 1000})
     for memory, wrong in (("512m", True), ("64", True), ("64Mi", False), ("1Gi", False)):
         limits = {f"{CONTAINER}.resources.limits": {"memory": memory}}
-        assert ("memory-limit-too-small" in rules(limits)) is wrong
+        assert ("memory-limit-without-unit" in rules(limits)) is wrong
 
 
 def test_a_model_that_is_not_downloaded_is_mounted() -> None:

@@ -24,7 +24,9 @@ AGENT = {"implementation": "agentgateway"}
 
 
 def named(name: str, model: str = "m", namespace: str = "default", **fields: Any) -> Manifest:
-    given = template(container(args=["--model", "x", "--served-model-name", *model.split()]))
+    env = [{"name": "MODEL", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "name"}}}]
+    args = ["--model", "x", "--served-model-name", *model.split()]
+    given = template(container(args=args, env=env))
     built = router(gateway=AGENT, **fields)
     metadata = {"name": name, "namespace": namespace}
     return service(built, role(template=given), metadata=metadata)
@@ -76,7 +78,7 @@ FINE: dict[str, list[Manifest]] = {
     "a route at a Gateway of another namespace": [
         chat(), named("next", httproute={**ROUTE, "parentRefs": [{"name": "my-gateway"}]})],
     "more models": [chat(), other(model="m m2")],
-    "a model that is not known": [chat(), other(model="$MODEL")],
+    "a model that is not known": [chat(), other(model="$(MODEL)")],
     "two that share one": [chat(), named("talk", httproute={
         **ROUTE, "hostnames": ["b.c"], "split": [{"service": "next", "weight": 1}]}), other()],
 }  # fmt: skip

@@ -166,7 +166,7 @@ def test_findings_come_in_the_order_of_the_text() -> None:
 
 def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
     given = pod(
-        container(resources={"limits": {"cpu": 0.5, "memory": 2.0, "nvidia.com/gpu": 1}}),
+        container(resources={"limits": {"cpu": 0.5, "memory": 2e9, "nvidia.com/gpu": 1}}),
         overhead={"cpu": 0.25},
         runtimeClassName="kata",
         volumes=[{"name": "a", "emptyDir": {"sizeLimit": 1e9}, "csi": None}],
@@ -175,7 +175,7 @@ def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
     (lws,) = [each for each in rendered(given) if each["kind"] == "LeaderWorkerSet"]
     spec = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert spec["containers"][0]["resources"]["limits"] == {
-        "cpu": "0.5", "memory": 2, "nvidia.com/gpu": 1,
+        "cpu": "0.5", "memory": 2000000000, "nvidia.com/gpu": 1,
     }  # fmt: skip
     assert spec["overhead"] == {"cpu": "0.25"}
     assert spec["volumes"] == [{"name": "a", "emptyDir": {"sizeLimit": 1000000000}}]
