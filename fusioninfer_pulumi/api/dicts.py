@@ -1245,7 +1245,7 @@ class StorageArgsDict(TypedDict, total=False):
     access_modes: Sequence[
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
     ]
-    """Access modes, by default `ReadWriteMany`; other ones would have to change, and the claim with
+    """Access modes, by default `ReadWriteMany`; others would have to change, and the claim with
     them, when the service grows."""
 
 
