@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -22,6 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch which claims of docs/verified.md this run proves."""
+    # Children inherit that it is ignored, as in the background of a shell.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     verified.register(config)
 
 
