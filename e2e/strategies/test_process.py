@@ -25,7 +25,7 @@ def test_pickers_speak_tls_unless_told_otherwise(fleet: Fleet, version: str) -> 
     unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # as gateways do
     unseen.set_alpn_protocols(["h2"])
     with fleet.run(version, objects) as picker:
-        address = (LOOPBACK, picker.epp.grpc_port)
+        address = (LOOPBACK, picker.picker.grpc_port)
         with socket.create_connection(address, 10) as raw, unseen.wrap_socket(raw) as secured:
             assert secured.selected_alpn_protocol() == "h2"
         with pytest.raises(grpc.RpcError) as refusal:

@@ -264,7 +264,7 @@ def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
         return None
     conditions = status.get("conditions") or ()
     refused = [each for each in conditions if each.get("type") == "Unschedulable"]
-    latest = max(
+    latest: Mapping[str, Any] = max(
         reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
     )
     return str(latest.get("message") or f"the PodGroup is {status['phase']}")

@@ -203,7 +203,7 @@ def _latest_refusal(group: Mapping[str, Any]) -> str:
         for each in status.get("conditions") or ()
         if each.get("type") == "Unschedulable" and each.get("status") == "True"
     ]
-    latest = max(
+    latest: Mapping[str, Any] = max(
         reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
     )
     message = " ".join(str(latest.get("message") or "").split())
