@@ -132,7 +132,10 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="gateway-api",
         source="sigs.k8s.io/gateway-api",
-        manifests={"crds": ("config/crd/standard/gateway.*.yaml",)},
+        manifests={
+            "crds": ("config/crd/standard/gateway.*.yaml",),
+            "experimental": ("config/crd/experimental/gateway.networking.k8s.io_httproutes.yaml",),
+        },
     ),
     Tool(
         name="prometheus-operator",

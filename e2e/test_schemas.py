@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from e2e.catalog import manifests
 from e2e.harness import ApiError, Cluster
+from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.check import object_findings
-from tests.gateway_rules import GATEWAYS, ROUTES, TAKEN_GATEWAYS, TAKEN_ROUTES
+from tests.gateway_rules import (
+    EXPERIMENTAL,
+    GATEWAYS,
+    ROUTES,
+    TAKEN_EXPERIMENTAL,
+    TAKEN_GATEWAYS,
+    TAKEN_ROUTES,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,7 +38,7 @@ def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
     """Why the API server refuses an object of the Gateway API, None if it takes it."""
     version = "gateway.networking.k8s.io/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
-    assert object_findings(manifest) == []
+    assert errors(object_findings(manifest)) == []
     try:
         cluster.apply([manifest], namespace="default", dry_run=True)
     except ApiError as refused:
@@ -58,6 +70,35 @@ def test_what_our_rules_take_the_api_server_takes(
     cluster: Cluster, kind: str, spec: dict[str, Any]
 ) -> None:
     assert refusal(cluster, kind, spec) is None
+
+
+@pytest.fixture(scope="module")
+def experimental() -> Iterator[Cluster]:
+    """An API server with HTTPRoute as the experimental channel of the Gateway API has it."""
+    with Cluster(()) as started:
+        (file,) = manifests("gateway-api", "experimental")
+        (definition,) = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        started.apply([definition])
+        # Pulled in within a second or two: until then the fields are unknown.
+        taken, ends = TAKEN_EXPERIMENTAL[0], time.monotonic() + 30
+        while refusal(started, "HTTPRoute", taken) is not None:
+            assert time.monotonic() < ends, refusal(started, "HTTPRoute", taken)
+            time.sleep(0.2)
+        yield started
+
+
+@pytest.mark.parametrize("spec", [spec for spec, *_ in EXPERIMENTAL])
+def test_what_our_rules_refuse_of_experimental_fields(
+    experimental: Cluster, spec: dict[str, Any]
+) -> None:
+    assert refusal(experimental, "HTTPRoute", spec) is not None
+
+
+@pytest.mark.parametrize("spec", TAKEN_EXPERIMENTAL)
+def test_what_our_rules_take_of_experimental_fields(
+    experimental: Cluster, spec: dict[str, Any]
+) -> None:
+    assert refusal(experimental, "HTTPRoute", spec) is None
 
 
 @pytest.mark.parametrize(

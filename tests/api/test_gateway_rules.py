@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateway_rules import GATEWAYS, ROUTES, TAKEN_EXPERIMENTAL, TAKEN_GATEWAYS, TAKEN_ROUTES, Spec
+from gateway_rules import (
+    EXPERIMENTAL,
+    GATEWAYS,
+    ROUTES,
+    TAKEN_EXPERIMENTAL,
+    TAKEN_GATEWAYS,
+    TAKEN_ROUTES,
+    Spec,
+)
 from routed import routed
 from samples import problems
 
@@ -15,7 +23,7 @@ from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE
 
 
-@pytest.mark.parametrize(("spec", "rule", "path"), ROUTES)
+@pytest.mark.parametrize(("spec", "rule", "path"), [*ROUTES, *EXPERIMENTAL])
 def test_a_route_that_the_rules_refuse_is_refused(spec: Spec, rule: str, path: str) -> None:
     assert errors(part_findings((), spec, HTTP_ROUTE)) == []
     found = list(route_rule_findings((), spec))
