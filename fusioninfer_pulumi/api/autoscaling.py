@@ -83,7 +83,7 @@ class KedaArgs(SpecModel):
         def __init__(self, **fields: Unpack[dicts.KedaArgsDict]) -> None: ...
 
     polling_interval: PositiveCount | None = None
-    """Seconds between two looks at the metrics."""
+    """Seconds between two reads of the metrics."""
 
     cooldown_period: Count | None = None
     """Seconds without activity before the replicas become none, or `idleReplicaCount`."""

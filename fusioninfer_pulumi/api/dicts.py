@@ -515,7 +515,7 @@ class KedaArgsDict(TypedDict, total=False):
     """Further fields of a ScaledObject."""
 
     polling_interval: int | None
-    """Seconds between two looks at the metrics."""
+    """Seconds between two reads of the metrics."""
 
     cooldown_period: int | None
     """Seconds without activity before the replicas become none, or `idleReplicaCount`."""

@@ -311,7 +311,7 @@ ROUTER_FIELDS = (
 _SERVING_FIELDS = tuple(
     field
     for field in RoleArgs.model_fields
-    if field not in ("name", "component_type", "accelerator", *ROUTER_FIELDS)
+    if field not in ("name", "component_type", *ROUTER_FIELDS)
 )
 
 

@@ -67,7 +67,7 @@ def finding_line(
     label: str, finding: Finding, *, color: bool = False, width: int | None = None
 ) -> str:
     """`FILE: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    # The name of a file is one word, whatever it is made of.
+    # The name of a file is one word, with all its characters.
     place = one_line(label).replace(" ", _HARD_SPACE)
     first, *frames = f"{place}: {finding}".split("\n")
     rule = f" [{finding.rule}]" if finding.rule else ""

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.findings import (
     errors,
     warning,
 )
-from fusioninfer_pulumi.loading.documents import Reading, is_read
+from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
     NO_SERVICE,
@@ -71,11 +71,11 @@ class Source:
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
     manifests: list[Mapping[str, Any]] | None = None
-    readings: list[Reading] | None = None
+    readings: list[LoadedDocument] | None = None
     project: bool = False
     encrypted: Mapping[str, str] = field(default_factory=dict)
     providers: Sequence[str] = ()
-    planned: list[Reading] = field(default_factory=list)
+    planned: list[LoadedDocument] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
 
     def read(self, inputs: Sequence[_Input]) -> None:
@@ -214,7 +214,7 @@ def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source
     inputs = [_read(name) for name in names]
     parsed = [[parse(text) for text in each.texts] for each in inputs]
     identities = [one for its in parsed for each in its for one in each.identities]
-    together: list[Reading] | None = None
+    together: list[LoadedDocument] | None = None
     if len(identities) == len(set(identities)) and len(set(names)) == len(names):
         everything = [each for its in parsed for each in its]
         together = read_set(everything, allow_lossy=options.allow_lossy)
@@ -299,14 +299,14 @@ def _bytes(name: str) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def plan_all(source: Source, read: Sequence[Reading]) -> None:
+def plan_all(source: Source, read: Sequence[LoadedDocument]) -> None:
     """Plans what was read, and notes everything that there is to say about it."""
     _plan(source, read)
     _add_shares([source])
 
 
-def _plan(source: Source, read: Sequence[Reading]) -> None:
-    planned: list[Reading] = []
+def _plan(source: Source, read: Sequence[LoadedDocument]) -> None:
+    planned: list[LoadedDocument] = []
     source.manifests, source.readings = [], list(read)
     for each in read:
         source.findings += each.remarks
@@ -325,7 +325,7 @@ def _plan(source: Source, read: Sequence[Reading]) -> None:
     source.planned = planned
 
 
-def _located(source: Source, read: Reading, plan: ServicePlan) -> ServicePlan:
+def _located(source: Source, read: LoadedDocument, plan: ServicePlan) -> ServicePlan:
     """The plan with the findings of its loading, and with paths of the document that was read."""
     located = [read.locate(finding) for finding in plan.findings]
     source.findings += located
@@ -527,7 +527,7 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
 
 
 def _placed(
-    source: Source, read: list[Reading], inventory: str, previous: str | None
+    source: Source, read: list[LoadedDocument], inventory: str, previous: str | None
 ) -> Placement | None:
     from fusioninfer_pulumi.loading import load_inventory
     from fusioninfer_pulumi.placement.placing import inventory_findings, place_services
@@ -572,12 +572,12 @@ def _refusals(source: Source, label: str) -> Iterator[None]:
         source.add(label, _cannot_be_read(problem))
 
 
-def _services(readings: list[Reading]) -> Iterator[tuple[int, InferenceServiceArgs]]:
+def _services(readings: list[LoadedDocument]) -> Iterator[tuple[int, InferenceServiceArgs]]:
     for at, each in enumerate(readings):
         if each.document is not None and each.document.args is not None:
             yield at, each.document.args
 
 
-def _with_args(reading: Reading, args: InferenceServiceArgs) -> Reading:
+def _with_args(reading: LoadedDocument, args: InferenceServiceArgs) -> LoadedDocument:
     assert reading.document is not None, "only a document has a service"
     return replace(reading, document=replace(reading.document, args=args))

@@ -139,7 +139,7 @@ def probe_endpoint(
         if not awaited:
             return False
         if not url:
-            _log_unchecked(component, "nobody knows its address here")
+            _log_unchecked(component, "its address is unknown here")
             return False
         try:
             why = await wait_until_ready(url, float(durations.seconds(plan.wait.timeout) or 0))

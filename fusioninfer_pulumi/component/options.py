@@ -71,7 +71,7 @@ def lws_options(
     the LeaderWorkerSet for a type that is written out.
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
-    # The template in the stack's state stays, whatever the program says.
+    # The template in the stack's state stays, in spite of the program.
     ignored: list[str] = []
     if step.frozen:
         # Replicas may change all the same, where it runs several.

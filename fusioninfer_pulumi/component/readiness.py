@@ -166,7 +166,7 @@ def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Itera
             at = f"{kind} {planned.name} at {whose}"
             found += condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
         yield _from_statuses(
-            label, found or [("Unknown", f"{kind} {planned.name}: nobody has judged it")]
+            label, found or [("Unknown", f"{kind} {planned.name}: no condition yet")]
         )
 
 

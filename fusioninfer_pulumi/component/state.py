@@ -217,7 +217,7 @@ def _resources() -> Mapping[str, Any] | None:
     try:
         monitor: Any = settings.get_monitor()
         answer = getattr(monitor.Invoke(request), "return").fields
-    except Exception as problem:  # noqa: BLE001  # whatever it is: the state is not known
+    except Exception as problem:  # noqa: BLE001  # any error: the state is unknown
         pulumi.log.debug(f"the stack's state was not read: {problem}")
         return None
     found: Mapping[str, Any] | None

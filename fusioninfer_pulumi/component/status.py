@@ -116,7 +116,7 @@ def service_status(
 def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The status of a LeaderWorkerSet, empty while it speaks of an older spec.
 
-    Such a LeaderWorkerSet is about to restart its replicas, whatever its conditions are.
+    Such a LeaderWorkerSet is about to restart its replicas, in spite of its conditions.
     """
     status: Mapping[str, Any] = (live or {}).get("status") or {}
     generation = ((live or {}).get("metadata") or {}).get("generation")

@@ -196,7 +196,7 @@ class _Check:
             yield from self.engine.check_words(self.command, self.words)
 
     def _needs_serve(self, option: Option) -> bool:
-        # Files of arguments are read by the parser itself, whatever the program.
+        # Files of arguments are read by the parser itself, with every program.
         other = bool(self.command.program) and not self.command.serve
         return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 

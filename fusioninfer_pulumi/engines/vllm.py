@@ -837,7 +837,7 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
         yield error("kv-role-unknown", (_TRANSFER,), message)
     name = settings.get("kv_connector")
-    # Others may be newer, or registered by a plugin: only what looks like a slip is said.
+    # Others may be newer, or registered by a plugin: only a likely typing error is reported.
     own = settings.get("kv_connector_module_path")
     if isinstance(name, str) and name not in _CONNECTORS and not own:
         import difflib  # noqa: PLC0415  # start-up time: few connectors are unknown
@@ -876,7 +876,7 @@ def _blocks_refused(prefill: EngineCommand, decode: EngineCommand) -> bool:
 
 
 def _leaves_hash(command: EngineCommand) -> bool:
-    """Whether NIXL is told not to compare what prefill and decode are."""
+    """Whether NIXL skips its comparison of prefill and decode."""
     settings = transfer_config(command)
     extra = settings.get("kv_connector_extra_config") if isinstance(settings, dict) else None
     return isinstance(extra, Mapping) and extra.get(_ENFORCE) is False

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.loading.validate import Document, examine
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadedDocument:
     """One document of an input, or the documents that together make a service.
 
     Attributes:
@@ -104,7 +104,7 @@ def read_all(
     *,
     allow_lossy: bool = False,
     beside: Collection[str] = frozenset(),
-) -> list[Reading]:
+) -> list[LoadedDocument]:
     """Loads the labelled documents of one input, which may refer to each other.
 
     Returns the services in the order of their documents, and the documents that became none. With
@@ -171,14 +171,14 @@ def is_read(raw: Any) -> bool:
 
 def _converted(
     importer: Importer, mine: Sequence[SourceDocument], *, allow_lossy: bool
-) -> list[Reading]:
+) -> list[LoadedDocument]:
     conversion = importer.convert(mine, allow_lossy=allow_lossy)
     left = list(conversion.findings)
     read = []
     for service in conversion.services:
         labels = service.origins.labels
         read.append(
-            Reading(
+            LoadedDocument(
                 service.main.label,
                 examine(service.manifest, service.main.label),
                 service.manifest,
@@ -190,7 +190,7 @@ def _converted(
     for document in mine:
         own = tuple(each for each in left if each[0] == document.label)
         if own:
-            read.append(Reading(document.label, remarks=own))
+            read.append(LoadedDocument(document.label, remarks=own))
     return read
 
 
@@ -201,7 +201,7 @@ def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[st
     return label, moved if words is None else replace(moved, message=words, converted=())
 
 
-def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
+def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
     hint = _near(raw)
     platform = platform_of(raw)
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
@@ -210,12 +210,12 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> Reading:
             rule = "platform-object"
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
-        return Reading(label, remarks=tuple((label, each) for each in left_out))
+        return LoadedDocument(label, remarks=tuple((label, each) for each in left_out))
     if hint is not None:
-        return Reading(label, Document(label, None, (hint,)))
+        return LoadedDocument(label, Document(label, None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
-        return Reading(label, Document(label, None, (_of_nobody(raw),)))
-    return Reading(label, examine(raw, label), raw)
+        return LoadedDocument(label, Document(label, None, (_of_nobody(raw),)))
+    return LoadedDocument(label, examine(raw, label), raw)
 
 
 def _of_nobody(raw: Mapping[str, Any]) -> Finding:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Location, Severity, error, info
-from fusioninfer_pulumi.loading.documents import Reading, labelled, read_all
+from fusioninfer_pulumi.loading.documents import LoadedDocument, labelled, read_all
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -49,7 +49,7 @@ class Parsed:
 
     text: Text
     manifests: tuple[tuple[str, Any], ...]
-    notes: tuple[Reading, ...]
+    notes: tuple[LoadedDocument, ...]
     documents: tuple[Any, ...] | None
 
     @property
@@ -83,13 +83,13 @@ def manifest_files(folder: Path) -> list[Path]:
 def parse(text: Text) -> Parsed:
     """The documents of a text; what is wrong with it becomes findings."""
     manifests: list[tuple[str, Any]] = []
-    notes: list[Reading] = []
+    notes: list[LoadedDocument] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
             named, wrong = labelled(text.label, number, raw)
             manifests += named
             if wrong is not None:
-                notes.append(Reading(wrong.label, wrong))
+                notes.append(LoadedDocument(wrong.label, wrong))
     except UnreadableError as problem:
         notes.append(refused_input(text.label, problem.rule, str(problem)))
     everything = None if notes else tuple(raw for _, raw in manifests)
@@ -120,7 +120,7 @@ def parse(text: Text) -> Parsed:
     return Parsed(text, tuple(kept), tuple(notes), everything)
 
 
-def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Reading]:
+def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Loads the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that became none; for
@@ -141,12 +141,12 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Rea
     return [*read, *(one for each in texts for one in each.notes), *notes]
 
 
-def refused_input(label: str, rule: str, why: str) -> Reading:
+def refused_input(label: str, rule: str, why: str) -> LoadedDocument:
     """An input that is refused as a whole."""
-    return Reading(label, Document(label, None, (error(rule, (), why),)))
+    return LoadedDocument(label, Document(label, None, (error(rule, (), why),)))
 
 
-def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
+def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[LoadedDocument]]:
     texts: dict[str, Parsed] = {}
     again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
     notes = [
@@ -155,15 +155,15 @@ def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[Reading]]:
     return list(texts.values()), notes
 
 
-def _counts(read: Reading) -> bool:
+def _counts(read: LoadedDocument) -> bool:
     """Whether a document is a service, or has an error of one."""
     return read.document is not None or any(
         finding.severity is Severity.ERROR for _, finding in read.remarks
     )
 
 
-def _remark(label: str, rule: str, location: Location, message: str) -> Reading:
-    return Reading(label, remarks=((label, info(rule, location, message)),))
+def _remark(label: str, rule: str, location: Location, message: str) -> LoadedDocument:
+    return LoadedDocument(label, remarks=((label, info(rule, location, message)),))
 
 
 def _is_inventory(raw: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
-from fusioninfer_pulumi.loading.documents import Reading, labelled, read_all
+from fusioninfer_pulumi.loading.documents import LoadedDocument, labelled, read_all
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
 from fusioninfer_pulumi.loading.validate import examine_inventory
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
@@ -48,7 +48,7 @@ def load(
     """
     if isinstance(source, Mapping):
         named, wrong = labelled("", 1, source)
-        refused = [] if wrong is None else [Reading(wrong.label, wrong)]
+        refused = [] if wrong is None else [LoadedDocument(wrong.label, wrong)]
         return _accepted([*read_all(named, allow_lossy=allow_lossy), *refused])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
@@ -71,7 +71,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
     return _accepted(read_text(text, "", allow_lossy=allow_lossy))
 
 
-def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[Reading]:
+def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Loads a text of one or several documents, without raising for what is wrong with it.
 
     There is at least one reading: an input without any document is refused as empty. For
@@ -111,7 +111,7 @@ def file_text(file: Path) -> str:
         ) from None
 
 
-def _accepted(read: list[Reading]) -> list[InferenceServiceArgs]:
+def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
     found = [located for each in read for located in each.findings]
     refused = {label for label, finding in found if finding.severity is Severity.ERROR}
     if refused:

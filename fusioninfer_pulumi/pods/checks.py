@@ -101,7 +101,7 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Compares the port of a role with the one that its engine listens on.
 
     A container beside the engine that listens on the port, such as a proxy of the user's, is what
-    `port` is for: then nothing is said.
+    `port` is for: then there is no finding.
     """
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
     command, at = read_command(leader.own), leader.command_path
@@ -218,7 +218,7 @@ def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         words = held if isinstance(held, (list, tuple)) else ()
         for index, word in enumerate(words):
             name = _named(word, words[index + 1] if index + 1 < len(words) else None)
-            # What stands behind a flag is said at the flag.
+            # A value after a flag is reported at the flag.
             behind = index > 0 and _named(words[index - 1], word) is not None
             if name is not None and not behind:
                 yield warning(

@@ -277,7 +277,7 @@ def _kept(brought: str | None, pool: int, engine: int, ctx: Context) -> Iterator
         yield info(
             "sidecar-left-out",
             ctx.at("kvTransfer", "sidecar", "enabled"),
-            "without a sidecar nobody sends prompts to the prefill pods, unless the engine does",
+            "without a sidecar no one sends prompts to the prefill pods, unless the engine does",
         )
         return
     message = f"container {brought} is the sidecar: none is added, the engine stays"

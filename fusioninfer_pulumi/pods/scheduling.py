@@ -59,7 +59,7 @@ def _with_metadata(pod: Pod, own: Mapping[str, str], annotations: Mapping[str, s
 
 
 def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Spreads the leaders of all replicas, whatever LeaderWorkerSet made them."""
+    """Spreads the leaders of all replicas, of all LeaderWorkerSets."""
     args = ctx.role.topology_spread
     if args is None:
         return pods, []

@@ -133,7 +133,7 @@ def next_lws(
 ) -> list[str]:
     """Returns the waiting LeaderWorkerSets that may change now, in their order.
 
-    What is unavailable changes first, whatever its stage: that takes nothing more down, and may be
+    What is unavailable changes first, at any stage: that takes nothing more down, and may be
     what repairs a gang. Then as many others as leave at most `limit` units of a queue unavailable.
     Optional ones follow when all required ones of their role, or of their serving group, are
     available again.
@@ -142,7 +142,7 @@ def next_lws(
         steps: The order.
         waiting: LeaderWorkerSets that will change and have not begun.
         changing: Those that have begun and are not available again.
-        unavailable: All existing LeaderWorkerSets that are unavailable, for whatever reason.
+        unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
     """
     down = {*unavailable, *changing}
     # Nothing waits for optional ones, which may stay pending.

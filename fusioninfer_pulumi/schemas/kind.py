@@ -65,14 +65,14 @@ class KindSchema:
         return jsonschema_rs.Draft4Validator(self._text)
 
     def at(self, location: Location) -> Schema:
-        """The schema of a part; empty where nothing is said about it."""
+        """The schema of a part; empty where there is none."""
         schema = self.tree
         for key in location:
             schema = self.below(schema, key)
         return schema
 
     def below(self, schema: Schema, key: str | int) -> Schema:
-        """The schema of a field or an item; empty where nothing is said about it."""
+        """The schema of a field or an item; empty where there is none."""
         if isinstance(key, int):
             found = schema.get("items")
         else:

@@ -65,7 +65,7 @@ def test_mocks_ask_nothing(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_cannot_be_asked_is_told(engine: Any, asked: list[str]) -> None:
     without = deployed(engine, httproute={**ROUTE, "hostnames": []}, gateway=None)
-    assert "whether the endpoint answers was not checked: nobody knows its address here" in (
+    assert "whether the endpoint answers was not checked: its address is unknown here" in (
         without.logged
     )
     assert asked == []

@@ -182,7 +182,7 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
             {"volumeMounts": []},
             "f: template.initContainers[0].volumeMounts: cannot be carried over",
         ),
-        ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller sets it "),
+        ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller always "),
     ],
 )
 def test_other_fields_of_the_storage_initializer(more: Manifest, told: str) -> None:

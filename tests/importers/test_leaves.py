@@ -12,7 +12,7 @@ from importers import kserve_strategies, kthena_samples, kthena_strategies, mode
 from profiles import examples
 
 from fusioninfer_pulumi.findings import path_text
-from fusioninfer_pulumi.loading.documents import Reading, read_all
+from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all
 
 Manifest = dict[str, Any]
 
@@ -61,16 +61,16 @@ def silent(
     return found
 
 
-def _read(documents: Sequence[Manifest]) -> list[Reading]:
+def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
     given = [(str(number), document) for number, document in enumerate(documents)]
     return read_all(copy.deepcopy(given), allow_lossy=True)
 
 
-def _made(read: Sequence[Reading]) -> list[Any]:
+def _made(read: Sequence[LoadedDocument]) -> list[Any]:
     return [each.manifest for each in read if each.manifest is not None]
 
 
-def _named(read: Sequence[Reading], number: int, path: Path) -> bool:
+def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     """Whether a finding is about this leaf, about what it is a part of, or about a part of it."""
     relative = path[1:] if path[0] == "spec" else path
     # "" is the document as a whole, and so is `spec`.

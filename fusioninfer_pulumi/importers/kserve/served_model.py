@@ -175,7 +175,7 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
             report.info(
                 "initializer-field-ignored",
                 field.at,
-                "KServe's controller sets it whatever is written; left out",
+                "KServe's controller always sets it; left out",
             )
         elif key not in _KNOWN:
             report.unsupported(

@@ -65,7 +65,7 @@ def convert_template(
                 builder.report.info(
                     "variable-of-kthena",
                     env / number,
-                    "Kthena's controller sets it in every container, whatever is written here",
+                    "Kthena's controller sets it in every container, also where it is written here",
                 )
 
 

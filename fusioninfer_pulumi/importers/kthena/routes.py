@@ -189,8 +189,8 @@ def convert_route(
         asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if found else ())
     idle = [each for each in spec.lora_adapters or () if each not in asked]
     if idle:
-        told = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
-        report.info("adapter-without-rule", at / "loraAdapters", told)
+        message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
+        report.info("adapter-without-rule", at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
         if not any(server is each.server for each in shared) or _has_rules(server):

@@ -1,7 +1,7 @@
 """Formats, numbers and choices of single fields, and how rules reach them.
 
 A check takes one value and yields what is wrong with it. What the schemas decide is not repeated
-here: a value of the wrong type is passed over, and so is a `pulumi.Output`, which nobody knows yet.
+here: a value of the wrong type is passed over, and so is a `pulumi.Output`, which is unknown yet.
 Null is a field that is not set; the empty string is, too, unless the field is required.
 """
 
