@@ -66,12 +66,12 @@ def test_equal_objects_cost_little_and_load_nothing() -> None:
     containers = [{"name": f"c{n}", "image": "a", "args": ["a", "b"]} for n in range(5)]
     many = [
         {"kind": "K", "metadata": {"name": f"n{n}", "labels": {"a": "b"}}, "spec": containers}
-        for n in range(10_000)
+        for n in range(2_000)
     ]
     same = copy.deepcopy(many)
     start = time.process_time()
     assert not compare(many, same)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 0.5
     program = (
         "import sys\nfrom fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown\n"
         "to_markdown(compare([{'kind': 'A'}], [{'kind': 'A'}]))\n"
