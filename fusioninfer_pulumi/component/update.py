@@ -123,10 +123,13 @@ class Update:
             self._existing |= (self._live.lws or {}).keys() & self._steps.keys()
         self._waiting = {*self._existing}
         for step in self._order:
-            if step.name not in self._existing and not step.required and self._existing:
-                self._optional.add(step.name)
-            elif step.name not in self._existing:
+            if step.name in self._existing:
+                continue
+            if step.required:
                 self._register([step.name])
+            else:
+                # After the required ones: a gang that counts any replica might start with it.
+                self._optional.add(step.name)
         changing = {
             name
             for name in self._waiting & self._before.keys()

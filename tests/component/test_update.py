@@ -300,6 +300,23 @@ def test_replicas_that_are_added_come_first_and_optional_ones_last(stack: Stack)
     assert sorted(stack.order[3:]) == names(3, 4)
 
 
+def test_optional_replicas_are_created_after_the_required_ones(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register, existing = update.Update._register, {}
+
+    def noted(self: update.Update, registered: Any) -> None:
+        existing.update(dict.fromkeys(registered, {*stack.live}))
+        register(self, registered)
+
+    monkeypatch.setattr(update.Update, "_register", noted)
+    minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}
+    wide = {"multinode": nodes(2, launcher="none")}
+    stack.run(tagged("a", 4, **wide), schedulingStrategy=minimum)
+    for optional in names(2, 3):
+        assert existing[optional] >= {*names(0, 1)}
+
+
 def test_without_a_cluster_creation_returns_and_says_so_once(stack: Stack) -> None:
     stack.problem = UnreadableError("no answer")
     stack.run()
