@@ -306,7 +306,7 @@ def test_optional_replicas_are_created_after_the_required_ones(
     register, existing = update.Update._register, {}
 
     def noted(self: update.Update, registered: Any) -> None:
-        existing.update(dict.fromkeys(registered, {*stack.live}))
+        existing.update({name: {*stack.live} for name in registered})
         register(self, registered)
 
     monkeypatch.setattr(update.Update, "_register", noted)
