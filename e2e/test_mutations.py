@@ -26,6 +26,7 @@ MUTANTS, MUTANTS_LONG = 2_000, 20_000
 WARNED: dict[str, str] = {
     "field-of-experimental-channel": "clusters with that channel of the Gateway API take it",
     "field-of-other-release": "other releases of Kubernetes have the field",
+    "restart-rules-of-sidecar": "clusters with a feature gate take them",
 }
 #: Refused for what a cluster has or has not: a part of the message, and why `check` accepts it.
 ELSEWHERE: dict[str, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.validation._paths import descending, no_backsteps
 from fusioninfer_pulumi.pods.validation._references import env, env_from, file_references
@@ -213,6 +213,8 @@ def _escalation(at: Location, security: Mapping[str, Any]) -> Iterator[Finding]:
 
 _SECURITY_CONTEXT = fields({**SECURITY, "procMount": one_of("Default", "Unmasked")}, _escalation)
 
+#: Alpha in Kubernetes 1.35.
+_RULES_GATE = "RestartAllContainersOnContainerExits"
 _RESTART_RULE = fields(
     {
         "action": one_of("Restart", "RestartAllContainers"),
@@ -315,9 +317,14 @@ def container_findings(
             held = known(container.get("lifecycle")).get(hook)
             if isinstance(held, Mapping):
                 yield from _hook_findings((*at, "lifecycle", hook), held, pod.grace_seconds)
+        if starting and policy == "Always" and listed(container.get("restartPolicyRules")):
+            message = f"needs the feature gate {_RULES_GATE} beside restartPolicy Always; remove it"
+            yield warning("restart-rules-of-sidecar", (*at, "restartPolicyRules"), message)
         return
     for key in (*_PROBES, "lifecycle"):
-        if container.get(key) is not None:
+        held = container.get(key)
+        # API servers drop a stopSignal before they look, unless a feature gate is on.
+        if held is not None and not (isinstance(held, Mapping) and {*held} == {"stopSignal"}):
             message = "needs restartPolicy Always in an init container; remove it"
             yield error("probe-of-init-container", (*at, key), message)
 
