@@ -82,4 +82,4 @@ class SpecModel(BaseModel, metaclass=_Constructed):
 def default(model: type[SpecModel]) -> Any:
     """A field's default: the model without arguments."""
     # Pydantic asks factories for their signature, and that of a class is read from its source.
-    return Field(default_factory=lambda: model())  # noqa: PLW0108
+    return Field(default_factory=lambda: model())  # noqa: PLW0108  # see above

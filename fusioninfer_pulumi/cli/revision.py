@@ -128,7 +128,7 @@ def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
     environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
         # The revision is one argument of a list: no shell ever reads it.
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603  # see above
             command, capture_output=True, check=False, env=environment
         )
     except OSError:

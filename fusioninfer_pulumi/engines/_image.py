@@ -43,24 +43,34 @@ class Image:
     version: Version | None = None
     release: str | None = None
 
+    @property
+    def repository(self) -> str:
+        """The reference without tag and digest, empty when it is unknown."""
+        return _parts(self.name or "")[0]
+
+
+def _parts(reference: str) -> tuple[str, str | None]:
+    """The repository of a reference, and its tag."""
+    path, slash, last = reference.partition("@")[0].rpartition("/")
+    last, colon, tag = last.partition(":")  # a colon further left belongs to a registry's port
+    return f"{path}{slash}{last}", tag if colon else None
+
 
 def read_image(reference: Any) -> Image:
     """What an image reference says; anything but a string (an Output) says nothing."""
     if not isinstance(reference, str):
         return Image()
-    name, digest, _ = reference.partition("@")
-    path, slash, last = name.rpartition("/")
-    last, colon, tag = last.partition(":")  # a colon further left belongs to a registry's port
-    repository = f"/{path}{slash}{last}"
-    stock = next((end for end in _STOCK if repository.endswith(f"/{end}")), "")
+    repository, tag = _parts(reference)
+    last = repository.rpartition("/")[2]
+    stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
-    match = _VERSION.match(tag) if stock else None
-    release = _RELEASE.fullmatch(tag) if stock else None
+    match = _VERSION.match(tag or "") if stock else None
+    release = _RELEASE.fullmatch(tag or "") if stock else None
     return Image(
         name=reference,
         engine=_STOCK.get(stock, named),
         stock=bool(stock),
-        tag=tag if colon else None if digest else "latest",
+        tag="latest" if tag is None and "@" not in reference else tag,
         version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
         release=release["release"] if release else None,
     )

@@ -114,6 +114,11 @@ def one_rank_each(template: Mapping[str, Any]) -> bool:
     return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
 
 
+def limit_of(container: Mapping[str, Any], resource: str) -> Any:
+    """Returns a container's limit of a resource as it is written, None without one."""
+    return ((container.get("resources") or {}).get("limits") or {}).get(resource)
+
+
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
     """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.resources import is_accelerator, meant_accelerator
+from fusioninfer_pulumi.kube.resources import is_accelerator, limit_of, meant_accelerator
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
@@ -43,13 +43,14 @@ _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
-        yield from _vendor(pod)
-        yield from _hidden(pod, pods)
+        own = read_command(pod.own)
+        yield from _vendor(pod, own)
+        yield from _hidden(pod, pods, own)
         slips = list(_misspelt(pod))
         yield from slips
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
-        engine = engine or read_command(pod.own).engine
-        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command):
+        engine = engine or own.engine
+        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command, own):
             continue
         held = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
         asks = f"asks for {held[0]}" if held else "asks for none"
@@ -61,10 +62,10 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
 
 
-def _vendor(pod: Pod) -> Iterator[Finding]:
+def _vendor(pod: Pod, own: EngineCommand) -> Iterator[Finding]:
     """Warns of accelerators that the engines' own images were not built for."""
-    image = read_command(pod.own).image
-    built = _BUILT_FOR.get(_repository(image.name)) if image.name else None
+    image = own.image
+    built = _BUILT_FOR.get(image.repository.removeprefix("docker.io/"))
     if built is None or _OTHER_BUILD.search(image.tag or ""):
         return
     names = [name for name, amount in _amounts(pod) if is_accelerator(name)]
@@ -78,11 +79,7 @@ def _vendor(pod: Pod) -> Iterator[Finding]:
         )
 
 
-def _repository(name: str) -> str:
-    return re.sub(r"(:[^/]*)?(@.*)?$", "", name).removeprefix("docker.io/")
-
-
-def _hidden(pod: Pod, pods: RolePods) -> Iterator[Finding]:
+def _hidden(pod: Pod, pods: RolePods, own: EngineCommand) -> Iterator[Finding]:
     """Refuses a variable that hides accelerators which the engine's sizes need."""
     sizes = pods.command.parallelism
     for index, each in enumerate(pod.own.get("env") or ()):
@@ -96,7 +93,7 @@ def _hidden(pod: Pod, pods: RolePods) -> Iterator[Finding]:
         listed = [part for part in value.split(",") if part.strip() not in ("", "-1")]
         need = sizes.tensor * sizes.pipeline if sizes is not None and pods.leader.leads else 1
         most = need if len(pods.each) == 1 else 1
-        if read_command(pod.own).engine is not None and len(listed) < most:
+        if own.engine is not None and len(listed) < most:
             yield error(
                 "accelerators-hidden",
                 (*pod.container_path, "env", index, "value"),
@@ -131,8 +128,8 @@ def _has_devices(pod: Pod) -> bool:
     )
 
 
-def _needs_none(pod: Pod, command: EngineCommand) -> bool:
-    image = command.image if pod.leads else read_command(pod.own).image
+def _needs_none(pod: Pod, command: EngineCommand, own: EngineCommand) -> bool:
+    image = command.image if pod.leads else own.image
     built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     named = any(
         _CPU_VARIABLES.fullmatch(str(each.get("name"))) for each in pod.container.get("env") or ()
@@ -213,7 +210,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
 def _offloaded(pods: RolePods) -> Iterator[Finding]:
     """Warns of host memory that the engine takes by an argument and the container does not have."""
     command, pod = pods.command, pods.leader
-    limit = _amount(((pod.container.get("resources") or {}).get("limits") or {}).get("memory"))
+    limit = _amount(limit_of(pod.container, "memory"))
     if limit is None or command.engine is None or not command.readable:
         return
     for flag in _HOST_MEMORY:
@@ -253,7 +250,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     written = len(pod.written["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
-            _amount(((each.get("resources") or {}).get("limits") or {}).get("memory"))
+            _amount(limit_of(each, "memory"))
             for each in containers
             if any(mount.get("name") == name for mount in each.get("volumeMounts") or ())
         ]
@@ -289,7 +286,8 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container]
         else:
             continue
-        limits = [limit for each in containers if (limit := _disk_limit(each)) is not None]
+        asked = (_amount(limit_of(each, _DISK)) for each in containers)
+        limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
                 "disk-limit-below-model-size",
@@ -298,11 +296,6 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
                 "model.cache",
             )
-
-
-def _disk_limit(container: Mapping[str, Any]) -> Decimal | None:
-    amount = ((container.get("resources") or {}).get("limits") or {}).get(_DISK)
-    return None if amount is None else quantity.parse(amount)
 
 
 def _writes_to_volume(pod: Pod) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
 
 #: Container runtimes refuse less (runc: 6 MiB, CRI-O: 12 MiB); `512m` is half a byte.
@@ -36,7 +37,7 @@ def _user(at: Location, container: Mapping[str, Any], shared: Any) -> Iterator[F
 
 
 def _memory(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
-    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    limit = limit_of(container, "memory")
     if limit is None or is_output(limit):
         return
     amount = quantity.parse(limit)
