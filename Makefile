@@ -96,7 +96,6 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 .PHONY: regenerate
 regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
 	$(BIN)/python tools/regenerate.py
-	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
 
 .PHONY: schemas
 schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
