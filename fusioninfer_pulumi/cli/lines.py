@@ -12,6 +12,8 @@ import yaml
 from fusioninfer_pulumi.findings import Location
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: A label of a service that a program makes: `project/__main__.py:12`.
+_SOURCE_LINE = re.compile(r"(.*\.py):(\d+)")
 #: What follows the name of a text in a label: `#2`, `#items[1]`, `#2.items[1]`.
 _REST = re.compile(r"(?:#(\d+))?(?:[#.]items\[(\d+)\])?")
 
@@ -69,6 +71,8 @@ class Lines:
 
     def place(self, label: str, location: Location) -> tuple[str, int | None]:
         """The file of a document, and the line of a field in it, None where it is not known."""
+        if match := _SOURCE_LINE.fullmatch(label):
+            return match[1], int(match[2])
         for name, text in self._texts.items():
             rest = _REST.fullmatch(label, len(name)) if label.startswith(name) else None
             if rest is not None:

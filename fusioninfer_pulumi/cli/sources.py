@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
+#: Commands that say nothing about a program's other objects.
+_ABOUT_SERVICES = ("check", "plan")
 
 
 @dataclass
@@ -388,12 +390,18 @@ def _project(label: str, options: argparse.Namespace, *, marked: bool = False) -
     except ProgramError as problem:
         source.add(label, *problem.findings)
         return source
-    source.encrypted, source.providers = recording.encrypted, recording.providers
+    source.encrypted = recording.encrypted
+    source.providers = [service.provider for service in recording.services]
     source.objects = [recorded.manifest for recorded in recording.resources]
-    for number, plan in enumerate(recording.plans, start=1):
-        source.plans.append(plan)
-        source.labels.append(label if number == 1 else f"{label}#{number}")
-        source.add(source.labels[-1], *plan.findings)
+    for service in recording.services:
+        source.plans.append(service.plan)
+        place = Path(label, service.file) if service.file else label
+        source.labels.append(f"{place}:{service.line}" if service.line else str(place))
+        source.add(source.labels[-1], *service.plan.findings)
+    if not recording.services and options.command in _ABOUT_SERVICES:
+        how = f": it called sys.exit at {recording.left}" if recording.left else ""
+        message = f"the program makes no InferenceService{how}"
+        source.add(label, warning("program-without-service", (), message))
     source.add(label, *recording.findings)
     return source
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.cli.program._recording import SECRET, refused
+from fusioninfer_pulumi.cli.program.recording import SECRET, refused
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -190,10 +190,13 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
     if len(found) == 1:
         name, path = next(iter(found.items()))
         return name, path, []
-    if found and _DEFAULT_STACK not in found:
-        text = f"no stack chosen, run without stack config (stacks: {names})"
-        return _DEFAULT_STACK, None, [warning("stack-not-chosen", (), text)]
-    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), []
+    if not found:
+        return _DEFAULT_STACK, None, []
+    if _DEFAULT_STACK in found:
+        text = f"no stack chosen, run as {_DEFAULT_STACK} (stacks: {names}); --stack chooses"
+    else:
+        text = f"no stack chosen, run without stack config (stacks: {names}); --stack chooses"
+    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), [warning("stack-not-chosen", (), text)]
 
 
 def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
