@@ -11,18 +11,28 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from fusioninfer_importers.rules import DOCUMENT_UNUSED
 from fusioninfer_pulumi.plugins.importers import (
     API_VERSION,
     KIND,
     Conversion,
     ConvertedService,
+    FieldOrigin,
     Finding,
     Location,
     Origin,
     Origins,
+    Rule,
     Severity,
     SourceDocument,
     SourceField,
+)
+
+FIELD_NOT_READ = Rule(
+    "field-not-read",
+    "error",
+    "A field of another system's manifest is read.",
+    remedy="Remove it.",
 )
 
 
@@ -60,28 +70,28 @@ class ConversionReport:
         """Whether a field itself was used or reported."""
         return field in self._consumed
 
-    def unsupported(self, rule: str, at: SourceField, message: str) -> None:
+    def unsupported(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a field that we have no counterpart for: an error unless losses are allowed.
 
         Args:
-            rule: Id of the rule.
+            rule: The rule.
             at: The field.
             message: Why not, and the nearest thing that we offer.
         """
         severity = Severity.WARNING if self.allow_lossy else Severity.ERROR
-        self.add(at, Finding(rule, severity, at.location, f"cannot be carried over: {message}"))
+        self.add(at, Finding(rule.id, severity, at.location, f"cannot be carried over: {message}"))
 
-    def error(self, rule: str, at: SourceField, message: str) -> None:
+    def error(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a field that breaks a rule of its own system."""
-        self.add(at, Finding(rule, Severity.ERROR, at.location, message))
+        self.add(at, Finding(rule.id, Severity.ERROR, at.location, message))
 
-    def warning(self, rule: str, at: SourceField, message: str) -> None:
+    def warning(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports something legal that is probably wrong."""
-        self.add(at, Finding(rule, Severity.WARNING, at.location, message))
+        self.add(at, Finding(rule.id, Severity.WARNING, at.location, message))
 
-    def info(self, rule: str, at: SourceField, message: str) -> None:
+    def info(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a choice worth knowing."""
-        self.add(at, Finding(rule, Severity.INFO, at.location, message))
+        self.add(at, Finding(rule.id, Severity.INFO, at.location, message))
 
     def add(self, at: SourceField, finding: Finding) -> None:
         """Adds a finding about a field, which is thereby consumed."""
@@ -93,11 +103,11 @@ class ConversionReport:
         for document in self.documents:
             self._report_unread(document)
         services = [builder.build() for builder in self._builders]
-        self._report_unused({label for each in services for label in each.origins.labels})
+        self._report_unused({origin for each in services for origin in each.origins.documents})
         order = {document: index for index, document in enumerate(self.documents)}
         services.sort(key=lambda each: order[each.main])
         self._findings.sort(key=lambda each: order[each[0]])
-        findings = [(document.label, finding) for document, finding in self._findings]
+        findings = [(document.origin, finding) for document, finding in self._findings]
         return Conversion(tuple(services), tuple(findings))
 
     def _report_unread(self, document: SourceDocument) -> None:
@@ -106,17 +116,17 @@ class ConversionReport:
         for leaf in document.leaves():
             above = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
             if not any(field in self._consumed for field in above):
-                self.unsupported("field-not-read", leaf, "nothing reads it; remove it")
+                self.unsupported(FIELD_NOT_READ, leaf, "nothing reads it; remove it")
 
-    def _report_unused(self, labels: Collection[str]) -> None:
+    def _report_unused(self, used: Collection[Origin]) -> None:
         """Warns of documents without any effect: infos are shown with services."""
         reported = {
             document for document, each in self._findings if each.severity is not Severity.INFO
         }
         for document in self.documents:
-            if document.label not in labels and document not in reported:
+            if document.origin not in used and document not in reported:
                 self.warning(
-                    "document-unused",
+                    DOCUMENT_UNUSED,
                     document.at(),
                     "says nothing about any service of this input; left out",
                 )
@@ -139,8 +149,8 @@ class ServiceBuilder:
             "metadata": {},
             "spec": {"roles": []},
         }
-        self._origins: dict[Location, Origin] = {}
-        self._sources: set[str] = set()
+        self._origins: dict[Location, FieldOrigin] = {}
+        self._sources: set[Origin] = set()
         report.consume(main.at("apiVersion"), main.at("kind"))
 
     @property
@@ -201,11 +211,11 @@ class ServiceBuilder:
     def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
         """Says which field findings about a field of our manifest name."""
         location = target[1:] if target[:1] == ("spec",) and len(target) > 1 else target
-        self._origins[location] = Origin(at, copied)
+        self._origins[location] = FieldOrigin(at, copied)
 
     def add_source(self, document: SourceDocument) -> None:
         """Notes that the service depends on a document, if only by what others override."""
-        self._sources.add(document.label)
+        self._sources.add(document.origin)
 
     def get(self, target: Location) -> Any:
         """The value of a field of our manifest, None when it is not set."""
@@ -219,7 +229,7 @@ class ServiceBuilder:
 
     def build(self) -> ConvertedService:
         """The service as it is now."""
-        origins = Origins(self.main.label, dict(self._origins), frozenset(self._sources))
+        origins = Origins(self.main.origin, dict(self._origins), frozenset(self._sources))
         return ConvertedService(self.main, self._manifest, origins)
 
     def _set(self, target: Location, value: Any) -> None:

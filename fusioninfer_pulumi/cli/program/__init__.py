@@ -12,6 +12,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     Recording,
     Secrets,
     unmarked,
+    without_service,
 )
 from fusioninfer_pulumi.cli.program.run import run_program
 
@@ -24,4 +25,5 @@ __all__ = [
     "is_project",
     "run_program",
     "unmarked",
+    "without_service",
 ]

@@ -8,16 +8,17 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import CoroutineType, FrameType
 from typing import Any
 
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_FAILED
 from fusioninfer_pulumi.cli.program.recording import ProgramError, refused
 from fusioninfer_pulumi.findings import InvalidServiceError, error
 
 _MAX_FRAMES = 8
 _MAX_LINES = 50
-_FAILED = "program-failed"
 #: Text with which the SDK starts what it says about a value that is no property.
 _SERIALISING = "While processing resource: "
 
@@ -64,7 +65,7 @@ def failure(problem: BaseException, root: Path) -> ProgramError:
         # Meant to end a program without a traceback; the text of a missing config value has two
         # lines that belong together.
         text = ": ".join(line.strip() for line in message.splitlines())
-        return refused(_FAILED, text or "failed")
+        return refused(PROGRAM_FAILED, text or "failed")
     frames = _frames(problem, root)
     text = _named(problem)
     if isinstance(problem, SyntaxError) and problem.filename:
@@ -75,14 +76,15 @@ def failure(problem: BaseException, root: Path) -> ProgramError:
     elif isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
     lines = [line for line in text.splitlines() if line]
-    rules = [_FAILED] * len(lines)
     if isinstance(problem, InvalidServiceError) and len(problem.findings) == len(lines):
-        rules = [finding.rule for finding in problem.findings]
-    elif len(lines) > _MAX_LINES:
-        more = f"... and {len(lines) - _MAX_LINES} more lines"
-        lines = [*lines[:_MAX_LINES], more]
-    findings = [error(rule, (), line) for rule, line in zip(rules, lines, strict=False)]
-    return ProgramError(*findings, frames=frames)
+        findings = [
+            replace(finding, location=(), converted=(), message=line)
+            for finding, line in zip(problem.findings, lines, strict=True)
+        ]
+        return ProgramError(*findings, frames=frames)
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more lines"]
+    return ProgramError(*(error(PROGRAM_FAILED, (), line) for line in lines), frames=frames)
 
 
 def _named(problem: BaseException) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_WITHOUT_SERVICE
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 #: Printed in place of a secret value.
@@ -107,7 +108,13 @@ class ProgramError(Exception):
         return "\n".join(str(finding) for finding in self.findings)
 
 
-def refused(rule: str, message: str) -> ProgramError:
+def without_service(recording: Recording) -> Finding:
+    """Says that a program made no InferenceService."""
+    how = f": it called sys.exit at {recording.left}" if recording.left else ""
+    return warning(PROGRAM_WITHOUT_SERVICE, (), f"the program makes no InferenceService{how}")
+
+
+def refused(rule: Rule, message: str) -> ProgramError:
     """An error of one line."""
     return ProgramError(error(rule, (), message))
 

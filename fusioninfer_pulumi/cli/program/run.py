@@ -23,6 +23,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED, PROGRAM_NOT_ENDED
 from fusioninfer_pulumi.cli.program._text import Mask, Relay, harmless
 from fusioninfer_pulumi.cli.program._wire import SpecReader, findings_from_json
 from fusioninfer_pulumi.cli.program.project import StackConfig, load_project, stack_config
@@ -174,7 +175,7 @@ class _Listener:
         self._status = process.exitcode
         if self._status is None:
             text = f"the program did not end within {limit:g} s"
-            self._problem = refused("program-not-ended", text)
+            self._problem = refused(PROGRAM_NOT_ENDED, text)
 
     def _message(self, messages: Connection) -> bool:
         try:
@@ -201,7 +202,7 @@ class _Listener:
         if self._problem is not None:
             raise self._problem
         if not self._told:
-            raise refused("program-ended", _how_it_ended(self._status))
+            raise refused(PROGRAM_ENDED, _how_it_ended(self._status))
         if "findings" in self._told:
             raise ProgramError(*self.findings(self._told["findings"]))
         recording: dict[str, Any] = self._told["recording"]
