@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 #: Where the packages come from. They are not on a package index yet.
 _ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
+#: Groups of entry points.
+GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
 #: API groups that the package `importers` reads, for the message that names a missing package.
 IMPORTED_GROUPS = (
     "modelplane.ai",
@@ -17,21 +19,20 @@ IMPORTED_GROUPS = (
 )
 
 
-def install_command(package: str = "") -> str:
+def install_command(package: str = "", extra: str = "") -> str:
     """The command that installs the core, or one of the packages beside it."""
-    folder = f"#subdirectory={package}" if package else ""
-    return f'pip install "{_ADDRESS}{folder}"'
+    address = f"{_ADDRESS}#subdirectory={package}" if package else _ADDRESS
+    name = f"fusioninfer-{package or 'pulumi'}[{extra}] @ " if extra else ""
+    return f'pip install "{name}{address}"'
 
 
 def plugins(group: str) -> Iterator[tuple[str, Any]]:
     """Yields the name and the object of each entry point of a group, sorted by name."""
-    for entry_point in _entry_points(group):
+    for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
         yield entry_point.name, entry_point.load()
 
 
-@cache
-def _entry_points(group: str) -> tuple[Any, ...]:
-    # Imported here: `importlib.metadata` costs as much as a whole check of our own kind.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
-    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
+def plugin_packages() -> list[str]:
+    """The installed packages that have any entry points of ours, sorted by name."""
+    modules = {point.module for group in GROUPS for point in entry_points(group=group)}
+    return sorted({module.partition(".")[0] for module in modules})

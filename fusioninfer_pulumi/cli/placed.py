@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.sources import Source, cannot_be_read, plan_all
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error, errors
+from fusioninfer_pulumi.findings import InvalidServiceError, Rule, Severity, error, errors
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
     from fusioninfer_pulumi.placement.result import Placement
+
+PROJECT_PLACES_ITSELF = Rule(
+    "project-places-itself",
+    "error",
+    "Services of a program are placed by the program.",
+    remedy="Call `place(...)` in the program.",
+)
 
 
 def place(source: Source, inventory: str, previous: str | None) -> Placement | None:
@@ -29,19 +36,21 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
     Returns:
         The placement, one record for each plan; None where nothing could be placed.
     """
-    from fusioninfer_pulumi.planning import NOT_APPLIED
+    from fusioninfer_pulumi.planning import PLACEMENT_NOT_APPLIED
 
     loaded = [document.loaded for document in source.documents if document.loaded is not None]
     if not loaded:
         if not source.has(Severity.ERROR):
             message = "is a Pulumi project: its program places services itself, with place(...)"
-            source.add(source.name, error("project-places-itself", (), message))
+            source.add(source.name, error(PROJECT_PLACES_ITSELF, (), message))
         return None
     try:
         with working(f"{inventory}: placing services on node pools"):
             return _placed(source, loaded, inventory, previous)
     finally:
-        source.documents = [document.without(NOT_APPLIED) for document in source.documents]
+        source.documents = [
+            document.without(PLACEMENT_NOT_APPLIED) for document in source.documents
+        ]
 
 
 def _placed(

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.output import (
     terminal_width,
     wrapped,
 )
-from fusioninfer_pulumi.findings import Finding, Origin, Severity, one_line
+from fusioninfer_pulumi.findings import Finding, Origin, Severity, declared_rules, one_line
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -171,15 +171,16 @@ def to_sarif(found: Sequence[Located]) -> dict[str, Any]:
 
 
 def _rule(name: str) -> dict[str, Any]:
-    from fusioninfer_pulumi.rules.registry import rules
+    from fusioninfer_pulumi.rules.catalog import all_rules, area_of
 
-    rule = rules()[name]
+    # Rules of findings that another process made are declared in modules that it alone imported.
+    rule = declared_rules().get(name) or all_rules()[name]
     return {
         "id": name,
-        "shortDescription": {"text": rule.checks},
-        "help": {"text": rule.do},
+        "shortDescription": {"text": rule.sentence},
+        "help": {"text": rule.remedy},
         "defaultConfiguration": {"level": _LEVELS[rule.severities[0]]},
-        "properties": {"tags": [rule.area]},
+        "properties": {"tags": [area_of(rule)]},
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.findings import Finding, Origin, Severity, error
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
@@ -24,6 +24,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
 from fusioninfer_pulumi.routing.between_services import Shares
@@ -32,6 +33,25 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
+
+UNREADABLE_FILE = Rule(
+    "unreadable-file",
+    "error",
+    "The file can be read.",
+    remedy="Check the path and its rights.",
+)
+NO_MANIFEST_IN_FOLDER = Rule(
+    "no-manifest-in-folder",
+    "error",
+    "A folder holds a Pulumi project or manifests.",
+    remedy="Give another folder.",
+)
+FILE_TOO_LARGE = Rule(
+    "file-too-large",
+    "error",
+    "A manifest file has at most 16 MiB.",
+    remedy="Split the file.",
+)
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
@@ -80,9 +100,9 @@ class PlannedDocument:
         located = tuple(map(self.loaded.locate, findings))
         return replace(self, findings=(*self.findings, *located))
 
-    def without(self, *rules: str) -> PlannedDocument:
-        """The document without findings of some rules."""
-        kept = tuple(located for located in self.findings if located[1].rule not in rules)
+    def without(self, rule: Rule) -> PlannedDocument:
+        """The document without findings of a rule."""
+        kept = tuple(located for located in self.findings if located[1].rule != rule.id)
         return replace(self, findings=kept)
 
     @property
@@ -327,7 +347,7 @@ def _unreadable(input_: _Input, file: str) -> Iterator[None]:
 
 def cannot_be_read(problem: OSError) -> Finding:
     """Why a file cannot be read."""
-    return error("unreadable-file", (), f"cannot be read: {problem.strerror or problem}")
+    return error(UNREADABLE_FILE, (), f"cannot be read: {problem.strerror or problem}")
 
 
 def is_project(folder: Path) -> bool:
@@ -342,7 +362,7 @@ def _read_folder(input_: _Input, folder: Path) -> None:
     files = manifest_files(folder)
     if not files:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.refuse(input_.name, error("no-manifest-in-folder", (), message))
+        input_.refuse(input_.name, error(NO_MANIFEST_IN_FOLDER, (), message))
     for file in files:
         _read_text(input_, str(file), str(file), input_.name)
 
@@ -351,12 +371,12 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None
     with _unreadable(input_, file):
         data = _bytes(path)
         if len(data) > MAX_BYTES:
-            input_.refuse(file, error("file-too-large", (), TOO_LARGE))
+            input_.refuse(file, error(FILE_TOO_LARGE, (), TOO_LARGE))
             return
         try:
             input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            input_.refuse(file, error("not-utf-8", (), "not YAML: not UTF-8 text"))
+            input_.refuse(file, error(NOT_UTF_8, (), "not YAML: not UTF-8 text"))
 
 
 def _bytes(path: str) -> bytes:
