@@ -15,7 +15,7 @@ from fusioninfer_pulumi.engines.command import ENGINES
 ORDER = (
     "kube", "findings", "rules", "schemas", "api", "engines", "endpoint_pickers", "importers",
     "pods", "fit", "topology", "routing", "operations", "rollout", "service_plan",
-    "name_collisions", "objects", "object_checks", "planning", "loading", "checked", "placement",
+    "name_collisions", "objects", "object_checks", "checks", "planning", "loading", "checked", "placement",
     "component", "provider", "cli", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
