@@ -43,4 +43,4 @@ def ask_server(sources: Sequence[Source], context: str | None) -> None:
                 place, located = (
                     source.planned[index].locate(finding) if source.planned else (label, finding)
                 )
-                source.add(place, located)
+                source.add(str(place), located)
