@@ -208,12 +208,12 @@ def _of_answer(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tupl
             "policies and quotas of its own"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
-    elif _RIGHTS.search(answer.message):
-        message = f"{kind} not checked: {_shown(answer.message)}"
+    elif _RIGHTS.search(answer.words):
+        message = f"{kind} not checked: {_shown(answer.words)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _is_silent(answer):
-        message = f"{tried.name} not checked: {_shown(answer.message)}"
-        yield answer.message, warning(API_SERVER_NOT_ASKED, at, message)
+        message = f"{tried.name} not checked: {_shown(answer.words)}"
+        yield answer.words, warning(API_SERVER_NOT_ASKED, at, message)
     else:
         yield from _refusals(plan, tried, answer)
 
@@ -232,7 +232,7 @@ def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple
             or "exceeded quota" in words
             or _IMMUTABLE.search(words)
             # It may know controllers by the user that creates the pod, which this one is not.
-            or (tried.template is not None and _WEBHOOK in answer.message)
+            or (tried.template is not None and _WEBHOOK in answer.words)
         )
         say = warning if lenient else error
         message = f"the API server refuses {tried.name}: {name}{_shown(words)}"
@@ -253,24 +253,24 @@ def _missing_reference(answer: Answer) -> str:
     """The field of a pod whose object does not exist, empty for any other answer."""
     if answer.code == 403:
         for field, (words, _) in REFERENCES.items():
-            if words.search(answer.message):
+            if words.search(answer.words):
                 return field
     return ""
 
 
 def _is_silent(answer: Answer) -> bool:
     """Whether the server did not judge the object."""
-    if _APPLY in answer.message:
+    if _APPLY in answer.words:
         return False  # sent as an internal error
     failed = answer.code in (404, 409, 429) or answer.code >= 500
-    return failed or "does not support dry run" in answer.message
+    return failed or "does not support dry run" in answer.words
 
 
 def _causes(answer: Answer) -> Sequence[tuple[str, str]]:
     """Field and words of each cause; of an answer without causes, its message's own."""
     if answer.causes:
         return answer.causes
-    words = _HEAD.sub("", answer.message)
+    words = _HEAD.sub("", answer.words)
     if reference := _missing_reference(answer):
         return [(f"spec.{reference}", words)]
     place = _FIELD.search(words)

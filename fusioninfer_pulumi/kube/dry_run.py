@@ -25,13 +25,13 @@ class Answer:
 
     Attributes:
         code: HTTP status; 0 if the server knows no such kind.
-        message: Its words, empty where it accepts the object.
+        words: What it says, empty where it accepts the object.
         causes: Field and message of each cause that it names.
         about: Kind that the answer is about, which may be another one, such as the namespace.
     """
 
     code: int
-    message: str = ""
+    words: str = ""
     causes: tuple[tuple[str, str], ...] = ()
     about: str = ""
 
@@ -39,7 +39,7 @@ class Answer:
     def accepted(self) -> bool:
         """Whether the server would store the object, as far as its name is free."""
         # Whether the name is free is looked up after everything else.
-        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.words)
 
 
 @dataclass(frozen=True)
