@@ -514,4 +514,4 @@ def _order(state: UpdateState) -> list[LwsStep]:
 
 
 def _seconds(timeout: str) -> float:
-    return durations.seconds(timeout) or 0.0
+    return float(durations.seconds(timeout) or 0)
