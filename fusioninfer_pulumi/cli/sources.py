@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
+    Origin,
+    Rule,
     Severity,
     error,
     errors,
@@ -25,13 +27,14 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
-    NO_SERVICE,
+    NO_SERVICE_IN_FOLDER,
     Parsed,
     Text,
     manifest_files,
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
 from fusioninfer_pulumi.routing.between_services import Shares
@@ -41,6 +44,37 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
     from fusioninfer_pulumi.placement.result import Placement
+
+UNREADABLE_FILE = Rule(
+    "unreadable-file",
+    "error",
+    "The file can be read.",
+    remedy="Check the path and its rights.",
+)
+NO_MANIFEST_IN_FOLDER = Rule(
+    "no-manifest-in-folder",
+    "error",
+    "A folder holds a Pulumi project or manifests.",
+    remedy="Give another folder.",
+)
+FILE_TOO_LARGE = Rule(
+    "file-too-large",
+    "error",
+    "A manifest file has at most 16 MiB.",
+    remedy="Split the file.",
+)
+LINK_OUT_OF_REPOSITORY = Rule(
+    "link-out-of-repository",
+    "warning",
+    "Links of a git revision stay in the repository.",
+    remedy="Nothing: the link is left out.",
+)
+PROJECT_PLACES_ITSELF = Rule(
+    "project-places-itself",
+    "error",
+    "Services of a program are placed by the program.",
+    remedy="Call `place(...)` in the program.",
+)
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
@@ -82,7 +116,7 @@ class Source:
         """Notes the texts of paths, and why some cannot be read."""
         for each in inputs:
             self.findings += each.problems
-            self.texts |= {text.label: text.content for text in each.texts}
+            self.texts |= {text.file: text.content for text in each.texts}
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Leaves out warnings of rules, and of those that services ignore by their annotation."""
@@ -90,7 +124,7 @@ class Source:
         for index, plan in enumerate(self.plans):
             if own := ignored_by(plan.annotations):
                 remarks = self.planned[index].remarks if self.planned else ()
-                for label in {self.labels[index], *(label for label, _ in remarks)}:
+                for label in {self.labels[index], *(str(origin) for origin, _ in remarks)}:
                     by_service[label] = by_service.get(label, frozenset()) | own
         if not rules and not by_service:
             return
@@ -226,8 +260,8 @@ def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source
         source = Source(each.label)
         source.read([each])
         if together is not None:
-            own = {each.label, *(label for one in its for label in one.labels)}
-            _plan(source, [one for one in together if one.label in own])
+            files = {each.label, *(one.text.file for one in its)}
+            _plan(source, [one for one in together if one.origin.file in files])
         elif its:
             plan_all(source, read_set(its, allow_lossy=options.allow_lossy))
         sources.append(source)
@@ -255,7 +289,7 @@ def _unreadable(input_: _Input, label: str) -> Iterator[None]:
 
 
 def _cannot_be_read(problem: OSError) -> Finding:
-    return error("unreadable-file", (), f"cannot be read: {problem.strerror or problem}")
+    return error(UNREADABLE_FILE, (), f"cannot be read: {problem.strerror or problem}")
 
 
 def _is_project(folder: Path) -> bool:
@@ -269,7 +303,7 @@ def _read_folder(input_: _Input, folder: Path) -> None:
     files = manifest_files(folder)
     if not files:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.problems.append((input_.label, error("no-manifest-in-folder", (), message)))
+        input_.problems.append((input_.label, error(NO_MANIFEST_IN_FOLDER, (), message)))
     for file in files:
         _read_text(input_, str(file), str(file), input_.label)
 
@@ -278,12 +312,12 @@ def _read_text(input_: _Input, label: str, name: str, folder: str | None) -> Non
     with _unreadable(input_, label):
         data = _bytes(name)
         if len(data) > MAX_BYTES:
-            input_.problems.append((label, error("file-too-large", (), TOO_LARGE)))
+            input_.problems.append((label, error(FILE_TOO_LARGE, (), TOO_LARGE)))
             return
         try:
             input_.texts.append(Text(label, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            input_.problems.append((label, error("not-utf-8", (), "not YAML: not UTF-8 text")))
+            input_.problems.append((label, error(NOT_UTF_8, (), "not YAML: not UTF-8 text")))
 
 
 def _bytes(name: str) -> bytes:
@@ -309,14 +343,14 @@ def _plan(source: Source, read: Sequence[LoadedDocument]) -> None:
     planned: list[LoadedDocument] = []
     source.manifests, source.readings = [], list(read)
     for each in read:
-        source.findings += each.remarks
+        source.findings += _labelled(each.remarks)
         plan, found = (None, ()) if each.document is None else checked(each.document)
         if plan is None:
-            source.findings += map(each.locate, found)
+            source.findings += _labelled(map(each.locate, found))
             continue
         planned.append(each)
         source.plans.append(plan)
-        source.labels.append(each.label)
+        source.labels.append(str(each.origin))
         source.manifests.append(each.manifest or {})
     source.plans = [
         _located(source, each, plan)
@@ -325,10 +359,14 @@ def _plan(source: Source, read: Sequence[LoadedDocument]) -> None:
     source.planned = planned
 
 
+def _labelled(found: Iterable[tuple[Origin, Finding]]) -> Iterator[tuple[str, Finding]]:
+    return ((str(origin), finding) for origin, finding in found)
+
+
 def _located(source: Source, read: LoadedDocument, plan: ServicePlan) -> ServicePlan:
     """The plan with the findings of its loading, and with paths of the document that was read."""
     located = [read.locate(finding) for finding in plan.findings]
-    source.findings += located
+    source.findings += _labelled(located)
     own = [finding for _, finding in (*read.remarks, *located)]
     return replace(plan, findings=tuple(own))
 
@@ -342,7 +380,7 @@ def _add_shares(sources: Sequence[Source]) -> None:
         for index, read in enumerate(source.planned):
             plan = source.plans[index]
             located = [read.locate(each) for each in shares.findings(plan, complete=complete)]
-            source.findings += located
+            source.findings += _labelled(located)
             own = (finding for _, finding in located)
             source.plans[index] = replace(plan, findings=(*own, *plan.findings))
 
@@ -441,7 +479,7 @@ def read_compared(options: argparse.Namespace) -> Compared:
             old = nothing
     for link in found.outside:
         message = "is a link out of the repository: left out, what it leads to has no revision"
-        old.add(f"{options.base}:{link}", warning("link-out-of-repository", (), message))
+        old.add(f"{options.base}:{link}", warning(LINK_OUT_OF_REPOSITORY, (), message))
     new = _read_side(name, options)
     if old is not nothing and (_holds_nothing(name) or _holds_no_service(new)):
         new = Source(name, objects=[])
@@ -463,7 +501,7 @@ def _holds_nothing(name: str) -> bool:
 def _holds_no_service(source: Source) -> bool:
     """Whether nothing is wrong with a folder but that its manifests are of other things."""
     wrong = errors(finding for _, finding in source.findings)
-    return bool(wrong) and all(each.rule == NO_SERVICE for each in wrong)
+    return bool(wrong) and all(each.rule == NO_SERVICE_IN_FOLDER.id for each in wrong)
 
 
 def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
@@ -506,22 +544,26 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
     Returns:
         The placement, one record for each plan; None where nothing could be placed.
     """
-    from fusioninfer_pulumi.planning import NOT_APPLIED
+    from fusioninfer_pulumi.planning import PLACEMENT_NOT_APPLIED
 
     if source.readings is None:
         if not source.has(Severity.ERROR):
             message = "is a Pulumi project: its program places services itself, with place(...)"
-            source.add(source.label, error("project-places-itself", (), message))
+            source.add(source.label, error(PROJECT_PLACES_ITSELF, (), message))
         return None
     try:
         with working(f"{inventory}: placing services on node pools"):
             return _placed(source, source.readings, inventory, previous)
     finally:
         source.findings = [
-            (label, found) for label, found in source.findings if found.rule != NOT_APPLIED
+            (label, found)
+            for label, found in source.findings
+            if found.rule != PLACEMENT_NOT_APPLIED.id
         ]
         source.plans = [
-            replace(plan, findings=tuple(e for e in plan.findings if e.rule != NOT_APPLIED))
+            replace(
+                plan, findings=tuple(e for e in plan.findings if e.rule != PLACEMENT_NOT_APPLIED.id)
+            )
             for plan in source.plans
         ]
 
@@ -554,7 +596,7 @@ def _placed(
     source.add(inventory, *found.findings.get(-1, ()))
     for index, (at, _) in enumerate(services):
         own = [readings[at].locate(each) for each in found.findings.get(index, ())]
-        source.findings += own
+        source.findings += _labelled(own)
         plan = source.plans[index]
         more = tuple(finding for _, finding in own)
         source.plans[index] = replace(plan, findings=(*plan.findings, *more))
