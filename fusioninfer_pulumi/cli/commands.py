@@ -157,6 +157,10 @@ def check(options: argparse.Namespace) -> int:
     else:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
+    if options.server or options.context is not None:
+        from fusioninfer_pulumi.cli.server import ask_server  # the client takes long to import
+
+        ask_server(sources, options.context)
     if options.output == "text":
         return 2 if _refused(options, sources) else 0
     refused = _judged(options, sources)
