@@ -65,12 +65,12 @@ class RegisteredService:
 
     Attributes:
         file: The file, relative to the project where it lies below it; empty if not known.
-        line: The line in it.
+        line: The line in it, None where it is not known.
         provider: Name of its Kubernetes provider, empty for the default one.
     """
 
     file: str
-    line: int
+    line: int | None
     provider: str
 
 
@@ -304,13 +304,13 @@ class Engine:
         """Accepts any demand on the CLI's version: there is no CLI."""
 
 
-def _source(request: Any) -> tuple[str, int]:
-    """The file and the line where the program constructs a resource; empty if not known."""
+def _source(request: Any) -> tuple[str, int | None]:
+    """The file and the line where the program constructs a resource, as far as they are known."""
     position = request.sourcePosition
     file = Path(unquote(urlsplit(position.uri).path))
     root = Path(str(get_root_directory()))
     name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
-    return (name, position.line) if position.line else ("", 0)
+    return (name, position.line) if position.line else ("", None)
 
 
 def _place(request: Any) -> str:

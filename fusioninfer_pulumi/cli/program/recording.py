@@ -53,14 +53,14 @@ class ProgramService:
         name: Its logical name.
         file: The user's file that made it, relative to the project where it lies below it; empty
             where it is not known.
-        line: The line in it.
+        line: The line in it, None where it is not known.
         provider: Name of its Kubernetes provider, empty for the default one.
         plan: Its plan.
     """
 
     name: str
     file: str
-    line: int
+    line: int | None
     provider: str
     plan: ServicePlan
 
