@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -34,6 +33,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.planned import planned
 from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
@@ -340,23 +340,23 @@ def plan_all(source: Source, read: Sequence[LoadedDocument]) -> None:
 
 
 def _plan(source: Source, read: Sequence[LoadedDocument]) -> None:
-    planned: list[LoadedDocument] = []
+    accepted: list[LoadedDocument] = []
     source.manifests, source.readings = [], list(read)
     for each in read:
         source.findings += _labelled(each.remarks)
-        plan, found = (None, ()) if each.document is None else checked(each.document)
+        plan, found = (None, ()) if each.document is None else planned(each.document)
         if plan is None:
             source.findings += _labelled(map(each.locate, found))
             continue
-        planned.append(each)
+        accepted.append(each)
         source.plans.append(plan)
         source.labels.append(str(each.origin))
         source.manifests.append(each.manifest or {})
     source.plans = [
         _located(source, each, plan)
-        for each, plan in zip(planned, with_collisions(source.plans), strict=True)
+        for each, plan in zip(accepted, with_collisions(source.plans), strict=True)
     ]
-    source.planned = planned
+    source.planned = accepted
 
 
 def _labelled(found: Iterable[tuple[Origin, Finding]]) -> Iterator[tuple[str, Finding]]:
