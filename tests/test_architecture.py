@@ -15,7 +15,7 @@ from fusioninfer_pulumi.engines.command import ENGINES
 ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
     "endpoint_pickers", "pods", "fit", "topology", "routing", "operations", "rollout",
-    "service_plan", "name_collisions", "objects", "object_checks", "planning", "loading",
+    "service_plan", "name_collisions", "objects", "object_checks", "checks", "planning", "loading",
     "placement", "component", "provider", "cli", "plugins", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.

@@ -33,11 +33,12 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.state import OBSERVED
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.component.update_checks import layout_switch_findings, update_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-from fusioninfer_pulumi.loading.planned import planned
+from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
@@ -142,6 +143,7 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
+        check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)
         self.register_outputs(
             {
                 "name": self.name,
@@ -267,7 +269,7 @@ def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> Servi
         plan = plan_service(args, name)
         found = plan.findings
     elif isinstance(args, Mapping):
-        plan, found = planned(examine_mapping(args, name), name)
+        plan, found = plan_document(examine_mapping(args, name), name)
     else:
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "

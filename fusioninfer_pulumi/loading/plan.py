@@ -8,7 +8,7 @@ from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 
-def planned(
+def plan_document(
     document: Document, name: str | None = None
 ) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
     """Plans a document.
