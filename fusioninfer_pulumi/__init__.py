@@ -5,7 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers: capacity is loaded by its entry point
+    from fusioninfer_capacity import Placement as Placement
+    from fusioninfer_capacity import place as place
+    from fusioninfer_capacity import read_inventory as read_inventory
+    from fusioninfer_capacity import read_placement as read_placement
+
     from fusioninfer_pulumi.api import *  # noqa: F403  # the models: `api` is the list of them
     from fusioninfer_pulumi.api.dicts import *  # noqa: F403  # their dictionaries
     from fusioninfer_pulumi.component import Gateway as Gateway
@@ -27,10 +32,6 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.loading import load_inventory as load_inventory
     from fusioninfer_pulumi.loading import loads as loads
     from fusioninfer_pulumi.objects import render as render
-    from fusioninfer_pulumi.placement import Placement as Placement
-    from fusioninfer_pulumi.placement import place as place
-    from fusioninfer_pulumi.placement import read_inventory as read_inventory
-    from fusioninfer_pulumi.placement import read_placement as read_placement
     from fusioninfer_pulumi.planning import plan_service as plan_service
     from fusioninfer_pulumi.planning import plan_services as plan_services
     from fusioninfer_pulumi.service_plan import ServicePlan as ServicePlan
@@ -51,16 +52,21 @@ _PACKAGES = {
     "component.prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "objects": ("render",),
-    "placement": ("Placement", "place", "read_inventory", "read_placement"),
     "loading": ("load", "load_inventory", "loads"),
     "planning": ("plan_service", "plan_services"),
     "service_plan": ("ServicePlan",),
 }
+# Of the package of the entry point `fusioninfer.capacity`.
+_CAPACITY = ("Placement", "place", "read_inventory", "read_placement")
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _public_names()
+    if name in _CAPACITY:
+        value = importlib.import_module(f"{__name__}.capacity").public_name(name)
+        globals()[name] = value
+        return value
     package = next((package for package, names in _PACKAGES.items() if name in names), None)
     if package is None:
         package = "api.dicts" if name.endswith("ArgsDict") else "api"
@@ -76,7 +82,7 @@ def _public_names() -> list[str]:
     models = importlib.import_module(f"{__name__}.api").model_names()
     dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
     listed = [name for names in _PACKAGES.values() for name in names]
-    return sorted([*models, *dicts, *listed])
+    return sorted([*models, *dicts, *listed, *_CAPACITY])
 
 
 def __dir__() -> list[str]:

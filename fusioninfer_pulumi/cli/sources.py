@@ -40,7 +40,7 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
-    from fusioninfer_pulumi.placement.result import Placement
+    from fusioninfer_pulumi.capacity import Placed
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
@@ -494,7 +494,7 @@ def _forgive(old: Source) -> tuple[str, ...]:
     return (note,)
 
 
-def place(source: Source, inventory: str, previous: str | None) -> Placement | None:
+def place(source: Source, inventory: str, previous: str | None) -> Placed | None:
     """Places all services of an input, and plans them again with what was chosen.
 
     Args:
@@ -528,23 +528,26 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
 
 def _placed(
     source: Source, read: list[LoadedDocument], inventory: str, previous: str | None
-) -> Placement | None:
+) -> Placed | None:
+    from fusioninfer_pulumi.capacity import MISSING, capacity
     from fusioninfer_pulumi.loading import load_inventory
-    from fusioninfer_pulumi.placement.placing import inventory_findings, place_services
-    from fusioninfer_pulumi.placement.result import read_previous
 
+    package = capacity()
+    if package is None:
+        source.add(inventory, error("capacity-missing", (), f"--inventory {MISSING}"))
+        return None
     pools = before = None
     with _refusals(source, inventory):
         pools = load_inventory(inventory)
-        if refused := errors(inventory_findings(pools)):
+        if refused := errors(package.inventory_findings(pools)):
             raise InvalidServiceError(refused)
     with _refusals(source, str(previous)):
-        before = read_previous(previous)
+        before = package.read_previous(previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
     services = list(_services(read))
     wanted = [args for _, args in services]
-    found = place_services(wanted, pools, previous=before, plans=source.plans)
+    found = package.place_services(wanted, pools, previous=before, plans=source.plans)
     written = dict(zip((at for at, _ in services), found.services, strict=True))
     readings = [
         _with_args(each, written[at]) if at in written else each for at, each in enumerate(read)

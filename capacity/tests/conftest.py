@@ -1,0 +1,9 @@
+"""Hypothesis profiles and fixtures of these tests."""
+
+from __future__ import annotations
+
+import profiles
+
+from tests.conftest import output as output
+
+profiles.load()
