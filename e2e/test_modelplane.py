@@ -12,7 +12,7 @@ from e2e.volumes import bound_claim
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
-from tests.importers.modelplane_samples import (
+from importers.tests.modelplane_samples import (
     cache,
     cached,
     engine,

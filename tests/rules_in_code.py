@@ -27,7 +27,11 @@ FORWARDERS = {
 }  # fmt: skip
 
 
-FILES = [path for path in package_code.FILES if name(path) != "findings.py"]
+FILES = [
+    path
+    for path in [*package_code.FILES, *package_code.PLUGIN_FILES]
+    if name(path) != "findings.py"
+]
 
 
 @cache

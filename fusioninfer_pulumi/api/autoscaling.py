@@ -15,7 +15,7 @@ from fusioninfer_pulumi.schemas.kind import SCALING
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class AutoscalingEngine(str, enum.Enum):

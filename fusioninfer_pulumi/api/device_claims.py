@@ -17,7 +17,7 @@ from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 _Label = Annotated[
     str,

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class UnhealthyPods(str, enum.Enum):

@@ -29,7 +29,7 @@ from fusioninfer_pulumi.schemas.kind import RESOURCES, SIZE_LIMIT
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class KvRole(str, enum.Enum):

@@ -33,7 +33,7 @@ from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"

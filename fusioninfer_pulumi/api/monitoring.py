@@ -16,7 +16,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 # The type Duration of the Prometheus operator's API, without 0.
 _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")

@@ -39,7 +39,7 @@ from fusioninfer_pulumi.findings import Finding, Location, error
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class ComponentType(str, enum.Enum):

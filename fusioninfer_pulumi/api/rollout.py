@@ -17,7 +17,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
 DEFAULT_TIMEOUT = "45m"

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class SplitArgs(SpecModel):

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"

@@ -32,7 +32,7 @@ from fusioninfer_pulumi.kube import labels
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"

@@ -47,7 +47,7 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service import endpoint
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.api.dicts import InferenceServiceArgsDict
+    from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
 
 
 class InferenceService(pulumi.ComponentResource):

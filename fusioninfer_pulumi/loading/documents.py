@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
+from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
-from fusioninfer_pulumi.importers import IMPORTERS, Importer, importer_of, platform_of
-from fusioninfer_pulumi.importers.origins import Origins
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
+from fusioninfer_pulumi.loading.origins import Origins
+from fusioninfer_pulumi.loading.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
 
 
@@ -111,51 +112,61 @@ def read_all(
     `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
     are labels of documents in folders: other objects among them are left out, with a warning.
     """
-    importers = _with_named(documents, [importer_of(raw) for _, raw in documents])
+    owners = _with_named(documents, [_owner(raw) for _, raw in documents])
     order = {label: position for position, (label, _) in enumerate(documents)}
-    some = any(importers) or any(_is_ours(raw) for _, raw in documents)
+    some = any(owners) or any(_is_ours(raw) for _, raw in documents)
     read = [
         _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
-        for (label, raw), importer in zip(documents, importers, strict=True)
-        if importer is None
+        for (label, raw), owner in zip(documents, owners, strict=True)
+        if owner is None
     ]
-    for importer, mine in _by_importer(documents, importers):
+    for importer, mine in _by_importer(documents, owners):
         read += _converted(importer, mine, allow_lossy=allow_lossy)
     return sorted(read, key=lambda each: order[each.label])
 
 
+def _owner(raw: Any) -> Importer | None:
+    return importer_of(raw) if _is_foreign(raw) else None
+
+
+def _is_foreign(raw: Any) -> bool:
+    """Whether a document is none of ours: only then are importers loaded."""
+    return isinstance(raw, Mapping) and not _is_ours(raw) and raw.get("apiVersion") != API_VERSION
+
+
 def _by_importer(
-    documents: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+    documents: Sequence[tuple[str, Any]], owners: Sequence[Importer | None]
 ) -> Iterator[tuple[Importer, list[SourceDocument]]]:
     """Each importer that has documents, with them."""
-    for importer in IMPORTERS:
+    for importer in importers() if any(owners) else ():
         mine = [
-            SourceDocument(*each)
-            for each, its in zip(documents, importers, strict=True)
-            if its is importer
+            SourceDocument(label, raw)
+            for (label, raw), owner in zip(documents, owners, strict=True)
+            if owner is importer
         ]
         if mine:
             yield importer, mine
 
 
 def _with_named(
-    documents: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+    documents: Sequence[tuple[str, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
     """Gives objects that an importer's documents name or select to that importer."""
-    owners: dict[Any, Importer] = {}
-    held = list(_by_importer(documents, importers))
-    for importer, mine in held:
-        owners.update(dict.fromkeys(importer.named(mine), importer))
+    importers_of_names: dict[Any, Importer] = {}
+    conversions = list(_by_importer(documents, owners))
+    for importer, mine in conversions:
+        importers_of_names.update(dict.fromkeys(importer.named(mine), importer))
 
-    def owner(label: str, raw: Any) -> Importer | None:
-        if not held or not _is_other_object(raw):
+    def user(label: str, raw: Any) -> Importer | None:
+        if not conversions or not _is_other_object(raw):
             return None
-        found = owners.get(_key(label, raw))
-        selecting = (importer for importer, mine in held if importer.selects(mine, raw))
-        return found or next(selecting, None)
+        naming = importers_of_names.get(_key(label, raw))
+        selecting = (importer for importer, mine in conversions if importer.selects(mine, raw))
+        return naming or next(selecting, None)
 
     return [
-        owner(*each) if its is None else its for each, its in zip(documents, importers, strict=True)
+        user(*document) if owner is None else owner
+        for document, owner in zip(documents, owners, strict=True)
     ]
 
 
@@ -166,7 +177,7 @@ def _key(label: str, raw: Any) -> tuple[Any, ...]:
 
 def is_read(raw: Any) -> bool:
     """Whether a document is of a kind that is loaded, not any other object."""
-    return _is_ours(raw) or importer_of(raw) is not None
+    return _is_ours(raw) or _owner(raw) is not None or _lacks_importer(raw)
 
 
 def _converted(
@@ -202,8 +213,10 @@ def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[st
 
 
 def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
+    if _lacks_importer(raw):
+        return LoadedDocument(label, Document(label, None, (_importer_missing(raw),)))
     hint = _near(raw)
-    platform = platform_of(raw)
+    platform = platform_of(raw) if _is_foreign(raw) else None
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
         rule, why = "no-service", "is no service: left out; apply it beside the others"
         if platform is not None:
@@ -218,8 +231,25 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
     return LoadedDocument(label, examine(raw, label), raw)
 
 
+def _lacks_importer(raw: Any) -> bool:
+    """Whether the importer of a document is in a package that is not installed."""
+    version = raw.get("apiVersion") if isinstance(raw, Mapping) else None
+    if not isinstance(version, str) or (group := version.partition("/")[0]) not in IMPORTED_GROUPS:
+        return False
+    return all(group not in importer.groups for importer in importers())
+
+
+def _importer_missing(raw: Mapping[str, Any]) -> Finding:
+    return error(
+        "importer-missing",
+        ("apiVersion",),
+        f"{shown(raw['apiVersion'])} is read by an importer that is not installed: "
+        f"{install_command('importers')}",
+    )
+
+
 def _of_nobody(raw: Mapping[str, Any]) -> Finding:
-    systems = " or ".join(f"{each.name}'s" for each in IMPORTERS)
+    systems = " or ".join(f"{importer.name}'s" for importer in importers())
     return error(
         "kind-unknown",
         ("kind",),
@@ -233,7 +263,7 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Warns of an object that finds another system's pods or services, and not those of ours."""
     spec = raw.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
-    for importer in IMPORTERS:
+    for importer in importers():
         for path, key, value in _selected(raw, ()):
             for label in {key, f"{key}={value}"} & set(importer.pod_labels):
                 ours = importer.pod_labels[label]
@@ -297,7 +327,7 @@ def _near(raw: Any) -> Finding | None:
     if not isinstance(raw, Mapping) or _is_ours(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
-    for importer in IMPORTERS:
+    for importer in importers():
         if isinstance(kind, str) and kind in importer.kinds:
             wanted = " or ".join(importer.kinds[kind])
             if version is None:

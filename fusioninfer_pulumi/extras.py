@@ -1,0 +1,37 @@
+"""Packages beside the core: how they are found, and how users install them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+#: Where the packages come from. They are not on a package index yet.
+_ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
+#: API groups that the package `importers` reads, for the message that names a missing package.
+IMPORTED_GROUPS = (
+    "modelplane.ai",
+    "networking.serving.volcano.sh",
+    "serving.kserve.io",
+    "workload.serving.volcano.sh",
+)
+
+
+def install_command(package: str = "") -> str:
+    """The command that installs the core, or one of the packages beside it."""
+    folder = f"#subdirectory={package}" if package else ""
+    return f'pip install "{_ADDRESS}{folder}"'
+
+
+def plugins(group: str) -> Iterator[tuple[str, Any]]:
+    """Yields the name and the object of each entry point of a group, sorted by name."""
+    for entry_point in _entry_points(group):
+        yield entry_point.name, entry_point.load()
+
+
+@cache
+def _entry_points(group: str) -> tuple[Any, ...]:
+    # Imported here: `importlib.metadata` costs as much as a whole check of our own kind.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
