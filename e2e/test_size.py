@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+
+from e2e.harness import Cluster
+from e2e.test_placement import GPU, LABEL, add, bound_on, run
 from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
-
-from e2e.harness import Cluster
-from e2e.test_placement import GPU, LABEL, add, bound_on, run
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import main

@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for type checkers: capacity is loaded by its entry point
-    from fusioninfer_capacity import Placement as Placement
-    from fusioninfer_capacity import place as place
-    from fusioninfer_capacity import read_inventory as read_inventory
-    from fusioninfer_capacity import read_placement as read_placement
-
+if TYPE_CHECKING:
     from fusioninfer_pulumi.api import *  # noqa: F403  # the models: `api` is the list of them
+    from fusioninfer_pulumi.capacity import Placement as Placement
+    from fusioninfer_pulumi.capacity import place as place
+    from fusioninfer_pulumi.capacity import read_inventory as read_inventory
+    from fusioninfer_pulumi.capacity import read_placement as read_placement
     from fusioninfer_pulumi.component import Gateway as Gateway
     from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
     from fusioninfer_pulumi.component import InferencePool as InferencePool
@@ -41,6 +40,7 @@ __version__ = "0.2.0"
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `api`.
 _PACKAGES = {
+    "capacity": ("Placement", "place", "read_inventory", "read_placement"),
     "component": (
         "Gateway",
         "HTTPRoute",
@@ -56,17 +56,11 @@ _PACKAGES = {
     "planning": ("plan_service", "plan_services"),
     "service_plan": ("ServicePlan",),
 }
-# Of the package of the entry point `fusioninfer.capacity`.
-_CAPACITY = ("Placement", "place", "read_inventory", "read_placement")
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _public_names()
-    if name in _CAPACITY:
-        value = importlib.import_module(f"{__name__}.capacity").public_name(name)
-        globals()[name] = value
-        return value
     package = next((package for package, names in _PACKAGES.items() if name in names), None)
     if package is None:
         package = "generated.dicts" if name.endswith("ArgsDict") else "api"
@@ -82,7 +76,7 @@ def _public_names() -> list[str]:
     models = importlib.import_module(f"{__name__}.api").model_names()
     dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
     listed = [name for names in _PACKAGES.values() for name in names]
-    return sorted([*models, *dicts, *listed, *_CAPACITY])
+    return sorted([*models, *dicts, *listed])
 
 
 def __dir__() -> list[str]:

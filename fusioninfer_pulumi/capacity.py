@@ -8,18 +8,34 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.extras import install_command, plugins
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
+
+if TYPE_CHECKING:
+    # For type checkers alone: the package is found by its entry point.
+    from fusioninfer_capacity import (
+        Placement as Placement,  # noqa: PLC0414  # a public name
+    )
+    from fusioninfer_capacity import (
+        place as place,  # noqa: PLC0414  # likewise
+    )
+    from fusioninfer_capacity import (
+        read_inventory as read_inventory,  # noqa: PLC0414  # likewise
+    )
+    from fusioninfer_capacity import (
+        read_placement as read_placement,  # noqa: PLC0414  # likewise
+    )
 
 GROUP = "fusioninfer.capacity"
 #: Public names of `fusioninfer_pulumi` that the package provides.
 NAMES = ("Placement", "place", "read_inventory", "read_placement")
-MISSING = "needs the package fusioninfer-capacity: pip install 'fusioninfer-pulumi[capacity]'"
+#: The end of a sentence about what needs the package.
+MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
 
 
 class Placed(Protocol):
@@ -98,16 +114,12 @@ class CapacityPackage(Protocol):
 @cache
 def capacity() -> CapacityPackage | None:
     """The installed package, None without one; of several the first by name."""
-    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    return found[0].load() if found else None
+    return next((package for _, package in plugins(GROUP)), None)
 
 
-def public_name(name: str) -> Any:
-    """A public name that the package provides.
-
-    Raises:
-        ImportError: It is not installed.
-    """
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = capacity()
     if package is None:
         raise ImportError(f"fusioninfer_pulumi.{name} {MISSING}")

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fusioninfer_capacity.fit.memory import Fit
     from fusioninfer_capacity.placement.result import Placement, PreviousPools
-    from fusioninfer_pulumi.api.inventory import InventoryArgs
-    from fusioninfer_pulumi.api.service import InferenceServiceArgs
-    from fusioninfer_pulumi.findings import Finding
-    from fusioninfer_pulumi.service_plan import ServicePlan
+    from fusioninfer_pulumi.plugins.capacity import (
+        Finding,
+        InferenceServiceArgs,
+        InventoryArgs,
+        ServicePlan,
+    )
 
 
 class _Capacity:

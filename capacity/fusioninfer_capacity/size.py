@@ -15,11 +15,17 @@ from fusioninfer_capacity.fit.estimate import Estimates, NotCoveredError
 from fusioninfer_capacity.fit.load import Load, Served, decoded, prefilled, served
 from fusioninfer_capacity.fit.roles import named_accelerator, pool_accelerator
 from fusioninfer_capacity.fit.sizing import Layout, Wish, arguments, layouts
-from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintEffect
-from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.engines.command import ENGINES
-from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
+from fusioninfer_pulumi.plugins.capacity import (
+    ENGINES,
+    SHARED_MEMORY,
+    InvalidServiceError,
+    InventoryArgs,
+    NodePoolArgs,
+    TaintEffect,
+    load_inventory,
+    print_service,
+    working,
+)
 
 
 @dataclass(frozen=True)
@@ -118,16 +124,7 @@ def size(options: argparse.Namespace) -> int:
         reasons = "; ".join(f"{_name(each)}: {each.reason}" for each in found if each.reason)
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
-    made = manifest(wish, proposals[0], inventory)
-    if options.output == "yaml":
-        from fusioninfer_pulumi.cli.output import print_objects
-
-        print_objects([made], "yaml")
-        return 0
-    from fusioninfer_pulumi.cli.python_program import python_program
-    from fusioninfer_pulumi.loading import load as read
-
-    sys.stdout.write(python_program(read(made)))
+    print_service(manifest(wish, proposals[0], inventory), options.output)
     return 0
 
 
@@ -137,7 +134,6 @@ def size(options: argparse.Namespace) -> int:
 def _inventory(path: str | None) -> InventoryArgs | None:
     if path is None:
         return None
-    from fusioninfer_pulumi.loading import load_inventory
 
     try:
         return load_inventory(path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import profiles
 
-from tests.conftest import output as output
+from tests.conftest import output
+
+__all__ = ["output"]
 
 profiles.load()

@@ -6,7 +6,6 @@ from typing import Any
 
 from fusioninfer_capacity import Placement, place
 from fusioninfer_capacity.placement.result import ServicePlacement
-
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.engines import Accelerator
-
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from fusioninfer_capacity import place
 from told import without_rules
 
 from capacity.tests.placing import LABEL, pair, pool, where, worker
+from fusioninfer_capacity import place
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading import load
 

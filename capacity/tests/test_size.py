@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
+
+from capacity.tests.placing import LABEL, pool
 from fusioninfer_capacity import place
 from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.sizing import Wish, layouts
 from fusioninfer_capacity.placement.result import Status
-
-from capacity.tests.placing import LABEL, pool
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory, loads

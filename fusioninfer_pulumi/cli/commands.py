@@ -17,7 +17,13 @@ from fusioninfer_pulumi.cli.output import (
     print_objects,
     terminal_width,
 )
-from fusioninfer_pulumi.cli.sources import Source, place, read_apart, read_compared, read_sources
+from fusioninfer_pulumi.cli.sources import (
+    Source,
+    place_source,
+    read_apart,
+    read_compared,
+    read_sources,
+)
 from fusioninfer_pulumi.findings import Finding, Severity, error, errors, shown, similar
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
@@ -76,8 +82,9 @@ def plan(options: argparse.Namespace) -> int:
     if options.output == "svg":
         from fusioninfer_pulumi.cli.plan_text import plan_svg
 
+        pools = None if placement is None else placement.pools_table()
         pictured = [(*row, _tables(placement, number)) for number, row in enumerate(rows)]
-        sys.stdout.write(plan_svg(pictured, placement and placement.pools_table()))
+        sys.stdout.write(plan_svg(pictured, pools))
         return status
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
@@ -123,6 +130,35 @@ def convert(options: argparse.Namespace) -> int:
         return 0
     print_objects([dict(each) for each in source.manifests or ()], options.output)
     return 0
+
+
+def place(options: argparse.Namespace) -> int:
+    """Prints the node pools of all services, and what is left of them."""
+    sources = read_sources(options.sources, options)
+    unplanned = any(source.has(Severity.ERROR) for source in sources)
+    placement = _place_all(options, sources)
+    status = 2 if _refused(options, sources) else 0
+    if placement is None or (status and unplanned):
+        return status
+    plans = [plan for source in sources for plan in source.plans]
+    if options.output == "json":
+        from fusioninfer_pulumi.cli.plan_output import plain
+
+        print_json(
+            [
+                {
+                    "service": plan.service,
+                    "namespace": plain(plan.namespace),
+                    "placement": placement.to_json(number),
+                }
+                for number, plan in enumerate(plans)
+            ]
+        )
+        return status
+    from fusioninfer_pulumi.cli.plan_text import print_placement
+
+    print_placement(plans, placement, sys.stdout)
+    return status
 
 
 def size(options: argparse.Namespace) -> int:
@@ -232,7 +268,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed
 
 def _place(options: argparse.Namespace, source: Source) -> Placed | None:
     if options.inventory is not None:
-        return place(source, options.inventory, options.previous)
+        return place_source(source, options.inventory, options.previous)
     if options.previous is not None:
         message = "has no effect without --inventory"
         source.add(options.previous, error("previous-without-inventory", (), message))

@@ -32,6 +32,8 @@ _EXAMPLES = {
     "  fusioninfer-pulumi plan my-project services/ --output json",
     "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
     "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif",
+    "place": "  fusioninfer-pulumi place services/ --inventory pools.yaml\n"
+    "  fusioninfer-pulumi place services/ --inventory pools.yaml --output json > placed.json",
     "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
     "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
     "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
@@ -200,6 +202,10 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         help="default: text",
     )
     _size(commands, asked="size" in asked)
+    place = _command(commands, "place", "choose node pools for all services, and show why")
+    place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    _placing(place, required=True)
+    place.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     rules = commands.add_parser(
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
@@ -268,10 +274,11 @@ def _command(
     return command
 
 
-def _placing(command: argparse.ArgumentParser) -> None:
+def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> None:
     command.add_argument(
         "--inventory",
         metavar="POOLS",
+        required=required,
         help="place all services on the node pools of this NodePoolInventory",
     )
     command.add_argument(

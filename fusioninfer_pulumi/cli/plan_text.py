@@ -15,6 +15,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.capacity import Placed
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import Severity, one_line
 from fusioninfer_pulumi.kube.outputs import surely_equal
@@ -69,6 +70,17 @@ def print_pools(pools: RenderableType, file: TextIO) -> None:
         console.print(pools)
 
 
+def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextIO) -> None:
+    """Prints where each service is placed, and what is left in the pools."""
+    with _console(file) as console:
+        for number, plan in enumerate(plans):
+            console.print(_title(plan))
+            for table in placement.tables(number):
+                console.print(table)
+            console.print()
+        console.print(placement.pools_table())
+
+
 def plan_svg(
     rows: Sequence[Row], pools: RenderableType | None = None, theme: TerminalTheme | None = None
 ) -> str:
@@ -117,7 +129,7 @@ def _print(
     *,
     alone: bool,
 ) -> None:
-    console.print(Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}"))
+    console.print(_title(plan))
     console.print()
     console.print(_roles(plan))
     console.print()
@@ -139,6 +151,10 @@ def _print(
     if plan.findings:
         console.print()
         console.print(_findings(plan))
+
+
+def _title(plan: ServicePlan) -> Text:
+    return Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}")
 
 
 def _table(*columns: tuple[str, str]) -> Table:

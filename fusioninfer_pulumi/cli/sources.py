@@ -494,7 +494,7 @@ def _forgive(old: Source) -> tuple[str, ...]:
     return (note,)
 
 
-def place(source: Source, inventory: str, previous: str | None) -> Placed | None:
+def place_source(source: Source, inventory: str, previous: str | None) -> Placed | None:
     """Places all services of an input, and plans them again with what was chosen.
 
     Args:

@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
-from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.plugins.capacity import NIXL, EngineCommand, integer
 
 GIB = 2**30
 Version = tuple[int, ...]

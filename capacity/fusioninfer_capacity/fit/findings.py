@@ -8,8 +8,14 @@ from dataclasses import replace
 from fusioninfer_capacity.fit.architecture import Architecture
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Unclear
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.plugins.capacity import (
+    EngineCommand,
+    Finding,
+    Location,
+    error,
+    info,
+    warning,
+)
 
 #: Inside this share of an accelerator's memory a start-up is doubtful, beyond it refused. It lies
 #: between the recorded start-ups, of which the estimates are too pessimistic by at most 0.6 %, and

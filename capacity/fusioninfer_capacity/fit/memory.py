@@ -9,7 +9,7 @@ from fusioninfer_capacity.fit.architecture import Architecture
 from fusioninfer_capacity.fit.cache import CacheLayout, layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.weights import Split, stages
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.plugins.capacity import EngineCommand
 
 
 @dataclass(frozen=True)

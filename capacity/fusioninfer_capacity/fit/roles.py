@@ -18,16 +18,23 @@ from fusioninfer_capacity.fit.architecture import (
 from fusioninfer_capacity.fit.engines import Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_pulumi.api.inventory import NodePoolArgs
-from fusioninfer_pulumi.api.model import ModelArgs, read_source
-from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
-from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.plugins.capacity import (
+    EngineCommand,
+    Finding,
+    InferenceServiceArgs,
+    ModelArgs,
+    NodePoolArgs,
+    Pod,
+    RoleArgs,
+    RolePlan,
+    ServicePlan,
+    error,
+    info,
+    quantity,
+    read_source,
+    shown,
+    warning,
+)
 
 
 def planned_memory(

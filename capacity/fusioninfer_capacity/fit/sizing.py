@@ -9,9 +9,7 @@ from fusioninfer_capacity.fit.architecture import Architecture
 from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_pulumi.engines.command import ENGINES, read_command
-from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity, read_command
 
 _WAYS = (1, 2, 4, 8, 16)
 _MOST_NODES = 4

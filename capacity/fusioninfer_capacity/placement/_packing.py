@@ -12,8 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi.api.inventory import NodePoolArgs
-from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
+from fusioninfer_pulumi.plugins.capacity import (
+    GangForm,
+    NodePool,
+    NodePoolArgs,
+    RoleDemand,
+    capacity,
+)
 
 #: Accelerators of each pod of a replica, the largest first; pods that ask for none left out.
 Shape = tuple[int, ...]

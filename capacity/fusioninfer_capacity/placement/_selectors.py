@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintArgs, TaintEffect
-from fusioninfer_pulumi.findings import Location, shown
-from fusioninfer_pulumi.kube.outputs import output_paths
-from fusioninfer_pulumi.kube.resources import is_accelerator
+from fusioninfer_pulumi.plugins.capacity import (
+    InventoryArgs,
+    Location,
+    NodePoolArgs,
+    TaintArgs,
+    TaintEffect,
+    is_accelerator,
+    output_paths,
+    shown,
+)
 
 #: Where a pod spec says on which nodes it may run.
 READ = ("nodeSelector", "affinity", "tolerations", "nodeName")

@@ -9,12 +9,20 @@ from typing import Any
 
 from fusioninfer_capacity.placement.devices import Device, DeviceId, LiveDevices, common_model
 from fusioninfer_capacity.placement.result import PreviousPool, service_key
-from fusioninfer_pulumi.api.inventory import InventoryArgs
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import InvalidServiceError, error
-from fusioninfer_pulumi.kube import labels, quantity
-from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, pod_requests, takes_pods
+from fusioninfer_pulumi.plugins.capacity import (
+    InferenceServiceArgs,
+    InvalidServiceError,
+    InventoryArgs,
+    KubernetesApi,
+    UnreadableError,
+    accelerators,
+    error,
+    is_accelerator,
+    labels,
+    pod_requests,
+    quantity,
+    takes_pods,
+)
 
 Object = Mapping[str, Any]
 _LWS = ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")

@@ -23,7 +23,7 @@ from fusioninfer_capacity.placement.result import (
     Status,
     Term,
 )
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.plugins.capacity import Finding, error, info, warning
 
 
 def service_placement(

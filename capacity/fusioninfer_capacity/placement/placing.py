@@ -20,24 +20,26 @@ from fusioninfer_capacity.placement.result import (
     read_previous,
     service_key,
 )
-from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs
-from fusioninfer_pulumi.api.placement import ServicePlacementArgs
-from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import (
+from fusioninfer_pulumi.plugins.capacity import (
     LIFT,
     Finding,
+    InferenceServiceArgs,
     InvalidServiceError,
+    Inventory,
+    InventoryArgs,
+    NodePoolArgs,
+    RoleArgs,
+    ServicePlacementArgs,
+    ServicePlan,
     error,
     errors,
+    examine_mapping,
+    is_accelerator,
+    load_inventory,
+    plan_service,
     shown,
     warning,
 )
-from fusioninfer_pulumi.kube.resources import is_accelerator
-from fusioninfer_pulumi.loading.load import Inventory, load_inventory
-from fusioninfer_pulumi.loading.validate import examine_mapping
-from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 def place(

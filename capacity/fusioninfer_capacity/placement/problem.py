@@ -11,14 +11,20 @@ from typing import Any
 from fusioninfer_capacity.placement import _selectors as selectors
 from fusioninfer_capacity.placement._packing import Shape
 from fusioninfer_capacity.placement.result import PreviousPool
-from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs
-from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
-from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
-from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.plugins.capacity import (
+    InventoryArgs,
+    NodePoolArgs,
+    RoleArgs,
+    RolePlan,
+    ServicePlan,
+    claim_requests,
+    claim_template,
+    is_accelerator,
+    minima_of,
+    pod_requests,
+    quantity,
+    required_replicas,
+)
 
 #: Indexes of pools, one for each role of a service.
 Assignment = tuple[int, ...]

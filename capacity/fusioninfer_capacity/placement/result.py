@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error, shown
-from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
-from fusioninfer_pulumi.loading.load import file_text
+from fusioninfer_pulumi.plugins.capacity import (
+    UNKNOWN,
+    Finding,
+    InferenceServiceArgs,
+    InvalidServiceError,
+    error,
+    file_text,
+    is_output,
+    shown,
+)
 
 
 class Status(str, enum.Enum):

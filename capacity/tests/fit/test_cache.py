@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from fusioninfer_capacity.fit.architecture import Cache, Layer
 from fusioninfer_capacity.fit.cache import layout
 from fusioninfer_capacity.fit.engines import Memory

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from fusioninfer_capacity.fit.architecture import models
 from fusioninfer_capacity.fit.estimate import SYSTEMS, Estimates, NotCoveredError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+
 from fusioninfer_capacity.fit.load import Load, decoded, prefilled, served
 
 

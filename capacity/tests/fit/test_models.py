@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from fusioninfer_capacity.fit.architecture import (
     UnknownArchitectureError,
     known_architecture,

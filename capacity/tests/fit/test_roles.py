@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fusioninfer_capacity.fit.accelerators import ACCELERATORS, by_labels, by_name
 
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS, by_labels, by_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.planning import plan_service

@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any
 
 import pytest
+
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
-
 from fusioninfer_pulumi.engines.command import read_command
 
 Row = dict[str, Any]

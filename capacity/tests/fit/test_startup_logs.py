@@ -6,13 +6,13 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
+
+from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_of
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.engines import Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.weights import Split, stages
-
-from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_of
 from fusioninfer_pulumi.findings import Severity
 
 #: Logs of releases that are followed, on accelerators that are known, whose overhead is certain.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from capacity.tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
 from fusioninfer_capacity import place, read_inventory
 from fusioninfer_capacity.placement import cluster
 from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
 from fusioninfer_capacity.placement.result import PreviousPool
-
-from capacity.tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
 from fusioninfer_pulumi.api import DeviceArgs, TaintArgs, TaintEffect
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.client import UnreadableError

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fusioninfer_capacity import place
-from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
-from fusioninfer_capacity.placement.devices import LiveDevices
-from fusioninfer_capacity.placement.result import PreviousPool
 
 from capacity.tests.placement.test_cluster import lws_of, node
 from capacity.tests.placement.test_problem import GPU, claim, claiming
 from capacity.tests.placing import LABEL, inventory, pool, where
+from fusioninfer_capacity import place
+from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
+from fusioninfer_capacity.placement.devices import LiveDevices
+from fusioninfer_capacity.placement.result import PreviousPool
 from fusioninfer_pulumi.api import DeviceArgs
 
 #: As NVIDIA's driver writes it.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from fusioninfer_capacity import place
 
 from capacity.tests.placing import LABEL, pool, refusal, where, worker
+from fusioninfer_capacity import place
 from fusioninfer_pulumi.api import NodePoolArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load_inventory

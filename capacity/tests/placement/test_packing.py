@@ -6,11 +6,11 @@ import functools
 import random
 
 import pytest
-from fusioninfer_capacity.placement._packing import Fit, Load, Pools, packs, with_more
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
+from fusioninfer_capacity.placement._packing import Fit, Load, Pools, packs, with_more
 from fusioninfer_pulumi.api import NodePoolArgs
 
 sizes = st.sampled_from((1, 2, 4, 8))

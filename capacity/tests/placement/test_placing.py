@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fusioninfer_capacity import place
-from fusioninfer_capacity.placement.placing import place_services
-from fusioninfer_capacity.placement.result import Missing, Origin, PoolLeft, Status
 
 from capacity.tests.placing import (
     LABEL,
@@ -25,6 +22,9 @@ from capacity.tests.placing import (
     where,
     worker,
 )
+from fusioninfer_capacity import place
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.result import Missing, Origin, PoolLeft, Status
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
 from fusioninfer_pulumi.planning import plan_service
 

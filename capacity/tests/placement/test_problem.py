@@ -6,10 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-from fusioninfer_capacity import place
-from fusioninfer_capacity.placement._selectors import mismatches, untolerated
-from fusioninfer_capacity.placement.placing import place_services
-from fusioninfer_capacity.placement.result import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +22,10 @@ from capacity.tests.placing import (
     where,
     worker,
 )
+from fusioninfer_capacity import place
+from fusioninfer_capacity.placement._selectors import mismatches, untolerated
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.result import Status
 from fusioninfer_pulumi.api import TaintArgs, TaintEffect
 from fusioninfer_pulumi.loading import load_inventory
 

@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fusioninfer_capacity.placement._packing import Pools
-from fusioninfer_capacity.placement._search import option_at, search
-from fusioninfer_capacity.placement.placing import place_services
-from fusioninfer_capacity.placement.problem import ServiceRequest, service_request
-from fusioninfer_capacity.placement.result import Origin, PreviousPool, read_previous
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
 from capacity.tests.placing import args, inventory, pair, pool, where, worker
+from fusioninfer_capacity.placement._packing import Pools
+from fusioninfer_capacity.placement._search import option_at, search
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.problem import ServiceRequest, service_request
+from fusioninfer_capacity.placement.result import Origin, PreviousPool, read_previous
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.planning import plan_service
 
