@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 #: Where the packages come from. They are not on a package index yet.
@@ -17,21 +17,14 @@ IMPORTED_GROUPS = (
 )
 
 
-def install_command(package: str = "") -> str:
+def install_command(package: str = "", extra: str = "") -> str:
     """The command that installs the core, or one of the packages beside it."""
-    folder = f"#subdirectory={package}" if package else ""
-    return f'pip install "{_ADDRESS}{folder}"'
+    address = f"{_ADDRESS}#subdirectory={package}" if package else _ADDRESS
+    name = f"fusioninfer-{package or 'pulumi'}[{extra}] @ " if extra else ""
+    return f'pip install "{name}{address}"'
 
 
 def plugins(group: str) -> Iterator[tuple[str, Any]]:
     """Yields the name and the object of each entry point of a group, sorted by name."""
-    for entry_point in _entry_points(group):
+    for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
         yield entry_point.name, entry_point.load()
-
-
-@cache
-def _entry_points(group: str) -> tuple[Any, ...]:
-    # Imported here: `importlib.metadata` costs as much as a whole check of our own kind.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
-    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))

@@ -26,6 +26,33 @@ Location = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a document stands; its text is how messages name it.
+
+    `service.yaml`, `service.yaml#2` for the second document, `service.yaml#items[0]` for an item of
+    a `List`, `service.yaml#2.items[0]` for both; `service.yaml:12` where the line is known.
+
+    Attributes:
+        file: Path of a file, of a folder or of a project, as the user gave it; `<stdin>`.
+        document: Number of the document in the file.
+        item: Index among the items of a `List`, None for a document of its own.
+        line: Line in the file, None where it is not known.
+    """
+
+    file: str
+    document: int = 1
+    item: int | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is not None:
+            return f"{self.file}:{self.line}"
+        parts = [str(self.document)] if self.document > 1 else []
+        parts += [] if self.item is None else [f"items[{self.item}]"]
+        return f"{self.file}#{'.'.join(parts)}" if parts else self.file
+
+
+@dataclass(frozen=True)
 class Finding:
     """One statement about one field of the input.
 

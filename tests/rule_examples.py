@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.loading.file_set import Text, parse, read_set
 from fusioninfer_pulumi.rules.registry import Rule
@@ -24,7 +25,9 @@ def found_by(rule: Rule) -> set[tuple[str, str]]:
 def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:
     """The same of the documents of one input."""
     source = Source("example")
-    plan_all(source, read_all([(f"example#{i}", raw) for i, raw in enumerate(documents, start=1)]))
+    plan_all(
+        source, read_all([(Origin("example", i), raw) for i, raw in enumerate(documents, start=1)])
+    )
     return _found(source)
 
 

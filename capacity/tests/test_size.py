@@ -215,7 +215,7 @@ def test_a_load_without_the_extra(
     monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
     status, out, err = ran(capsys, "Qwen/Qwen3-8B", "--accelerator", "H100", *LOADED)
     assert (status, out) == (2, "")
-    assert "fusioninfer-pulumi[estimate]" in err
+    assert "fusioninfer-capacity[estimate]" in err
 
 
 class Times:

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
+    Origin,
     Severity,
     error,
     errors,
@@ -82,7 +83,7 @@ class Source:
         """Notes the texts of paths, and why some cannot be read."""
         for each in inputs:
             self.findings += each.problems
-            self.texts |= {text.label: text.content for text in each.texts}
+            self.texts |= {text.file: text.content for text in each.texts}
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Leaves out warnings of rules, and of those that services ignore by their annotation."""
@@ -90,7 +91,7 @@ class Source:
         for index, plan in enumerate(self.plans):
             if own := ignored_by(plan.annotations):
                 remarks = self.planned[index].remarks if self.planned else ()
-                for label in {self.labels[index], *(label for label, _ in remarks)}:
+                for label in {self.labels[index], *(str(origin) for origin, _ in remarks)}:
                     by_service[label] = by_service.get(label, frozenset()) | own
         if not rules and not by_service:
             return
@@ -226,8 +227,8 @@ def read_apart(names: Sequence[str], options: argparse.Namespace) -> list[Source
         source = Source(each.label)
         source.read([each])
         if together is not None:
-            own = {each.label, *(label for one in its for label in one.labels)}
-            _plan(source, [one for one in together if one.label in own])
+            files = {each.label, *(one.text.file for one in its)}
+            _plan(source, [one for one in together if one.origin.file in files])
         elif its:
             plan_all(source, read_set(its, allow_lossy=options.allow_lossy))
         sources.append(source)
@@ -309,14 +310,14 @@ def _plan(source: Source, read: Sequence[LoadedDocument]) -> None:
     planned: list[LoadedDocument] = []
     source.manifests, source.readings = [], list(read)
     for each in read:
-        source.findings += each.remarks
+        source.findings += _labelled(each.remarks)
         plan, found = (None, ()) if each.document is None else checked(each.document)
         if plan is None:
-            source.findings += map(each.locate, found)
+            source.findings += _labelled(map(each.locate, found))
             continue
         planned.append(each)
         source.plans.append(plan)
-        source.labels.append(each.label)
+        source.labels.append(str(each.origin))
         source.manifests.append(each.manifest or {})
     source.plans = [
         _located(source, each, plan)
@@ -325,10 +326,14 @@ def _plan(source: Source, read: Sequence[LoadedDocument]) -> None:
     source.planned = planned
 
 
+def _labelled(found: Iterable[tuple[Origin, Finding]]) -> Iterator[tuple[str, Finding]]:
+    return ((str(origin), finding) for origin, finding in found)
+
+
 def _located(source: Source, read: LoadedDocument, plan: ServicePlan) -> ServicePlan:
     """The plan with the findings of its loading, and with paths of the document that was read."""
     located = [read.locate(finding) for finding in plan.findings]
-    source.findings += located
+    source.findings += _labelled(located)
     own = [finding for _, finding in (*read.remarks, *located)]
     return replace(plan, findings=tuple(own))
 
@@ -342,7 +347,7 @@ def _add_shares(sources: Sequence[Source]) -> None:
         for index, read in enumerate(source.planned):
             plan = source.plans[index]
             located = [read.locate(each) for each in shares.findings(plan, complete=complete)]
-            source.findings += located
+            source.findings += _labelled(located)
             own = (finding for _, finding in located)
             source.plans[index] = replace(plan, findings=(*own, *plan.findings))
 
@@ -557,7 +562,7 @@ def _placed(
     source.add(inventory, *found.findings.get(-1, ()))
     for index, (at, _) in enumerate(services):
         own = [readings[at].locate(each) for each in found.findings.get(index, ())]
-        source.findings += own
+        source.findings += _labelled(own)
         plan = source.plans[index]
         more = tuple(finding for _, finding in own)
         source.plans[index] = replace(plan, findings=(*plan.findings, *more))

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Origin, error, shown, warning
 from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
 from fusioninfer_pulumi.loading.origins import Origins
 from fusioninfer_pulumi.loading.source import SourceDocument
@@ -21,26 +21,26 @@ class LoadedDocument:
     """One document of an input, or the documents that together make a service.
 
     Attributes:
-        label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
+        origin: Where it stands.
         document: The validated service, with our locations; None where it is no service.
         manifest: The service as a manifest of ours, None where it is none.
-        remarks: Findings of the conversion from another system's manifest, each after the label of
-            its document.
+        remarks: Findings of the conversion from another system's manifest, each after the origin
+            of its document.
         translate: Moves a finding of ours to the document that the user wrote.
     """
 
-    label: str
+    origin: Origin
     document: Document | None = None
     manifest: Mapping[str, Any] | None = None
-    remarks: tuple[tuple[str, Finding], ...] = ()
-    translate: Callable[[Finding], tuple[str, Finding]] | None = None
+    remarks: tuple[tuple[Origin, Finding], ...] = ()
+    translate: Callable[[Finding], tuple[Origin, Finding]] | None = None
 
-    def locate(self, finding: Finding) -> tuple[str, Finding]:
+    def locate(self, finding: Finding) -> tuple[Origin, Finding]:
         """The document that a finding about the service is about, and the finding in its paths."""
-        return (self.label, finding) if self.translate is None else self.translate(finding)
+        return (self.origin, finding) if self.translate is None else self.translate(finding)
 
     @property
-    def findings(self) -> tuple[tuple[str, Finding], ...]:
+    def findings(self) -> tuple[tuple[Origin, Finding], ...]:
         """All findings of loading, without those of a plan."""
         own = self.document.findings if self.document is not None else ()
         return (*self.remarks, *map(self.locate, own))
@@ -52,23 +52,24 @@ _KEYS = ("apiVersion", "kind", "metadata", "items")
 _METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
 
 
-def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
-    """The label of a document of a text, or of the items of a `List`, which replace it.
+def with_origins(
+    file: str, number: int, raw: Any
+) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
+    """A document of a file with its origin, or the items of a `List`, which replace it.
 
-    Labels are `FILE`, `FILE#2`, and of lists `FILE#items[1]`, `FILE#2.items[1]`. The list itself is
-    returned where something is wrong with it.
+    The list itself is returned where something is wrong with it.
     """
-    label = name if number == 1 else f"{name}#{number}"
+    origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
-        return [(label, raw)], None
+        return [(origin, raw)], None
     held = raw.get("items")
-    start = f"{name}#" if number == 1 else f"{label}."
     items = [
-        (f"{start}items[{index}]", item)
+        (Origin(file, number, index), item)
         for index, item in enumerate(held if isinstance(held, list) else ())
     ]
     found = tuple(_list_findings(raw))
-    return items, Document(label, None, found) if found else None
+    refused = Document(None, found)
+    return items, LoadedDocument(origin, refused) if found else None
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -101,28 +102,28 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def read_all(
-    documents: Sequence[tuple[str, Any]],
+    documents: Sequence[tuple[Origin, Any]],
     *,
     allow_lossy: bool = False,
-    beside: Collection[str] = frozenset(),
+    beside: Collection[Origin] = frozenset(),
 ) -> list[LoadedDocument]:
-    """Loads the labelled documents of one input, which may refer to each other.
+    """Loads the documents of one input, each after its origin; they may refer to each other.
 
     Returns the services in the order of their documents, and the documents that became none. With
     `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
-    are labels of documents in folders: other objects among them are left out, with a warning.
+    are the documents in folders: other objects among them are left out, with a warning.
     """
     owners = _with_named(documents, [_owner(raw) for _, raw in documents])
-    order = {label: position for position, (label, _) in enumerate(documents)}
+    order = {origin: position for position, (origin, _) in enumerate(documents)}
     some = any(owners) or any(_is_ours(raw) for _, raw in documents)
     read = [
-        _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
-        for (label, raw), owner in zip(documents, owners, strict=True)
+        _ours(origin, raw, lossy=some and allow_lossy, found=origin in beside)
+        for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
     ]
     for importer, mine in _by_importer(documents, owners):
         read += _converted(importer, mine, allow_lossy=allow_lossy)
-    return sorted(read, key=lambda each: order[each.label])
+    return sorted(read, key=lambda each: order[each.origin])
 
 
 def _owner(raw: Any) -> Importer | None:
@@ -135,13 +136,13 @@ def _is_foreign(raw: Any) -> bool:
 
 
 def _by_importer(
-    documents: Sequence[tuple[str, Any]], owners: Sequence[Importer | None]
+    documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> Iterator[tuple[Importer, list[SourceDocument]]]:
     """Each importer that has documents, with them."""
     for importer in importers() if any(owners) else ():
         mine = [
-            SourceDocument(label, raw)
-            for (label, raw), owner in zip(documents, owners, strict=True)
+            SourceDocument(origin, raw)
+            for (origin, raw), owner in zip(documents, owners, strict=True)
             if owner is importer
         ]
         if mine:
@@ -149,7 +150,7 @@ def _by_importer(
 
 
 def _with_named(
-    documents: Sequence[tuple[str, Any]], owners: Sequence[Importer | None]
+    documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
     """Gives objects that an importer's documents name or select to that importer."""
     importers_of_names: dict[Any, Importer] = {}
@@ -157,10 +158,10 @@ def _with_named(
     for importer, mine in conversions:
         importers_of_names.update(dict.fromkeys(importer.named(mine), importer))
 
-    def user(label: str, raw: Any) -> Importer | None:
+    def user(origin: Origin, raw: Any) -> Importer | None:
         if not conversions or not _is_other_object(raw):
             return None
-        naming = importers_of_names.get(_key(label, raw))
+        naming = importers_of_names.get(_key(origin, raw))
         selecting = (importer for importer, mine in conversions if importer.selects(mine, raw))
         return naming or next(selecting, None)
 
@@ -170,8 +171,8 @@ def _with_named(
     ]
 
 
-def _key(label: str, raw: Any) -> tuple[Any, ...]:
-    document = SourceDocument(label, raw)
+def _key(origin: Origin, raw: Any) -> tuple[Any, ...]:
+    document = SourceDocument(origin, raw)
     return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
@@ -187,34 +188,34 @@ def _converted(
     left = list(conversion.findings)
     read = []
     for service in conversion.services:
-        labels = service.origins.labels
+        documents = service.origins.documents
         read.append(
             LoadedDocument(
-                service.main.label,
-                examine(service.manifest, service.main.label),
+                service.main.origin,
+                examine(service.manifest),
                 service.manifest,
-                tuple(each for each in left if each[0] in labels),
+                tuple(each for each in left if each[0] in documents),
                 partial(_located, importer, service.origins),
             )
         )
-        left = [each for each in left if each[0] not in labels]
+        left = [each for each in left if each[0] not in documents]
     for document in mine:
-        own = tuple(each for each in left if each[0] == document.label)
+        own = tuple(each for each in left if each[0] == document.origin)
         if own:
-            read.append(LoadedDocument(document.label, remarks=own))
+            read.append(LoadedDocument(document.origin, remarks=own))
     return read
 
 
-def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[str, Finding]:
+def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
     """Moves a finding about a converted service to the user's document, in its system's terms."""
-    label, moved = origins.locate(finding)
+    origin, moved = origins.locate(finding)
     words = importer.words.get(finding.rule)
-    return label, moved if words is None else replace(moved, message=words, converted=())
+    return origin, moved if words is None else replace(moved, message=words, converted=())
 
 
-def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
+def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
     if _lacks_importer(raw):
-        return LoadedDocument(label, Document(label, None, (_importer_missing(raw),)))
+        return LoadedDocument(origin, Document(None, (_importer_missing(raw),)))
     hint = _near(raw)
     platform = platform_of(raw) if _is_foreign(raw) else None
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
@@ -223,12 +224,12 @@ def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
             rule = "platform-object"
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
-        return LoadedDocument(label, remarks=tuple((label, each) for each in left_out))
+        return LoadedDocument(origin, remarks=tuple((origin, each) for each in left_out))
     if hint is not None:
-        return LoadedDocument(label, Document(label, None, (hint,)))
+        return LoadedDocument(origin, Document(None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
-        return LoadedDocument(label, Document(label, None, (_of_nobody(raw),)))
-    return LoadedDocument(label, examine(raw, label), raw)
+        return LoadedDocument(origin, Document(None, (_of_nobody(raw),)))
+    return LoadedDocument(origin, examine(raw), raw)
 
 
 def _lacks_importer(raw: Any) -> bool:

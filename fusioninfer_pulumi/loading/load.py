@@ -12,7 +12,7 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
-from fusioninfer_pulumi.loading.documents import LoadedDocument, labelled, read_all
+from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
 from fusioninfer_pulumi.loading.validate import examine_inventory
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
@@ -47,9 +47,9 @@ def load(
         InvalidServiceError: Some document was refused; all problems are listed.
     """
     if isinstance(source, Mapping):
-        named, wrong = labelled("", 1, source)
-        refused = [] if wrong is None else [LoadedDocument(wrong.label, wrong)]
-        return _accepted([*read_all(named, allow_lossy=allow_lossy), *refused])
+        items, wrong = with_origins("", 1, source)
+        refused = [] if wrong is None else [wrong]
+        return _accepted([*read_all(items, allow_lossy=allow_lossy), *refused])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
     return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
@@ -71,13 +71,13 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
     return _accepted(read_text(text, "", allow_lossy=allow_lossy))
 
 
-def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
+def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Loads a text of one or several documents, without raising for what is wrong with it.
 
     There is at least one reading: an input without any document is refused as empty. For
     `allow_lossy` see `read_all`.
     """
-    return read_set([parse(Text(label, text))], allow_lossy=allow_lossy)
+    return read_set([parse(Text(file, text))], allow_lossy=allow_lossy)
 
 
 def _texts(path: Path) -> list[Text]:
@@ -113,14 +113,15 @@ def file_text(file: Path) -> str:
 
 def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
     found = [located for each in read for located in each.findings]
-    refused = {label for label, finding in found if finding.severity is Severity.ERROR}
+    refused = {origin for origin, finding in found if finding.severity is Severity.ERROR}
     if refused:
         shown = [located for located in found if located[0] in refused]
-        title = shown[0][0] if len(refused) == 1 else ""
+        title = str(shown[0][0]) if len(refused) == 1 else ""
         raise InvalidServiceError([finding for _, finding in shown], title)
-    for label, finding in found:
+    for origin, finding in found:
         if finding.severity is Severity.WARNING:
-            warnings.warn(f"{label}: {finding}" if label else str(finding), stacklevel=3)
+            name = str(origin)
+            warnings.warn(f"{name}: {finding}" if name else str(finding), stacklevel=3)
     return [
         each.document.args
         for each in read

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.findings import Finding, Location, Origin
 from fusioninfer_pulumi.loading.source import SourceField
 
 
 @dataclass(frozen=True)
-class Origin:
+class FieldOrigin:
     """Where a field of the service comes from.
 
     Attributes:
@@ -27,26 +27,26 @@ class Origins:
     """Where the fields of one service come from.
 
     Attributes:
-        label: Label of the document that became the service.
+        main: The document that became the service.
         fields: Origin by location, as findings have it.
-        sources: Labels of further documents that the service depends on.
+        sources: Further documents that the service depends on.
     """
 
-    label: str
-    fields: Mapping[Location, Origin]
-    sources: frozenset[str] = frozenset()
+    main: Origin
+    fields: Mapping[Location, FieldOrigin]
+    sources: frozenset[Origin] = frozenset()
 
     @property
-    def labels(self) -> frozenset[str]:
-        """Labels of all documents that the service was made from."""
-        fields = (origin.field.document.label for origin in self.fields.values())
-        return frozenset({self.label, *self.sources, *fields})
+    def documents(self) -> frozenset[Origin]:
+        """All documents that the service was made from."""
+        fields = (origin.field.document.origin for origin in self.fields.values())
+        return frozenset({self.main, *self.sources, *fields})
 
-    def locate(self, finding: Finding) -> tuple[str, Finding]:
+    def locate(self, finding: Finding) -> tuple[Origin, Finding]:
         """Moves a finding about the service to the user's document.
 
         Returns:
-            The document's label, and the finding at the user's field. Where a field of the service
+            The document, and the finding at the user's field. Where a field of the service
             has no counterpart in the document, the finding is at the field that it follows from,
             and `converted` names the service's field.
         """
@@ -61,5 +61,5 @@ class Origins:
                 rest = ()
             converted = ours if rest else ()
             moved = replace(finding, location=field.location, converted=converted)
-            return field.document.label, moved
-        return self.label, replace(finding, location=(), converted=ours)
+            return field.document.origin, moved
+        return self.main, replace(finding, location=(), converted=ours)

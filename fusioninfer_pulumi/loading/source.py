@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.findings import Location, Origin
 from fusioninfer_pulumi.kube.outputs import is_output
 
 
@@ -15,11 +15,11 @@ class SourceDocument:
     """One document of the input.
 
     Attributes:
-        label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
+        origin: Where it stands.
         raw: The parsed document.
     """
 
-    label: str
+    origin: Origin
     raw: Mapping[str, Any]
 
     @property

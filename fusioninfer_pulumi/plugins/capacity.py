@@ -16,6 +16,7 @@ from fusioninfer_pulumi.capacity import CapacityPackage, Placed
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
     LIFT,
     Finding,
@@ -84,6 +85,7 @@ __all__ = [
     "examine_mapping",
     "file_text",
     "info",
+    "install_command",
     "integer",
     "is_accelerator",
     "is_output",

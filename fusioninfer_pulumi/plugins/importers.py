@@ -13,7 +13,7 @@ from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, integer
-from fusioninfer_pulumi.findings import Finding, Location, Severity, shown
+from fusioninfer_pulumi.findings import Finding, Location, Origin, Severity, shown
 from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.durations import seconds
@@ -24,7 +24,7 @@ from fusioninfer_pulumi.loading.importer import (
     Importer,
     ObjectKey,
 )
-from fusioninfer_pulumi.loading.origins import Origin, Origins
+from fusioninfer_pulumi.loading.origins import FieldOrigin, Origins
 from fusioninfer_pulumi.loading.source import SourceDocument, SourceField
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "EngineCommand",
     "EppFamily",
     "Family",
+    "FieldOrigin",
     "Finding",
     "Importer",
     "Location",

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.plugins.importers import (
     KIND,
     Conversion,
     ConvertedService,
+    FieldOrigin,
     Finding,
     Location,
     Origin,
@@ -93,11 +94,11 @@ class ConversionReport:
         for document in self.documents:
             self._report_unread(document)
         services = [builder.build() for builder in self._builders]
-        self._report_unused({label for each in services for label in each.origins.labels})
+        self._report_unused({origin for each in services for origin in each.origins.documents})
         order = {document: index for index, document in enumerate(self.documents)}
         services.sort(key=lambda each: order[each.main])
         self._findings.sort(key=lambda each: order[each[0]])
-        findings = [(document.label, finding) for document, finding in self._findings]
+        findings = [(document.origin, finding) for document, finding in self._findings]
         return Conversion(tuple(services), tuple(findings))
 
     def _report_unread(self, document: SourceDocument) -> None:
@@ -108,13 +109,13 @@ class ConversionReport:
             if not any(field in self._consumed for field in above):
                 self.unsupported("field-not-read", leaf, "nothing reads it; remove it")
 
-    def _report_unused(self, labels: Collection[str]) -> None:
+    def _report_unused(self, used: Collection[Origin]) -> None:
         """Warns of documents without any effect: infos are shown with services."""
         reported = {
             document for document, each in self._findings if each.severity is not Severity.INFO
         }
         for document in self.documents:
-            if document.label not in labels and document not in reported:
+            if document.origin not in used and document not in reported:
                 self.warning(
                     "document-unused",
                     document.at(),
@@ -139,8 +140,8 @@ class ServiceBuilder:
             "metadata": {},
             "spec": {"roles": []},
         }
-        self._origins: dict[Location, Origin] = {}
-        self._sources: set[str] = set()
+        self._origins: dict[Location, FieldOrigin] = {}
+        self._sources: set[Origin] = set()
         report.consume(main.at("apiVersion"), main.at("kind"))
 
     @property
@@ -201,11 +202,11 @@ class ServiceBuilder:
     def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
         """Says which field findings about a field of our manifest name."""
         location = target[1:] if target[:1] == ("spec",) and len(target) > 1 else target
-        self._origins[location] = Origin(at, copied)
+        self._origins[location] = FieldOrigin(at, copied)
 
     def add_source(self, document: SourceDocument) -> None:
         """Notes that the service depends on a document, if only by what others override."""
-        self._sources.add(document.label)
+        self._sources.add(document.origin)
 
     def get(self, target: Location) -> Any:
         """The value of a field of our manifest, None when it is not set."""
@@ -219,7 +220,7 @@ class ServiceBuilder:
 
     def build(self) -> ConvertedService:
         """The service as it is now."""
-        origins = Origins(self.main.label, dict(self._origins), frozenset(self._sources))
+        origins = Origins(self.main.origin, dict(self._origins), frozenset(self._sources))
         return ConvertedService(self.main, self._manifest, origins)
 
     def _set(self, target: Location, value: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusioninfer_pulumi.cli.sources import Source, plan_all
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.findings import Origin, Severity
 from fusioninfer_pulumi.loading.documents import read_all
 
 Manifest = dict[str, Any]
@@ -14,9 +14,8 @@ Manifest = dict[str, Any]
 
 def source(*documents: Any, allow_lossy: bool = False) -> Source:
     """Documents of one file, read and planned as the command line does."""
-    labels = ["f", *(f"f#{number}" for number in range(2, len(documents) + 1))]
     made = Source("f")
-    given = list(zip(labels, documents, strict=True))
+    given = [(Origin("f", number), document) for number, document in enumerate(documents, start=1)]
     plan_all(made, read_all(given, allow_lossy=allow_lossy))
     return made
 

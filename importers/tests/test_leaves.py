@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from fusioninfer_pulumi.findings import path_text
+from fusioninfer_pulumi.findings import Origin, path_text
 from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all
 from importers.tests import (
     kserve_strategies,
@@ -67,7 +67,7 @@ def silent(
 
 
 def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
-    given = [(str(number), document) for number, document in enumerate(documents)]
+    given = [(Origin(str(number)), document) for number, document in enumerate(documents)]
     return read_all(copy.deepcopy(given), allow_lossy=True)
 
 
@@ -83,9 +83,9 @@ def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     above = {"", str(path[0]), *(path_text(relative[:end]) for end in parts)}
     below = (f"{path_text(relative)}.", f"{path_text(relative)}[")
     return any(
-        label == str(number) and (finding.path in above or finding.path.startswith(below))
+        origin.file == str(number) and (finding.path in above or finding.path.startswith(below))
         for each in read
-        for label, finding in each.remarks
+        for origin, finding in each.remarks
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from package_code import PLUGIN_FILES, imported
 
 import fusioninfer_importers
 from fusioninfer_importers import table
+from fusioninfer_pulumi import InvalidServiceError, load
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS
+from fusioninfer_pulumi.loading import importer
 from fusioninfer_pulumi.loading.importer import importers
 
 PACKAGE = Path(fusioninfer_importers.__file__).parent
@@ -31,6 +34,26 @@ def test_the_entry_points_are_the_table() -> None:
     assert importers() == (table.KSERVE, table.KTHENA, table.MODELPLANE)
 
 
+def test_a_foreign_manifest_without_the_package_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importer, "plugins", lambda _: iter(()))
+    importers.cache_clear()
+    source = Path(__file__).with_name("foreign.yaml")
+    with pytest.raises(InvalidServiceError) as refused:
+        load(source)
+    (tmp_path / "foreign.yaml").write_text(source.read_text("utf-8"), encoding="utf-8")
+    with pytest.raises(InvalidServiceError) as in_folder:
+        load(tmp_path)
+    importers.cache_clear()
+    assert str(refused.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
+    assert str(refused.value).endswith(
+        'apiVersion: "workload.serving.volcano.sh/v1alpha1" is read by an importer that is not '
+        'installed: pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
+        '#subdirectory=importers"'
+    )
+
+
 def test_the_core_knows_the_groups_of_a_missing_package() -> None:
-    groups = {group for importer in importers() for group in importer.groups}
+    groups = {group for system in importers() for group in system.groups}
     assert sorted(groups) == list(IMPORTED_GROUPS)

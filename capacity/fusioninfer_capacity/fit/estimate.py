@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from fusioninfer_capacity.fit.architecture import models
+from fusioninfer_pulumi.plugins.capacity import install_command
 
 
 class NotCoveredError(Exception):
@@ -84,8 +85,8 @@ def _package() -> tuple[Any, Any]:
             from aiconfigurator_core.sdk.engine import EngineHandle  # noqa: PLC0415  # likewise
     except ImportError as problem:
         raise NotCoveredError(
-            "load figures need the extra estimate: pip install 'fusioninfer-pulumi[estimate]' on "
-            f"Linux with Python 3.11 to 3.13 ({problem})"
+            f"load figures need {install_command('capacity', 'estimate')} on Linux with Python "
+            f"3.11 to 3.13 ({problem})"
         ) from None
     return EngineHandle, perf_database
 

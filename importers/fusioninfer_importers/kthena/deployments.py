@@ -13,7 +13,7 @@ from fusioninfer_importers.conversion import ConversionReport, of_kind
 from fusioninfer_importers.kthena.models import Deployment, ModelServing
 from fusioninfer_importers.kthena.serving import WORKER, Serving
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_pulumi.plugins.importers import SourceDocument
+from fusioninfer_pulumi.plugins.importers import Origin, SourceDocument
 
 KIND, API_VERSION = "Deployment", "apps/v1"
 _ROLE = "server"
@@ -24,7 +24,7 @@ def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> 
     """Whether an object is a Deployment whose pods a ModelServer of these documents selects."""
     if (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
         return False
-    deployment = SourceDocument("", raw)
+    deployment = SourceDocument(Origin(""), raw)
     held = deployment.at("spec", "template", "metadata", "labels").value
     if not isinstance(held, Mapping):
         return False
