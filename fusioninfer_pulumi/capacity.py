@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.extras import install_command, plugins
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, Rule
 from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
 
 if TYPE_CHECKING:
@@ -36,6 +36,19 @@ GROUP = "fusioninfer.capacity"
 NAMES = ("Placement", "place", "read_inventory", "read_placement")
 #: The end of a sentence about what needs the package.
 MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
+
+CAPACITY_MISSING = Rule(
+    "capacity-missing",
+    "error",
+    "The package that places services is installed.",
+    remedy="Install it as the message says.",
+)
+MEMORY_NOT_CHECKED = Rule(
+    "memory-not-checked",
+    "info",
+    "The memory that the model needs was checked.",
+    remedy="Set what the message says is missing.",
+)
 
 
 class Placed(Protocol):

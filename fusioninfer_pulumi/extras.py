@@ -8,6 +8,8 @@ from typing import Any
 
 #: Where the packages come from. They are not on a package index yet.
 _ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
+#: Groups of entry points.
+GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
 #: API groups that the package `importers` reads, for the message that names a missing package.
 IMPORTED_GROUPS = (
     "modelplane.ai",
@@ -28,3 +30,9 @@ def plugins(group: str) -> Iterator[tuple[str, Any]]:
     """Yields the name and the object of each entry point of a group, sorted by name."""
     for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
         yield entry_point.name, entry_point.load()
+
+
+def plugin_packages() -> list[str]:
+    """The installed packages that have any entry points of ours, sorted by name."""
+    modules = {point.module for group in GROUPS for point in entry_points(group=group)}
+    return sorted({module.partition(".")[0] for module in modules})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -19,6 +19,48 @@ class Severity(str, enum.Enum):
     ERROR = "error"  #: rejects the input
     WARNING = "warning"  #: valid but probably wrong; `--strict` rejects it
     INFO = "info"  #: a default or an automatic change that users should know
+
+
+Level = Literal["error", "warning", "info"]
+
+#: Every rule that was declared, by its id.
+_DECLARED: dict[str, Rule] = {}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What holds for an input. It is declared once, beside the check that holds it.
+
+    Attributes:
+        id: Id in words, which findings carry: `accelerators-too-few`.
+        severity: How severe its findings are; where it depends on the case, the usual one first.
+        sentence: What holds.
+        remedy: What to do about a finding.
+        source: Where the rule is known from, if messages and docs do not say it.
+    """
+
+    id: str
+    severity: Level | tuple[Level, ...]
+    sentence: str
+    remedy: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.id in _DECLARED:
+            message = f"two rules have the id {self.id}"
+            raise ValueError(message)
+        _DECLARED[self.id] = self
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """How severe its findings are, the usual severity first."""
+        levels = (self.severity,) if isinstance(self.severity, str) else self.severity
+        return tuple(map(Severity, levels))
+
+
+def declared_rules() -> Mapping[str, Rule]:
+    """The rules of the modules that are imported by now; `rules.catalog.all_rules` has all."""
+    return _DECLARED
 
 
 #: Keys and list indexes of a field: `("roles", 1, "port")` is `roles[1].port`.
@@ -115,19 +157,19 @@ def one_line(text: str) -> str:
     )
 
 
-def error(rule: str, location: Location, message: str) -> Finding:
+def error(rule: Rule, location: Location, message: str) -> Finding:
     """A finding that rejects the input."""
-    return Finding(rule, Severity.ERROR, location, message)
+    return Finding(rule.id, Severity.ERROR, location, message)
 
 
-def warning(rule: str, location: Location, message: str) -> Finding:
+def warning(rule: Rule, location: Location, message: str) -> Finding:
     """A finding about something valid that is probably wrong."""
-    return Finding(rule, Severity.WARNING, location, message)
+    return Finding(rule.id, Severity.WARNING, location, message)
 
 
-def info(rule: str, location: Location, message: str) -> Finding:
+def info(rule: Rule, location: Location, message: str) -> Finding:
     """A finding about a default or an automatic change that users should know."""
-    return Finding(rule, Severity.INFO, location, message)
+    return Finding(rule.id, Severity.INFO, location, message)
 
 
 class InvalidServiceError(ValueError):

@@ -24,13 +24,38 @@ from fusioninfer_pulumi.cli.sources import (
     read_compared,
     read_sources,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, errors, shown, similar
+from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, shown, similar
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
     from fusioninfer_pulumi.service_plan import ServicePlan
+
+PROJECT_NOT_CONVERTIBLE = Rule(
+    "project-not-convertible",
+    "error",
+    "`convert` reads manifests, not programs.",
+    remedy="Give it the manifests.",
+)
+UNREADABLE_REVISION = Rule(
+    "unreadable-revision",
+    "error",
+    "The git revision of `--base` can be read.",
+    remedy="Check the name of the revision, and fetch it.",
+)
+PREVIOUS_WITHOUT_INVENTORY = Rule(
+    "previous-without-inventory",
+    "error",
+    "`--previous` stands beside `--inventory`.",
+    remedy="Add `--inventory`.",
+)
+STACK_WITHOUT_PROJECT = Rule(
+    "stack-without-project",
+    "error",
+    "`--stack` is used with a Pulumi project.",
+    remedy="Remove `--stack`.",
+)
 
 
 def render(options: argparse.Namespace) -> int:
@@ -116,7 +141,7 @@ def convert(options: argparse.Namespace) -> int:
     for source in sources:
         if source.project and not source.has(Severity.ERROR):
             message = "is a Pulumi project: there is nothing to convert"
-            source.add(source.label, error("project-not-convertible", (), message))
+            source.add(source.label, error(PROJECT_NOT_CONVERTIBLE, (), message))
         # What cannot be built is no service of ours either.
         source.rendered()
     if _refused(options, sources):
@@ -192,15 +217,15 @@ def check(options: argparse.Namespace) -> int:
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
     from fusioninfer_pulumi.cli.rule_texts import full, table
-    from fusioninfer_pulumi.rules import registry
+    from fusioninfer_pulumi.rules.catalog import all_rules
 
     color = has_colour(sys.stdout)
     if options.rule is None:
-        sys.stdout.write(table(registry.rules().values(), color=color))
+        sys.stdout.write(table(all_rules().values(), color=color))
         return 0
-    rule = registry.rules().get(options.rule)
+    rule = all_rules().get(options.rule)
     if rule is None:
-        near = similar(options.rule, registry.rules())
+        near = similar(options.rule, all_rules())
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
@@ -219,7 +244,7 @@ def diff(options: argparse.Namespace) -> int:
     try:
         both = read_compared(options)
     except RevisionError as problem:
-        found = error("unreadable-revision", (), str(problem))
+        found = error(UNREADABLE_REVISION, (), str(problem))
         print_findings([(f"{options.base}:{options.old}", found)])
         return 2
     objects = [source.rendered() for source in (both.old, both.new)]
@@ -271,7 +296,7 @@ def _place(options: argparse.Namespace, source: Source) -> Placed | None:
         return place_source(source, options.inventory, options.previous)
     if options.previous is not None:
         message = "has no effect without --inventory"
-        source.add(options.previous, error("previous-without-inventory", (), message))
+        source.add(options.previous, error(PREVIOUS_WITHOUT_INVENTORY, (), message))
     return None
 
 
@@ -318,7 +343,7 @@ def _judged(
     held = sources if judged is None else judged
     if options.stack is not None and not any(source.project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
-        held[-1].add(held[-1].label, error("stack-without-project", (), message))
+        held[-1].add(held[-1].label, error(STACK_WITHOUT_PROJECT, (), message))
     ignored = frozenset(options.ignore)
     found = [finding for source in held for _, finding in source.findings]
     held[-1].add("--ignore", *ignoring_findings(ignored, found, ()))

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from fusioninfer_pulumi.cli.lines import Lines
 from fusioninfer_pulumi.cli.output import print_json
-from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.rules.registry import rules
+from fusioninfer_pulumi.findings import Finding, Severity, declared_rules
+from fusioninfer_pulumi.rules.catalog import all_rules, area_of
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -127,13 +127,14 @@ def to_sarif(found: Sequence[Located]) -> dict[str, Any]:
 
 
 def _rule(name: str) -> dict[str, Any]:
-    rule = rules()[name]
+    # Rules of findings that another process made are declared in modules that it alone imported.
+    rule = declared_rules().get(name) or all_rules()[name]
     return {
         "id": name,
-        "shortDescription": {"text": rule.checks},
-        "help": {"text": rule.do},
+        "shortDescription": {"text": rule.sentence},
+        "help": {"text": rule.remedy},
         "defaultConfiguration": {"level": _LEVELS[rule.severities[0]]},
-        "properties": {"tags": [rule.area]},
+        "properties": {"tags": [area_of(rule)]},
     }
 
 

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
     Origin,
+    Rule,
     Severity,
     error,
     errors,
@@ -26,13 +27,14 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
-    NO_SERVICE,
+    NO_SERVICE_IN_FOLDER,
     Parsed,
     Text,
     manifest_files,
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
 from fusioninfer_pulumi.routing.between_services import Shares
@@ -42,6 +44,37 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
     from fusioninfer_pulumi.capacity import Placed
+
+UNREADABLE_FILE = Rule(
+    "unreadable-file",
+    "error",
+    "The file can be read.",
+    remedy="Check the path and its rights.",
+)
+NO_MANIFEST_IN_FOLDER = Rule(
+    "no-manifest-in-folder",
+    "error",
+    "A folder holds a Pulumi project or manifests.",
+    remedy="Give another folder.",
+)
+FILE_TOO_LARGE = Rule(
+    "file-too-large",
+    "error",
+    "A manifest file has at most 16 MiB.",
+    remedy="Split the file.",
+)
+LINK_OUT_OF_REPOSITORY = Rule(
+    "link-out-of-repository",
+    "warning",
+    "Links of a git revision stay in the repository.",
+    remedy="Nothing: the link is left out.",
+)
+PROJECT_PLACES_ITSELF = Rule(
+    "project-places-itself",
+    "error",
+    "Services of a program are placed by the program.",
+    remedy="Call `place(...)` in the program.",
+)
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
@@ -256,7 +289,7 @@ def _unreadable(input_: _Input, label: str) -> Iterator[None]:
 
 
 def _cannot_be_read(problem: OSError) -> Finding:
-    return error("unreadable-file", (), f"cannot be read: {problem.strerror or problem}")
+    return error(UNREADABLE_FILE, (), f"cannot be read: {problem.strerror or problem}")
 
 
 def _is_project(folder: Path) -> bool:
@@ -270,7 +303,7 @@ def _read_folder(input_: _Input, folder: Path) -> None:
     files = manifest_files(folder)
     if not files:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.problems.append((input_.label, error("no-manifest-in-folder", (), message)))
+        input_.problems.append((input_.label, error(NO_MANIFEST_IN_FOLDER, (), message)))
     for file in files:
         _read_text(input_, str(file), str(file), input_.label)
 
@@ -279,12 +312,12 @@ def _read_text(input_: _Input, label: str, name: str, folder: str | None) -> Non
     with _unreadable(input_, label):
         data = _bytes(name)
         if len(data) > MAX_BYTES:
-            input_.problems.append((label, error("file-too-large", (), TOO_LARGE)))
+            input_.problems.append((label, error(FILE_TOO_LARGE, (), TOO_LARGE)))
             return
         try:
             input_.texts.append(Text(label, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            input_.problems.append((label, error("not-utf-8", (), "not YAML: not UTF-8 text")))
+            input_.problems.append((label, error(NOT_UTF_8, (), "not YAML: not UTF-8 text")))
 
 
 def _bytes(name: str) -> bytes:
@@ -446,7 +479,7 @@ def read_compared(options: argparse.Namespace) -> Compared:
             old = nothing
     for link in found.outside:
         message = "is a link out of the repository: left out, what it leads to has no revision"
-        old.add(f"{options.base}:{link}", warning("link-out-of-repository", (), message))
+        old.add(f"{options.base}:{link}", warning(LINK_OUT_OF_REPOSITORY, (), message))
     new = _read_side(name, options)
     if old is not nothing and (_holds_nothing(name) or _holds_no_service(new)):
         new = Source(name, objects=[])
@@ -468,7 +501,7 @@ def _holds_nothing(name: str) -> bool:
 def _holds_no_service(source: Source) -> bool:
     """Whether nothing is wrong with a folder but that its manifests are of other things."""
     wrong = errors(finding for _, finding in source.findings)
-    return bool(wrong) and all(each.rule == NO_SERVICE for each in wrong)
+    return bool(wrong) and all(each.rule == NO_SERVICE_IN_FOLDER.id for each in wrong)
 
 
 def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
@@ -511,22 +544,26 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placed
     Returns:
         The placement, one record for each plan; None where nothing could be placed.
     """
-    from fusioninfer_pulumi.planning import NOT_APPLIED
+    from fusioninfer_pulumi.planning import PLACEMENT_NOT_APPLIED
 
     if source.readings is None:
         if not source.has(Severity.ERROR):
             message = "is a Pulumi project: its program places services itself, with place(...)"
-            source.add(source.label, error("project-places-itself", (), message))
+            source.add(source.label, error(PROJECT_PLACES_ITSELF, (), message))
         return None
     try:
         with working(f"{inventory}: placing services on node pools"):
             return _placed(source, source.readings, inventory, previous)
     finally:
         source.findings = [
-            (label, found) for label, found in source.findings if found.rule != NOT_APPLIED
+            (label, found)
+            for label, found in source.findings
+            if found.rule != PLACEMENT_NOT_APPLIED.id
         ]
         source.plans = [
-            replace(plan, findings=tuple(e for e in plan.findings if e.rule != NOT_APPLIED))
+            replace(
+                plan, findings=tuple(e for e in plan.findings if e.rule != PLACEMENT_NOT_APPLIED.id)
+            )
             for plan in source.plans
         ]
 
@@ -534,12 +571,12 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placed
 def _placed(
     source: Source, read: list[LoadedDocument], inventory: str, previous: str | None
 ) -> Placed | None:
-    from fusioninfer_pulumi.capacity import MISSING, capacity
+    from fusioninfer_pulumi.capacity import CAPACITY_MISSING, MISSING, capacity
     from fusioninfer_pulumi.loading import load_inventory
 
     package = capacity()
     if package is None:
-        source.add(inventory, error("capacity-missing", (), f"--inventory {MISSING}"))
+        source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
         return None
     pools = before = None
     with _refusals(source, inventory):

@@ -9,11 +9,56 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Location, Origin, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, error, shown, warning
 from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
 from fusioninfer_pulumi.loading.origins import Origins
+from fusioninfer_pulumi.loading.rules import WRONG_API_VERSION, WRONG_KIND
 from fusioninfer_pulumi.loading.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, VALUE_EMPTY, WRONG_TYPE
+
+FIELD_OF_LIST_ITEMS = Rule(
+    "field-of-list-items",
+    "error",
+    "A `List` has no metadata of an object.",
+    remedy="Move the field to the items.",
+)
+NO_SERVICE = Rule(
+    "no-service",
+    "warning",
+    "An object that is no service is left out.",
+    remedy="Apply it beside the services.",
+)
+PLATFORM_OBJECT = Rule(
+    "platform-object",
+    "warning",
+    "An object of another system's platform is left out.",
+    remedy="Nothing: it says nothing about a service.",
+)
+IMPORTER_MISSING = Rule(
+    "importer-missing",
+    "error",
+    "The importer of another system's manifest is installed.",
+    remedy="Install the package.",
+)
+KIND_UNKNOWN = Rule(
+    "kind-unknown",
+    "error",
+    "A document is of a kind that is read.",
+    remedy="Apply other objects beside the services, or use `--allow-lossy`.",
+)
+POD_LABEL_NOT_CARRIED = Rule(
+    "pod-label-not-carried",
+    "warning",
+    "An object selects pods by labels that the pods have.",
+    remedy="Use the labels of our pods.",
+)
+SCALED_OBJECT_NOT_MADE = Rule(
+    "scaled-object-not-made",
+    "warning",
+    "An autoscaler scales an object that exists.",
+    remedy="Use `autoscaling` of the role.",
+)
 
 
 @dataclass(frozen=True)
@@ -75,30 +120,30 @@ def with_origins(
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != _API_VERSION:
         yield error(
-            "wrong-api-version",
+            WRONG_API_VERSION,
             ("apiVersion",),
             f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
         )
     for key in raw:
         if key not in _KEYS:
             yield error(
-                "unknown-key", (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
+                UNKNOWN_KEY, (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
             )
     metadata = raw.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        yield error("wrong-type", ("metadata",), f"must be a mapping, got {shown(metadata)}")
+        yield error(WRONG_TYPE, ("metadata",), f"must be a mapping, got {shown(metadata)}")
     for key in metadata if isinstance(metadata, Mapping) else ():
         if key not in _METADATA:
             yield error(
-                "field-of-list-items",
+                FIELD_OF_LIST_ITEMS,
                 ("metadata", str(key)),
                 "belongs to the items of a List, not to it",
             )
     held = raw.get("items")
     if not isinstance(held, list):
-        yield error("wrong-type", ("items",), f"must be a list, got {shown(held)}")
+        yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(held)}")
     elif not held:
-        yield error("value-empty", ("items",), "is empty: no manifest in it")
+        yield error(VALUE_EMPTY, ("items",), "is empty: no manifest in it")
 
 
 def read_all(
@@ -219,9 +264,9 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocume
     hint = _near(raw)
     platform = platform_of(raw) if _is_foreign(raw) else None
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
-        rule, why = "no-service", "is no service: left out; apply it beside the others"
+        rule, why = NO_SERVICE, "is no service: left out; apply it beside the others"
         if platform is not None:
-            rule = "platform-object"
+            rule = PLATFORM_OBJECT
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
         return LoadedDocument(origin, remarks=tuple((origin, each) for each in left_out))
@@ -242,7 +287,7 @@ def _lacks_importer(raw: Any) -> bool:
 
 def _importer_missing(raw: Mapping[str, Any]) -> Finding:
     return error(
-        "importer-missing",
+        IMPORTER_MISSING,
         ("apiVersion",),
         f"{shown(raw['apiVersion'])} is read by an importer that is not installed: "
         f"{install_command('importers')}",
@@ -252,7 +297,7 @@ def _importer_missing(raw: Mapping[str, Any]) -> Finding:
 def _of_nobody(raw: Mapping[str, Any]) -> Finding:
     systems = " or ".join(f"{importer.name}'s" for importer in importers())
     return error(
-        "kind-unknown",
+        KIND_UNKNOWN,
         ("kind",),
         f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}, and "
         "nothing that one refers to: apply it beside the services, and leave it out here "
@@ -270,7 +315,7 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
                 ours = importer.pod_labels[label]
                 there = f"; theirs is {ours}" if ours else ""
                 yield warning(
-                    "pod-label-not-carried",
+                    POD_LABEL_NOT_CARRIED,
                     path,
                     f"selects no pods of ours: they do not carry {importer.name}'s label {key}"
                     f"{there}",
@@ -278,7 +323,7 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(target, Mapping) and target.get("kind") in importer.services:
             remedy = f"; {importer.scaling}" if importer.scaling else ""
             yield warning(
-                "scaled-object-not-made",
+                SCALED_OBJECT_NOT_MADE,
                 ("spec", "scaleTargetRef"),
                 f"scales nothing: no {target['kind']} is made here{remedy}",
             )
@@ -332,18 +377,18 @@ def _near(raw: Any) -> Finding | None:
         if isinstance(kind, str) and kind in importer.kinds:
             wanted = " or ".join(importer.kinds[kind])
             if version is None:
-                return error("field-required", ("apiVersion",), f"is required, must be {wanted}")
+                return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {wanted}")
             return error(
-                "wrong-api-version", ("apiVersion",), f"must be {wanted}, got {shown(version)}"
+                WRONG_API_VERSION, ("apiVersion",), f"must be {wanted}, got {shown(version)}"
             )
         if isinstance(version, str) and any(version in each for each in importer.kinds.values()):
             known = ", ".join(
                 sorted(each for each, its in importer.kinds.items() if version in its)
             )
             if kind is None:
-                return error("field-required", ("kind",), f"is required, must be one of {known}")
+                return error(FIELD_REQUIRED, ("kind",), f"is required, must be one of {known}")
             return error(
-                "wrong-kind",
+                WRONG_KIND,
                 ("kind",),
                 f"must be one of {known} for {importer.name}'s {version}, got {shown(kind)}",
             )

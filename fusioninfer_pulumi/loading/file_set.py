@@ -8,18 +8,46 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
-from fusioninfer_pulumi.findings import Location, Origin, Severity, error, info
+from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
 from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
+
+NO_SERVICE_IN_FOLDER = Rule(
+    "no-service-in-folder",
+    "error",
+    "A folder holds a manifest of a service.",
+    remedy="Give another folder.",
+)
+EMPTY_INPUT = Rule(
+    "empty-input",
+    "error",
+    "The input holds a document.",
+    remedy="Give a manifest.",
+)
+NO_MANIFEST = Rule(
+    "no-manifest",
+    "info",
+    "A file without a manifest in a folder is left out.",
+    remedy="Nothing.",
+)
+INVENTORY_LEFT_OUT = Rule(
+    "inventory-left-out",
+    "info",
+    "An inventory in a folder is not read as a service.",
+    remedy="Give it with `--inventory`.",
+)
+INPUT_GIVEN_TWICE = Rule(
+    "input-given-twice",
+    "error",
+    "Each file is given once.",
+    remedy="Remove the second one.",
+)
 
 #: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
 SUFFIXES = (".yaml", ".yml", ".json")
 #: The error of a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
-
-#: Rule about a folder whose manifests are of other things.
-NO_SERVICE = "no-service-in-folder"
 
 
 @dataclass(frozen=True)
@@ -87,11 +115,11 @@ def parse(text: Text) -> Parsed:
         notes.append(refused_input(text.file, problem.rule, str(problem)))
     everything = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
-        notes.append(refused_input(text.file, "empty-input", "is empty: no InferenceService in it"))
+        notes.append(refused_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # Settings of a tool, values of a chart: a folder holds other files as well.
         notes += [
-            _remark(origin, "no-manifest", (), "holds no manifest: left out")
+            _remark(origin, NO_MANIFEST, (), "holds no manifest: left out")
             for origin, _ in manifests[:1]
         ]
         manifests = []
@@ -101,7 +129,7 @@ def parse(text: Text) -> Parsed:
     notes += [
         _remark(
             origin,
-            "inventory-left-out",
+            INVENTORY_LEFT_OUT,
             ("kind",),
             "is an inventory: left out; give it with --inventory",
         )
@@ -128,11 +156,13 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Loa
             files = {each.text.file for each in texts if each.text.folder == folder}
             found = (*read, *(one for each in texts for one in each.notes))
             if not any(each.origin.file in files and _counts(each) for each in found):
-                notes.append(refused_input(folder, NO_SERVICE, "holds no manifest of a service"))
+                notes.append(
+                    refused_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
+                )
     return [*read, *(one for each in texts for one in each.notes), *notes]
 
 
-def refused_input(file: str, rule: str, why: str) -> LoadedDocument:
+def refused_input(file: str, rule: Rule, why: str) -> LoadedDocument:
     """An input that is refused as a whole."""
     return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
 
@@ -140,7 +170,7 @@ def refused_input(file: str, rule: str, why: str) -> LoadedDocument:
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[LoadedDocument]]:
     texts: dict[str, Parsed] = {}
     again = [each for each in parsed if texts.setdefault(each.text.file, each) is not each]
-    notes = [refused_input(each.text.file, "input-given-twice", "is given twice") for each in again]
+    notes = [refused_input(each.text.file, INPUT_GIVEN_TWICE, "is given twice") for each in again]
     return list(texts.values()), notes
 
 
@@ -151,7 +181,7 @@ def _counts(read: LoadedDocument) -> bool:
     )
 
 
-def _remark(origin: Origin, rule: str, location: Location, message: str) -> LoadedDocument:
+def _remark(origin: Origin, rule: Rule, location: Location, message: str) -> LoadedDocument:
     return LoadedDocument(origin, remarks=((origin, info(rule, location, message)),))
 
 

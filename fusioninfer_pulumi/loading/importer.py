@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from fusioninfer_pulumi.extras import plugins
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, Origin
 from fusioninfer_pulumi.loading.origins import Origins
 from fusioninfer_pulumi.loading.source import SourceDocument
 
@@ -41,11 +41,11 @@ class Conversion:
 
     Attributes:
         services: In the order of their documents.
-        findings: Label of a document, and a finding about it at a field of that document.
+        findings: Origin of a document, and a finding about it at a field of that document.
     """
 
     services: tuple[ConvertedService, ...]
-    findings: tuple[tuple[str, Finding], ...]
+    findings: tuple[tuple[Origin, Finding], ...]
 
 
 @dataclass(frozen=True)

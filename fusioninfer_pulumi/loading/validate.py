@@ -31,6 +31,8 @@ from fusioninfer_pulumi.api.service import (
     service_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, errors, shown
+from fusioninfer_pulumi.loading.rules import WRONG_API_VERSION, WRONG_KIND
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 #: Objects of Kubernetes in a role: what is wrong inside of them depends on no field of the role.
 _OBJECTS = {
@@ -110,7 +112,7 @@ def _within(location: Location, other: Location) -> bool:
 def examine(raw: Any) -> Document:
     """Validates one document, which is accepted or refused."""
     if not isinstance(raw, Mapping):
-        return _refused([error("wrong-type", (), f"must be a mapping, got {shown(raw)}")])
+        return _refused([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw, KIND)
     if envelope:
         return _refused(envelope)
@@ -126,11 +128,11 @@ def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """What is wrong with apiVersion and kind: then the other fields mean nothing."""
     found = []
     for key, wanted, rule in (
-        ("apiVersion", API_VERSION, "wrong-api-version"),
-        ("kind", kind, "wrong-kind"),
+        ("apiVersion", API_VERSION, WRONG_API_VERSION),
+        ("kind", kind, WRONG_KIND),
     ):
         if key not in raw:
-            found.append(error("field-required", (key,), f"is required, must be {wanted}"))
+            found.append(error(FIELD_REQUIRED, (key,), f"is required, must be {wanted}"))
         elif raw[key] != wanted:
             found.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
     return found
@@ -293,7 +295,7 @@ def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")]
+        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")]
     manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     if manifest and (wrong := _envelope(raw, INVENTORY_KIND)):
         return None, wrong

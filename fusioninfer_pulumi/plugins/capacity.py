@@ -11,8 +11,9 @@ from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintA
 from fusioninfer_pulumi.api.model import ModelArgs, read_source
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
 from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.rules import NOT_JSON, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.capacity import CapacityPackage, Placed
+from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, CapacityPackage, Placed
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
@@ -22,6 +23,7 @@ from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
     Location,
+    Rule,
     Severity,
     error,
     errors,
@@ -48,7 +50,10 @@ from fusioninfer_pulumi.topology.role import RolePlan
 __all__ = [
     "ENGINES",
     "LIFT",
+    "MEMORY_NOT_CHECKED",
     "NIXL",
+    "NOT_JSON",
+    "OUTPUT_NOT_ALLOWED",
     "SHARED_MEMORY",
     "UNKNOWN",
     "CapacityPackage",
@@ -70,6 +75,7 @@ __all__ = [
     "RoleDemand",
     "RoleMemory",
     "RolePlan",
+    "Rule",
     "ServicePlacementArgs",
     "ServicePlan",
     "Severity",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.api.messages import field_of, findings_of, mismatch, rule_error
+from fusioninfer_pulumi.api.messages import field_of, finding_error, findings_of, mismatch
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text
@@ -13,7 +13,7 @@ from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, integer
-from fusioninfer_pulumi.findings import Finding, Location, Origin, Severity, shown
+from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, Severity, shown
 from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.durations import seconds
@@ -26,9 +26,11 @@ from fusioninfer_pulumi.loading.importer import (
 )
 from fusioninfer_pulumi.loading.origins import FieldOrigin, Origins
 from fusioninfer_pulumi.loading.source import SourceDocument, SourceField
+from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN
 
 __all__ = [
     "API_VERSION",
+    "ENGINE_UNKNOWN",
     "EPP_CONFIG_KIND",
     "FAMILIES",
     "KIND",
@@ -47,6 +49,7 @@ __all__ = [
     "ObjectKey",
     "Origin",
     "Origins",
+    "Rule",
     "Severity",
     "SourceDocument",
     "SourceField",
@@ -54,6 +57,7 @@ __all__ = [
     "epp_config_text",
     "family_of",
     "field_of",
+    "finding_error",
     "findings_of",
     "flag_value",
     "integer",
@@ -63,7 +67,6 @@ __all__ = [
     "names",
     "quantity",
     "read_command",
-    "rule_error",
     "seconds",
     "shown",
 ]

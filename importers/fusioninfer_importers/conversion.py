@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from fusioninfer_importers.rules import DOCUMENT_UNUSED
 from fusioninfer_pulumi.plugins.importers import (
     API_VERSION,
     KIND,
@@ -21,9 +22,17 @@ from fusioninfer_pulumi.plugins.importers import (
     Location,
     Origin,
     Origins,
+    Rule,
     Severity,
     SourceDocument,
     SourceField,
+)
+
+FIELD_NOT_READ = Rule(
+    "field-not-read",
+    "error",
+    "A field of another system's manifest is read.",
+    remedy="Remove it.",
 )
 
 
@@ -61,28 +70,28 @@ class ConversionReport:
         """Whether a field itself was used or reported."""
         return field in self._consumed
 
-    def unsupported(self, rule: str, at: SourceField, message: str) -> None:
+    def unsupported(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a field that we have no counterpart for: an error unless losses are allowed.
 
         Args:
-            rule: Id of the rule.
+            rule: The rule.
             at: The field.
             message: Why not, and the nearest thing that we offer.
         """
         severity = Severity.WARNING if self.allow_lossy else Severity.ERROR
-        self.add(at, Finding(rule, severity, at.location, f"cannot be carried over: {message}"))
+        self.add(at, Finding(rule.id, severity, at.location, f"cannot be carried over: {message}"))
 
-    def error(self, rule: str, at: SourceField, message: str) -> None:
+    def error(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a field that breaks a rule of its own system."""
-        self.add(at, Finding(rule, Severity.ERROR, at.location, message))
+        self.add(at, Finding(rule.id, Severity.ERROR, at.location, message))
 
-    def warning(self, rule: str, at: SourceField, message: str) -> None:
+    def warning(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports something legal that is probably wrong."""
-        self.add(at, Finding(rule, Severity.WARNING, at.location, message))
+        self.add(at, Finding(rule.id, Severity.WARNING, at.location, message))
 
-    def info(self, rule: str, at: SourceField, message: str) -> None:
+    def info(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a choice worth knowing."""
-        self.add(at, Finding(rule, Severity.INFO, at.location, message))
+        self.add(at, Finding(rule.id, Severity.INFO, at.location, message))
 
     def add(self, at: SourceField, finding: Finding) -> None:
         """Adds a finding about a field, which is thereby consumed."""
@@ -107,7 +116,7 @@ class ConversionReport:
         for leaf in document.leaves():
             above = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
             if not any(field in self._consumed for field in above):
-                self.unsupported("field-not-read", leaf, "nothing reads it; remove it")
+                self.unsupported(FIELD_NOT_READ, leaf, "nothing reads it; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
         """Warns of documents without any effect: infos are shown with services."""
@@ -117,7 +126,7 @@ class ConversionReport:
         for document in self.documents:
             if document.origin not in used and document not in reported:
                 self.warning(
-                    "document-unused",
+                    DOCUMENT_UNUSED,
                     document.at(),
                     "says nothing about any service of this input; left out",
                 )

@@ -13,9 +13,9 @@ from fusioninfer_pulumi.plugins.importers import (
     Location,
     SourceDocument,
     field_of,
+    finding_error,
     findings_of,
     mismatch,
-    rule_error,
 )
 
 
@@ -23,14 +23,14 @@ def _quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
     found = mismatch((), value, "a quantity such as 5, 500m or 16Gi")
-    raise rule_error(found.rule, found.message)
+    raise finding_error(found)
 
 
 def _mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
     found = mismatch((), value, "a mapping or a string")
-    raise rule_error(found.rule, found.message)
+    raise finding_error(found)
 
 
 #: A Kubernetes quantity; YAML reads those without a unit as numbers.

@@ -15,7 +15,7 @@ from told import without_rules
 
 from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.findings import warning
+from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading.origins import Origins
 from fusioninfer_pulumi.objects import render
 from importers.tests.kserve_samples import config, llm
@@ -222,7 +222,7 @@ def test_converted_services_share_no_objects_unnoticed() -> None:
 
 def test_a_field_without_a_counterpart_is_named() -> None:
     field = ("roles", 0, "gateway", "x")
-    finding = warning("a-rule", field, "is not given: X is taken")
+    finding = Finding("a-rule", Severity.WARNING, field, "is not given: X is taken")
     (label, moved) = Origins("f", {}).locate(finding)
     assert (label, moved.rule, moved.location, moved.converted) == ("f", "a-rule", (), field)
     named = "roles[0].gateway.x of the converted service"

@@ -16,7 +16,7 @@ from samples import container, listening, prefill_decode, role, service, templat
 from fusioninfer_pulumi.cli.lines import Lines
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.rule_texts import page
-from fusioninfer_pulumi.rules.registry import rules
+from fusioninfer_pulumi.rules.catalog import all_rules
 
 ROOT = Path(__file__).parent.parent.parent
 WARNED = service(listening("a", 8000), listening("b", 9000))
@@ -157,7 +157,7 @@ def test_sarif(
     for result in run["results"]:
         rule = known[result["ruleIndex"]]
         assert rule["id"] == result["ruleId"]
-        assert rule["shortDescription"]["text"] == rules()[rule["id"]].checks
+        assert rule["shortDescription"]["text"] == all_rules()[rule["id"]].sentence
         place = result["locations"][0]["physicalLocation"]
         assert place["artifactLocation"]["uri"] == "bad.yaml"
         assert place["region"]["startLine"] > 0
@@ -209,7 +209,7 @@ def test_lines_of_a_list() -> None:
 @pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
 def test_a_rule_in_full(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", rule]) == 0
-    assert rules()[rule].do in capsys.readouterr().out
+    assert all_rules()[rule].remedy in capsys.readouterr().out
 
 
 def test_the_example_of_a_rule_can_be_checked_as_it_is(
@@ -226,7 +226,7 @@ def test_the_example_of_a_rule_can_be_checked_as_it_is(
 def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(rules())
+    assert [line.split()[0] for line in lines] == sorted(all_rules())
 
 
 def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

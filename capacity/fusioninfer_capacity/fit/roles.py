@@ -19,6 +19,7 @@ from fusioninfer_capacity.fit.engines import Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_pulumi.plugins.capacity import (
+    MEMORY_NOT_CHECKED,
     EngineCommand,
     Finding,
     InferenceServiceArgs,
@@ -27,6 +28,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     Pod,
     RoleArgs,
     RolePlan,
+    Rule,
     ServicePlan,
     error,
     info,
@@ -34,6 +36,19 @@ from fusioninfer_pulumi.plugins.capacity import (
     read_source,
     shown,
     warning,
+)
+
+ACCELERATOR_NOT_KNOWN = Rule(
+    "accelerator-not-known",
+    "warning",
+    "The memory of the accelerator is known.",
+    remedy="Use a name that the message lists.",
+)
+MODEL_CONFIG_UNREADABLE = Rule(
+    "model-config-unreadable",
+    "error",
+    "The model's config can be read.",
+    remedy="Give its `config.json`.",
 )
 
 
@@ -62,7 +77,7 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         if stated is None:
             return None, []
         message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
-        return None, [warning("accelerator-not-known", (*at, "accelerator"), message)]
+        return None, [warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message)]
     command = role.pods.command
     if command.engine is None:
         return None, []
@@ -70,9 +85,9 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         architecture = _architecture(command, model)
         own = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
-        return None, [info("memory-not-checked", at, f"memory not checked: {reason}")]
+        return None, [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
     except _Unreadable as reason:
-        return None, [error("model-config-unreadable", ("model", "config"), str(reason))]
+        return None, [error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
     place = role.pods.leader.command_path
     return own, list(fit_findings(at, place, command, architecture, own, role.nodes))
 

@@ -14,6 +14,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     InvalidServiceError,
     InventoryArgs,
     KubernetesApi,
+    Rule,
     UnreadableError,
     accelerators,
     error,
@@ -22,6 +23,13 @@ from fusioninfer_pulumi.plugins.capacity import (
     pod_requests,
     quantity,
     takes_pods,
+)
+
+NO_NODE_WITH_LABEL = Rule(
+    "no-node-with-label",
+    "error",
+    "A ready node with accelerators has the pool label.",
+    remedy="Name another label, or label the nodes.",
 )
 
 Object = Mapping[str, Any]
@@ -129,7 +137,7 @@ def inventory_of(
         raise InvalidServiceError(
             [
                 error(
-                    "no-node-with-label",
+                    NO_NODE_WITH_LABEL,
                     (),
                     f"no ready node with accelerators has the label {wanted}",
                 )

@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.plugins.capacity import (
+    NOT_JSON,
     UNKNOWN,
     Finding,
     InferenceServiceArgs,
     InvalidServiceError,
+    Rule,
     error,
     file_text,
     is_output,
     shown,
+)
+
+PREVIOUS_PLACEMENT_MALFORMED = Rule(
+    "previous-placement-malformed",
+    "error",
+    "`--previous` is the JSON of an earlier `plan --inventory`.",
+    remedy="Give such a file.",
 )
 
 
@@ -268,7 +277,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
             source = json.loads(file_text(Path(source)))
         except ValueError as problem:
             raise InvalidServiceError(
-                [error("not-json", (), f"not JSON: {problem}")], title
+                [error(NOT_JSON, (), f"not JSON: {problem}")], title
             ) from None
     try:
         return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
@@ -276,7 +285,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
         raise InvalidServiceError(
             [
                 error(
-                    "previous-placement-malformed",
+                    PREVIOUS_PLACEMENT_MALFORMED,
                     (),
                     "must be the JSON of `plan --inventory`, or a mapping of service to role to "
                     f"pool, got {shown(source)}",

@@ -13,6 +13,38 @@ from collections.abc import Collection, Iterator
 
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node
+from fusioninfer_pulumi.plugins.importers import Rule
+
+SHELL_VARIABLE_BY_KUBELET = Rule(
+    "shell-variable-by-kubelet",
+    "info",
+    "Variables are expanded by the kubelet.",
+    remedy="Nothing.",
+)
+SHELL_SYNTAX_INVALID = Rule(
+    "shell-syntax-invalid",
+    "error",
+    "A script can be read by a shell.",
+    remedy="Correct its quotes.",
+)
+SHELL_COMMAND_SUBSTITUTION = Rule(
+    "shell-command-substitution",
+    "error",
+    "A script does not run programs to find its words.",
+    remedy="Write what they become.",
+)
+SHELL_VARIABLE_UNDEFINED = Rule(
+    "shell-variable-undefined",
+    "error",
+    "A script's variables are in the container's `env`.",
+    remedy="Add them to `env`.",
+)
+SHELL_EXPANSION_UNSUPPORTED = Rule(
+    "shell-expansion-unsupported",
+    "error",
+    "A script holds no expansion that only a shell could tell.",
+    remedy="Write what it becomes.",
+)
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 #: Parts of a text that a shell reads by different rules.
@@ -60,14 +92,14 @@ def shell_arguments(
         return
     if any(name in names for name in _variables(text)):
         report.info(
-            "shell-variable-by-kubelet",
+            SHELL_VARIABLE_BY_KUBELET,
             node.at,
             "its variables are expanded by the kubelet, inside of quotes too",
         )
     try:
         parts = shlex.split("".join(_for_kubelet(each, names) for each in _PIECE.findall(text)))
     except ValueError as failure:
-        report.error("shell-syntax-invalid", node.at, f"cannot be read by a shell: {failure}")
+        report.error(SHELL_SYNTAX_INVALID, node.at, f"cannot be read by a shell: {failure}")
         return
     for part in parts:
         yield Node(node.at, part)
@@ -75,7 +107,7 @@ def shell_arguments(
 
 def _problem(
     text: str, names: Collection[str], expanded: Collection[str]
-) -> tuple[str, str] | None:
+) -> tuple[Rule, str] | None:
     """Rule and message where only the shell in the pod knows the arguments."""
     pieces = [re.sub(r"\\.", "", each, flags=re.DOTALL) for each in _PIECE.findall(text)]
     # Nothing expands between single quotes, or after a backslash.
@@ -83,20 +115,20 @@ def _problem(
     rest = _KUBELET_VARIABLE.sub(lambda found: "" if found[1] in expanded else found[0], live)
     if "$(" in rest or "`" in rest:
         return (
-            "shell-command-substitution",
+            SHELL_COMMAND_SUBSTITUTION,
             "runs a program to find its words; write what it becomes",
         )
     # KServe's own pages write variables in single quotes and mean them as variables.
     unknown = [name for name in _variables(" ".join(pieces)) if name not in names]
     if unknown:
         return (
-            "shell-variable-undefined",
+            SHELL_VARIABLE_UNDEFINED,
             f"names {', '.join(unknown)}, which the container's env does not define",
         )
     other = _OTHER.search(_VARIABLE.sub("", rest))
     if other is not None:
         return (
-            "shell-expansion-unsupported",
+            SHELL_EXPANSION_UNSUPPORTED,
             f"holds {other[0]}, which only a shell in the pod could tell; write what it becomes",
         )
     return None

@@ -19,7 +19,75 @@ from fusioninfer_importers.kserve.served_model import convert_model, move_initia
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_importers.model import validated
 from fusioninfer_importers.objects import check_name, copy_metadata, report_other_metadata
-from fusioninfer_pulumi.plugins.importers import Conversion, ObjectKey, SourceDocument
+from fusioninfer_importers.rules import DOCUMENT_UNUSED
+from fusioninfer_pulumi.plugins.importers import Conversion, ObjectKey, Rule, SourceDocument
+
+CONFIG_MAP_KEY_UNUSED = Rule(
+    "config-map-key-unused",
+    "info",
+    "A ConfigMap's key that nothing names is left out.",
+    remedy="Nothing.",
+)
+CONFIG_METADATA_UNUSED = Rule(
+    "config-metadata-unused",
+    "info",
+    "Metadata of a config is its own.",
+    remedy="Nothing.",
+)
+PRESET_CONFIG = Rule(
+    "preset-config",
+    "info",
+    "What KServe's own configs set follows from the other fields here.",
+    remedy="Nothing.",
+)
+BASE_CONFIG_MISSING = Rule(
+    "base-config-missing",
+    "error",
+    "A config that `baseRefs` names is in the input.",
+    remedy="Add it as a document.",
+)
+NESTED_BASE_CONFIG = Rule(
+    "nested-base-config",
+    "error",
+    "Configs do not refer to configs.",
+    remedy="Name both in the service's `baseRefs`.",
+)
+FIELD_OVERRIDDEN = Rule(
+    "field-overridden",
+    "info",
+    "A field that a later item of `baseRefs` sets holds.",
+    remedy="Nothing.",
+)
+TRACING_ENDPOINT_MISSING = Rule(
+    "tracing-endpoint-missing",
+    "error",
+    "Tracing has an endpoint.",
+    remedy="Set `tracing.exporterEndpoint`.",
+)
+TRACING_EXPORTER_UNSUPPORTED = Rule(
+    "tracing-exporter-unsupported",
+    "error",
+    "The exporter of traces is OTLP.",
+    remedy="Set it to `otlp`.",
+)
+TRACING_SAMPLER_UNSUPPORTED = Rule(
+    "tracing-sampler-unsupported",
+    "error",
+    "The sampler of traces has a place here.",
+    remedy="Use `parentbased_traceidratio`.",
+)
+TRACING_PARENT_DECIDES = Rule(
+    "tracing-parent-decides",
+    "info",
+    "Requests whose client has decided are traced as it says.",
+    remedy="Nothing.",
+)
+TRACING_SHARE_INVALID = Rule(
+    "tracing-share-invalid",
+    "error",
+    "The share of traced requests is from 0 to 1.",
+    remedy="Correct it.",
+)
 
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
@@ -80,7 +148,7 @@ def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
         for leaf in document.leaves():
             if not report.is_consumed(leaf):
                 report.info(
-                    "config-map-key-unused",
+                    CONFIG_MAP_KEY_UNUSED,
                     leaf,
                     "is not what the scheduler's config.ref names; left out",
                 )
@@ -100,13 +168,13 @@ def _report_configs(
             for field in ("labels", "annotations"):
                 if document.metadata.get(field):
                     report.info(
-                        "config-metadata-unused",
+                        CONFIG_METADATA_UNUSED,
                         document.at("metadata", field),
                         "is the config's own; left out",
                     )
         else:
             report.warning(
-                "document-unused",
+                DOCUMENT_UNUSED,
                 document.at(),
                 "no LLMInferenceService of this input is based on it; left out",
             )
@@ -126,13 +194,13 @@ def _bases(
             report.consume(at)
         elif str(name).startswith(PRESET):
             report.info(
-                "preset-config",
+                PRESET_CONFIG,
                 at,
                 "KServe's own config: what it sets follows from the other fields here",
             )
         else:
             report.unsupported(
-                "base-config-missing",
+                BASE_CONFIG_MISSING,
                 at,
                 f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
                 f"this input, nor one of {SYSTEM}; add it as a document",
@@ -140,7 +208,7 @@ def _bases(
         if config is not None and config.raw["spec"].get("baseRefs"):
             place = config.at("spec", "baseRefs")
             report.unsupported(
-                "nested-base-config",
+                NESTED_BASE_CONFIG,
                 place,
                 "configs of configs are not followed; name both in the service's baseRefs",
             )
@@ -163,14 +231,14 @@ def _merge_bases(
             report.consume(leaf.at)
         else:
             report.info(
-                "field-overridden",
+                FIELD_OVERRIDDEN,
                 leaf.at,
                 "KServe merges it with a later item of the list, which holds",
             )
     for config in bases:
         for at in config.leaves():
             if at.path[:1] == ("spec",) and at not in kept:
-                report.info("field-overridden", at, f"{document.name} says otherwise, which holds")
+                report.info(FIELD_OVERRIDDEN, at, f"{document.name} says otherwise, which holds")
     return spec
 
 
@@ -205,26 +273,26 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     endpoint = tracing.get("exporterEndpoint")
     if endpoint is None:
         report.unsupported(
-            "tracing-endpoint-missing", tracing.at, "set tracing.exporterEndpoint to a collector"
+            TRACING_ENDPOINT_MISSING, tracing.at, "set tracing.exporterEndpoint to a collector"
         )
         return
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
-        report.unsupported("tracing-exporter-unsupported", exporter.at, "set it to otlp")
+        report.unsupported(TRACING_EXPORTER_UNSUPPORTED, exporter.at, "set it to otlp")
     elif exporter is not None:
         report.consume(exporter.at)
     share = tracing.get("samplerArg")
     ratio = sampler is None or "traceidratio" in str(sampler.content)
     if sampler is not None and not ratio:
         report.unsupported(
-            "tracing-sampler-unsupported",
+            TRACING_SAMPLER_UNSUPPORTED,
             sampler.at,
             "only parentbased_traceidratio has a place; set its share in tracing.samplerArg",
         )
     elif sampler is not None:
         report.info(
-            "tracing-parent-decides",
+            TRACING_PARENT_DECIDES,
             sampler.at,
             "requests whose client has decided are traced as it says",
         )
@@ -234,7 +302,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         builder.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)
     except ValueError:
         report.error(
-            "tracing-share-invalid",
+            TRACING_SHARE_INVALID,
             share.at,
             f"must be a share of the requests from 0 to 1, got {share.content}",
         )

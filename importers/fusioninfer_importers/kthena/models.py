@@ -171,7 +171,7 @@ class TargetModel(ImportedModel):
     weight: Annotated[int, Field(ge=0, le=100)] | None = None
 
 
-class Rule(ImportedModel):
+class RouteRule(ImportedModel):
     name: str | None = None
     model_match: ModelMatch | None = None
     target_models: Annotated[list[TargetModel], Field(min_length=1, max_length=16)]
@@ -196,7 +196,7 @@ class ModelRouteSpec(ImportedModel):
     model_name: str | None = None
     lora_adapters: Annotated[list[str], Field(max_length=10)] | None = None
     parent_refs: list[dict[str, Any]] | None = None
-    rules: Annotated[list[Rule], Field(max_length=16)]
+    rules: Annotated[list[RouteRule], Field(max_length=16)]
     rate_limit: RateLimit | None = None
 
 

@@ -11,14 +11,125 @@ from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kthena.models import (
     ModelMatch,
     ModelRouteSpec,
-    Rule,
+    RouteRule,
     StringMatch,
     TargetModel,
 )
 from fusioninfer_importers.kthena.servers import Server, commands
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
 from fusioninfer_importers.objects import pool_backend
-from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, durations
+from fusioninfer_importers.rules import LEADS_TO_NO_SERVICE, SINGLE_TARGET_WEIGHT, TARGET_REPEATED
+from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, durations
+
+MODEL_NOT_OF_ROUTE = Rule(
+    "model-not-of-route",
+    "error",
+    "A rule's model is one of the route's.",
+    remedy="Correct it.",
+)
+MATCH_CONDITION_AMBIGUOUS = Rule(
+    "match-condition-ambiguous",
+    "error",
+    "A condition has one of exact, prefix and regex.",
+    remedy="Remove the others.",
+)
+PREFIX_MATCH_AS_REGEX = Rule(
+    "prefix-match-as-regex",
+    "info",
+    "A prefix of a header is matched by a regular expression.",
+    remedy="Nothing.",
+)
+REGEX_MATCH_REWRITTEN = Rule(
+    "regex-match-rewritten",
+    "info",
+    "A regular expression is matched against the whole text.",
+    remedy="Check it in your gateway's dialect.",
+)
+ROUTE_MODEL_MISSING = Rule(
+    "route-model-missing",
+    "error",
+    "A route names a model or adapters.",
+    remedy="Set `modelName`.",
+)
+BODY_BASED_ROUTING_NEEDED = Rule(
+    "body-based-routing-needed",
+    "warning",
+    "The gateway routes by the model in the request's body.",
+    remedy="Install body-based routing.",
+)
+RATE_LIMIT_UNSUPPORTED = Rule(
+    "rate-limit-unsupported",
+    "error",
+    "Token limits have no place in routes.",
+    remedy="Use your gateway's policy.",
+)
+ADAPTER_WITHOUT_RULE = Rule(
+    "adapter-without-rule",
+    "info",
+    "An adapter that no rule asks for is left out.",
+    remedy="Nothing.",
+)
+ROUTE_WITHOUT_RULES = Rule(
+    "route-without-rules",
+    "warning",
+    "A route has rules.",
+    remedy="Nothing: it is left out.",
+)
+TRAFFIC_POLICIES_DIFFER = Rule(
+    "traffic-policies-differ",
+    "error",
+    "Services that share requests have one traffic policy.",
+    remedy="Give both the same.",
+)
+TARGET_WEIGHTS_ZERO = Rule(
+    "target-weights-zero",
+    "error",
+    "A target has a weight above 0.",
+    remedy="Raise one of the weights.",
+)
+TARGET_AMBIGUOUS = Rule(
+    "target-ambiguous",
+    "error",
+    "A target has one name.",
+    remedy="Remove one of them.",
+)
+EXTERNAL_PROVIDER_UNSUPPORTED = Rule(
+    "external-provider-unsupported",
+    "error",
+    "Targets are pods of the cluster.",
+    remedy="Use a route of your own for external providers.",
+)
+TARGET_NOT_FOUND = Rule(
+    "target-not-found",
+    "error",
+    "A target leads to a service of the input.",
+    remedy="Read its documents together.",
+)
+TARGET_WEIGHT_ZERO = Rule(
+    "target-weight-zero",
+    "info",
+    "A target without weight is left out.",
+    remedy="Nothing.",
+)
+PARENT_REFS_DIFFER = Rule(
+    "parent-refs-differ",
+    "error",
+    "The routes of a service attach to the same Gateways.",
+    remedy="Give them the same `parentRefs`.",
+)
+MODEL_REWRITE_UNSUPPORTED = Rule(
+    "model-rewrite-unsupported",
+    "error",
+    "Requests ask for the name that the engine serves.",
+    remedy="Set `--served-model-name`.",
+)
+RULE_ORDER_DIFFERS = Rule(
+    "rule-order-differs",
+    "warning",
+    "Rules stand in the order in which HTTPRoutes ask them.",
+    remedy="Check which rule wins.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
 
 #: An anchored end: `$` or `.*`, unless escaped by a backslash.
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
@@ -37,7 +148,7 @@ def route_matches(
         report.consume(at / "body" / "model")
         if asked not in names:
             report.error(
-                "model-not-of-route",
+                MODEL_NOT_OF_ROUTE,
                 at / "body" / "model",
                 f"is none of the route's models ({', '.join(names)})",
             )
@@ -105,14 +216,14 @@ def _only_condition(
     given = [(kind, value) for kind, value in match if value is not None]
     report.consume(at)
     if len(given) != 1:
-        report.error("match-condition-ambiguous", at, "needs one of exact, prefix and regex")
+        report.error(MATCH_CONDITION_AMBIGUOUS, at, "needs one of exact, prefix and regex")
         return None
     kind, value = given[0]
     if kind == "prefix":
-        report.info("prefix-match-as-regex", at, "regular expressions differ between gateways")
+        report.info(PREFIX_MATCH_AS_REGEX, at, "regular expressions differ between gateways")
     elif kind == "regex":
         report.info(
-            "regex-match-rewritten",
+            REGEX_MATCH_REWRITTEN,
             at,
             "Kthena looks for it anywhere in the text, gateways hold it against the whole, in a "
             f"dialect of their own: written as {full_match(str(value))}",
@@ -163,10 +274,10 @@ def convert_route(
     """Converts a ModelRoute; returns the targets that other services' routes lead to."""
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
-        report.error("route-model-missing", at / "modelName", "is required without loraAdapters")
+        report.error(ROUTE_MODEL_MISSING, at / "modelName", "is required without loraAdapters")
     else:
         report.warning(
-            "body-based-routing-needed",
+            BODY_BASED_ROUTING_NEEDED,
             at / ("modelName" if spec.model_name else "loraAdapters"),
             f"is matched by the header {MODEL_HEADER}: the gateway must set it from the request's "
             "body (body-based routing)",
@@ -174,7 +285,7 @@ def convert_route(
     report.consume(at / "modelName", at / "loraAdapters")
     if spec.rate_limit is not None:
         report.unsupported(
-            "rate-limit-unsupported",
+            RATE_LIMIT_UNSUPPORTED,
             at / "rateLimit",
             "HTTPRoutes limit no tokens; use your gateway's own policy",
         )
@@ -189,7 +300,7 @@ def convert_route(
     idle = [each for each in spec.lora_adapters or () if each not in asked]
     if idle:
         message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
-        report.info("adapter-without-rule", at / "loraAdapters", message)
+        report.info(ADAPTER_WITHOUT_RULE, at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
         if not any(server is each.server for each in shared) or _has_rules(server):
@@ -203,9 +314,9 @@ def convert_route(
     if spec.parent_refs is None:
         report.consume(at / "parentRefs")
     if not spec.rules:
-        report.warning("route-without-rules", at, "is left out: it has no rules")
+        report.warning(ROUTE_WITHOUT_RULES, at, "is left out: it has no rules")
     elif not unique:
-        report.info("leads-to-no-service", at, "is left out: it leads to no service")
+        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
     _check_order(report, spec.rules, at / "rules")
     return shared
 
@@ -214,7 +325,7 @@ def _rule(
     report: ConversionReport,
     document: SourceDocument,
     spec: ModelRouteSpec,
-    rule: Rule,
+    rule: RouteRule,
     at: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
@@ -222,12 +333,12 @@ def _rule(
     targets = _targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
     if not targets:
-        report.info("leads-to-no-service", at, "is left out: it leads to no service")
+        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
     if targets:
         _add_rule(_main(targets), rule, found, at, targets)
     if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
         report.info(
-            "single-target-weight",
+            SINGLE_TARGET_WEIGHT,
             at / "targetModels",
             "there is one target, which gets every request",
         )
@@ -248,7 +359,7 @@ def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iter
         policy = server.spec.traffic_policy
         if policy is not None and policy != main.spec.traffic_policy:
             report.unsupported(
-                "traffic-policies-differ",
+                TRAFFIC_POLICIES_DIFFER,
                 server.document.at("spec", "trafficPolicy"),
                 f"requests that {main.document.name} shares with it go by one rule, with the "
                 f"policy of {main.document.name}; give both the same",
@@ -267,7 +378,7 @@ def _weight(target: TargetModel) -> int:
 def _targets(
     report: ConversionReport,
     document: SourceDocument,
-    rule: Rule,
+    rule: RouteRule,
     at: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
@@ -276,7 +387,7 @@ def _targets(
     if nowhere:
         # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
         report.error(
-            "target-weights-zero", at, "must have a weight above 0: no request would go anywhere"
+            TARGET_WEIGHTS_ZERO, at, "must have a weight above 0: no request would go anywhere"
         )
     for index, target in enumerate(rule.target_models):
         place = at / index
@@ -284,26 +395,26 @@ def _targets(
         report.consume(place / "modelServerName", place / "weight")
         if bool(given[0]) == bool(given[1]):
             report.error(
-                "target-ambiguous",
+                TARGET_AMBIGUOUS,
                 place,
                 "needs either modelServerName or externalModelProviderName",
             )
         elif given[1]:
             report.unsupported(
-                "external-provider-unsupported",
+                EXTERNAL_PROVIDER_UNSUPPORTED,
                 place / "externalModelProviderName",
                 "routes of ours lead to pods of the service; send these requests by a route of "
                 "your own, and leave the target out here",
             )
         elif (document.namespace, given[0]) not in servers:
             report.unsupported(
-                "target-not-found",
+                TARGET_NOT_FOUND,
                 place / "modelServerName",
                 f"{given[0]} leads to no service of this input; read its documents together",
             )
         elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
             report.info(
-                "target-repeated",
+                TARGET_REPEATED,
                 place,
                 f"leads to {given[0]}, as another target of the rule; left out",
             )
@@ -311,7 +422,7 @@ def _targets(
             continue
         elif target.weight == 0:
             report.info(
-                "target-weight-zero", place / "weight", "is 0: no request goes there; left out"
+                TARGET_WEIGHT_ZERO, place / "weight", "is 0: no request goes there; left out"
             )
         else:
             found.append((target, servers[document.namespace, given[0]], place))
@@ -320,7 +431,7 @@ def _targets(
 
 def _add_rule(
     server: Server,
-    rule: Rule,
+    rule: RouteRule,
     matches: Sequence[Mapping[str, Any]],
     at: SourceField,
     targets: Sequence[Target],
@@ -361,7 +472,7 @@ def _parent_refs(
     builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
     if held is not None and held != (spec.parent_refs or []):
         report.unsupported(
-            "parent-refs-differ",
+            PARENT_REFS_DIFFER,
             at,
             "a service has one HTTPRoute, and another ModelRoute gives other parentRefs",
         )
@@ -381,14 +492,14 @@ def _check_model_name(
     found = [command for role in server.serving.roles for command in commands(role)]
     if not any(name in (each.served_names or ()) for each in found):
         report.unsupported(
-            "model-rewrite-unsupported",
+            MODEL_REWRITE_UNSUPPORTED,
             at,
             f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
             f"give the engine --served-model-name {name}",
         )
 
 
-def _check_order(report: ConversionReport, rules: Sequence[Rule], at: SourceField) -> None:
+def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: SourceField) -> None:
     """Warns where Kthena (first match) and HTTPRoutes (most specific match) differ."""
     for later, rule in enumerate(rules):
         earlier = [
@@ -396,14 +507,14 @@ def _check_order(report: ConversionReport, rules: Sequence[Rule], at: SourceFiel
         ]
         if earlier:
             report.warning(
-                "rule-order-differs",
+                RULE_ORDER_DIFFERS,
                 at / later,
                 f"comes after rules[{earlier[0]}], which is less specific: HTTPRoutes ask the more "
                 "specific rule first, Kthena the first that matches",
             )
 
 
-def _specificity(rule: Rule) -> tuple[int, int, int]:
+def _specificity(rule: RouteRule) -> tuple[int, int, int]:
     """Sort key of the Gateway API: exact path, length of the path, number of headers."""
     match = rule.model_match or ModelMatch()
     uri = match.uri or StringMatch()

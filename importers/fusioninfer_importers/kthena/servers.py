@@ -11,12 +11,106 @@ from fusioninfer_importers.kthena.deployments import KIND as DEPLOYMENT
 from fusioninfer_importers.kthena.models import ModelServerSpec, PDGroup, Role
 from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
+from fusioninfer_importers.rules import LEADS_TO_NO_SERVICE
 from fusioninfer_pulumi.plugins.importers import (
+    ENGINE_UNKNOWN,
     EngineCommand,
     Location,
+    Rule,
     SourceDocument,
     SourceField,
     read_command,
+)
+
+PODS_SELECTED_TWICE = Rule(
+    "pods-selected-twice",
+    "error",
+    "Pods are selected by one ModelServer.",
+    remedy="Remove one of them.",
+)
+HTTPS_TO_PODS_UNSUPPORTED = Rule(
+    "https-to-pods-unsupported",
+    "error",
+    "Pods serve plain HTTP.",
+    remedy="End TLS at the Gateway.",
+)
+SELECTOR_MATCHES_NO_PODS = Rule(
+    "selector-matches-no-pods",
+    "error",
+    "A ModelServer selects pods of the input.",
+    remedy="Read them together.",
+)
+SELECTOR_MATCHES_SEVERAL_SERVICES = Rule(
+    "selector-matches-several-services",
+    "error",
+    "A ModelServer selects pods of one service.",
+    remedy="Make one for each.",
+)
+SELECTOR_MATCHES_SOME_ROLES = Rule(
+    "selector-matches-some-roles",
+    "error",
+    "A ModelServer selects all serving roles of a service.",
+    remedy="Make two services of them.",
+)
+PAIRING_KEY_UNSUPPORTED = Rule(
+    "pairing-key-unsupported",
+    "error",
+    "Prefill and decode pair by serving group.",
+    remedy="Correct `groupKey`.",
+)
+SELECTOR_MATCHES_NO_ROLE = Rule(
+    "selector-matches-no-role",
+    "error",
+    "A pairing selects roles.",
+    remedy="Correct its labels.",
+)
+ENGINE_DIFFERS = Rule(
+    "engine-differs",
+    "error",
+    "The engine of a ModelServer is that of its pods.",
+    remedy="Correct `inferenceEngine`.",
+)
+SERVED_MODEL_DIFFERS = Rule(
+    "served-model-differs",
+    "warning",
+    "The model of a ModelServer is that of its engines.",
+    remedy="Correct `model`.",
+)
+SERVED_MODEL_UNKNOWN = Rule(
+    "served-model-unknown",
+    "info",
+    "The engine's arguments say which model it serves.",
+    remedy="Nothing.",
+)
+KV_CONNECTOR_WITHOUT_PAIR = Rule(
+    "kv-connector-without-pair",
+    "info",
+    "A KV connector belongs to prefill and decode.",
+    remedy="Nothing.",
+)
+KV_CONNECTOR_OF_ENGINE = Rule(
+    "kv-connector-of-engine",
+    "info",
+    "The engine's own settings say how the KV cache is handed over.",
+    remedy="Nothing.",
+)
+TRAFFIC_POLICY_WITHOUT_ROUTE = Rule(
+    "traffic-policy-without-route",
+    "error",
+    "A traffic policy has a route.",
+    remedy="Read its ModelRoute together.",
+)
+TIMEOUT_COVERS_RESPONSE = Rule(
+    "timeout-covers-response",
+    "warning",
+    "A timeout ends with the first byte.",
+    remedy="Raise it: in HTTPRoutes it bounds whole answers.",
+)
+RETRY_EXPERIMENTAL = Rule(
+    "retry-experimental",
+    "warning",
+    "Retries are in the standard channel of the Gateway API.",
+    remedy="Install the experimental channel, or remove them.",
 )
 
 ROUTER = "router"
@@ -57,12 +151,12 @@ def convert_server(
     at = document.at("spec")
     serving = _selected(report, document, spec, servings)
     if serving is None:
-        report.info("leads-to-no-service", at, "is left out: it leads to no service")
+        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
         return None
     builder = serving.builder
     if any(role["componentType"] == ROUTER for role in builder.roles):
         report.unsupported(
-            "pods-selected-twice",
+            PODS_SELECTED_TWICE,
             at,
             "a service has one pool, and another ModelServer selects these pods already",
         )
@@ -73,7 +167,7 @@ def convert_server(
         builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
     if spec.workload_port.protocol == "https":
         report.unsupported(
-            "https-to-pods-unsupported",
+            HTTPS_TO_PODS_UNSUPPORTED,
             at / "workloadPort" / "protocol",
             "gateway and picker speak plain HTTP to the pods; end TLS at the Gateway",
         )
@@ -102,7 +196,7 @@ def _selected(
             found.append((serving, matched))
     if not found:
         report.unsupported(
-            "selector-matches-no-pods",
+            SELECTOR_MATCHES_NO_PODS,
             at / "matchLabels",
             "selects no pods of a ModelServing or Deployment of this input; read them together",
         )
@@ -111,7 +205,7 @@ def _selected(
         names = ", ".join(str(serving.builder.main.name) for serving, _ in found)
         kinds = " or ".join(dict.fromkeys(f"{each.builder.main.kind}s" for each, _ in found))
         report.unsupported(
-            "selector-matches-several-services",
+            SELECTOR_MATCHES_SEVERAL_SERVICES,
             at / "matchLabels",
             f"selects pods of several {kinds} ({names}), and a pool holds those of one "
             "service; make a ModelServer and a rule for each",
@@ -121,7 +215,7 @@ def _selected(
     left = [role.name for role in serving.roles if role.name not in matched]
     if left:
         report.unsupported(
-            "selector-matches-some-roles",
+            SELECTOR_MATCHES_SOME_ROLES,
             at / "matchLabels",
             f"selects {', '.join(matched)} without {', '.join(left)}, and the pool of a service "
             "holds all of its roles; make two services of them",
@@ -151,7 +245,7 @@ def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
     builder.report.consume(at / "groupKey")
     if group.group_key != _GROUP_KEY:
         builder.report.unsupported(
-            "pairing-key-unsupported",
+            PAIRING_KEY_UNSUPPORTED,
             at / "groupKey",
             f"prefill and decode pair by serving group ({_GROUP_KEY}), got {group.group_key}",
         )
@@ -168,7 +262,7 @@ def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
         ]
         if not matched:
             builder.report.error(
-                "selector-matches-no-role", place, "select no role of the ModelServing"
+                SELECTOR_MATCHES_NO_ROLE, place, "select no role of the ModelServing"
             )
         for index in matched:
             builder.derive(("spec", "roles", index, "componentType"), kind, place)
@@ -192,26 +286,26 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     engines = {command.engine.name for command in found if command.engine is not None}
     wanted = _ENGINES[spec.inference_engine]
     if engines and engines != {wanted}:
-        report.error("engine-differs", place, f"the pods run {', '.join(sorted(engines))}")
+        report.error(ENGINE_DIFFERS, place, f"the pods run {', '.join(sorted(engines))}")
     elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
-            "engine-unknown",
+            ENGINE_UNKNOWN,
             place,
             "no container's program is known, and the picker then reads vLLM's metrics; start it "
             "as `python3 -m sglang.launch_server`",
         )
     elif not engines:
-        report.info("engine-unknown", place, "no container's program is known; vLLM is assumed")
+        report.info(ENGINE_UNKNOWN, place, "no container's program is known; vLLM is assumed")
     served = {name for each in found for name in each.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         report.warning(
-            "served-model-differs",
+            SERVED_MODEL_DIFFERS,
             at / "model",
             f"the engines serve {', '.join(sorted(served))} by their arguments",
         )
     elif spec.model is not None and not served:
         report.info(
-            "served-model-unknown",
+            SERVED_MODEL_UNKNOWN,
             at / "model",
             "the engines' arguments do not say which model they serve",
         )
@@ -229,13 +323,13 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
     ]
     if not pair:
         builder.report.info(
-            "kv-connector-without-pair", at, "has no effect without prefill and decode; left out"
+            KV_CONNECTOR_WITHOUT_PAIR, at, "has no effect without prefill and decode; left out"
         )
         return
     builder.report.consume(at)
     if kind == "http":
         builder.report.info(
-            "kv-connector-of-engine",
+            KV_CONNECTOR_OF_ENGINE,
             place,
             "the engines' own settings say how the KV cache is handed over",
         )
@@ -269,20 +363,20 @@ def check_traffic_policy(server: Server) -> None:
     for field, given in (("timeout", policy.timeout), ("retry", policy.retry)):
         if given is not None and not routed:
             report.unsupported(
-                "traffic-policy-without-route",
+                TRAFFIC_POLICY_WITHOUT_ROUTE,
                 at / field,
                 "there is no route to write it into; read its ModelRoute together",
             )
     if policy.timeout is not None and routed:
         report.warning(
-            "timeout-covers-response",
+            TIMEOUT_COVERS_RESPONSE,
             at / "timeout",
             f"{policy.timeout} bounds whole answers in an HTTPRoute, streams too (backendRequest); "
             "Kthena's ends with the first byte",
         )
     if policy.retry is not None and routed:
         report.warning(
-            "retry-experimental",
+            RETRY_EXPERIMENTAL,
             at / "retry",
             "stands in the experimental channel of the Gateway API: its standard CRDs refuse it",
         )

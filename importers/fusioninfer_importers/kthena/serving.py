@@ -19,7 +19,94 @@ from fusioninfer_importers.kthena.models import (
 )
 from fusioninfer_importers.kthena.pods import convert_template, needs_environment
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_pulumi.plugins.importers import Location, SourceField, labels
+from fusioninfer_importers.rules import WORKER_TEMPLATE_MISSING, WORKER_TEMPLATE_UNUSED
+from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
+
+PARTITION_ROUNDED = Rule(
+    "partition-rounded",
+    "info",
+    "A partition is a whole number of groups.",
+    remedy="Nothing.",
+)
+ROLE_ROLLOUT_WITHOUT_EFFECT = Rule(
+    "role-rollout-without-effect",
+    "info",
+    "A role's update belongs to RoleRollingUpdate.",
+    remedy="Nothing.",
+)
+PLUGIN_UNSUPPORTED = Rule(
+    "plugin-unsupported",
+    "error",
+    "A plugin of Kthena's controller has a place here.",
+    remedy="Write what it adds into the pod templates.",
+)
+GROUP_RECREATE_ONE_REPLICA = Rule(
+    "group-recreate-one-replica",
+    "info",
+    "A group of one replica restarts as a whole.",
+    remedy="Nothing.",
+)
+GROUP_RECREATE_NARROWER = Rule(
+    "group-recreate-narrower",
+    "warning",
+    "A failure restarts the replica, not the group.",
+    remedy="Check that the other roles survive that.",
+    source="LeaderWorkerSet 0.9",
+)
+RESTART_GRACE_WITHOUT_EFFECT = Rule(
+    "restart-grace-without-effect",
+    "info",
+    "A restart grace belongs to a recovery policy.",
+    remedy="Nothing.",
+)
+RESTART_GRACE_UNSUPPORTED = Rule(
+    "restart-grace-unsupported",
+    "warning",
+    "A failed replica is made anew at once.",
+    remedy="Nothing.",
+)
+GROUP_ROLLOUT_WITH_ROLES = Rule(
+    "group-rollout-with-roles",
+    "error",
+    "Settings of a group's update do not stand beside RoleRollingUpdate.",
+    remedy="Set them on the roles.",
+)
+ROLLOUT_OF_ONE_GROUP = Rule(
+    "rollout-of-one-group",
+    "info",
+    "Replicas of one group change one after the other.",
+    remedy="Nothing.",
+)
+GANG_POLICY_TWICE = Rule(
+    "gang-policy-twice",
+    "error",
+    "The gang policy is given once.",
+    remedy="Remove one of them.",
+)
+GANG_POLICY_WITHOUT_VOLCANO = Rule(
+    "gang-policy-without-volcano",
+    "info",
+    "A gang policy belongs to Volcano.",
+    remedy="Nothing: it is left out.",
+)
+GANG_OFF_AT_ZERO = Rule(
+    "gang-off-at-zero",
+    "info",
+    "Roles that scale to 0 are no gang.",
+    remedy="Nothing.",
+)
+GANG_MINIMUM_FROM_AUTOSCALING = Rule(
+    "gang-minimum-from-autoscaling",
+    "info",
+    "A gang's minimum is that of autoscaling.",
+    remedy="Nothing.",
+)
+TOPOLOGY_TIER_NAME_UNSUPPORTED = Rule(
+    "topology-tier-name-unsupported",
+    "error",
+    "Tiers are numbers.",
+    remedy="Use `highestTierAllowed`.",
+)
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
@@ -81,7 +168,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         convert_template(builder, (*target, "template"), role.entry_template, role.name, entry)
         if role.worker_template is not None:
             builder.report.info(
-                "worker-template-unused",
+                WORKER_TEMPLATE_UNUSED,
                 at / "workerTemplate",
                 "has no effect without workerReplicas; left out",
             )
@@ -95,7 +182,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
     worker, followers = at / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
         builder.report.error(
-            "worker-template-missing", worker, "is required with workerReplicas above 0"
+            WORKER_TEMPLATE_MISSING, worker, "is required with workerReplicas above 0"
         )
         # Avoids further findings about the missing template.
         builder.default(followers, builder.get(leader), entry)
@@ -119,7 +206,7 @@ def _role_rollout(
             builder.derive((*target, "rollout", "partition"), count, place)
             if count != role.partition:
                 builder.report.info(
-                    "partition-rounded", place, f"{role.partition} of the replicas is {count}"
+                    PARTITION_ROUNDED, place, f"{role.partition} of the replicas is {count}"
                 )
         else:
             _no_effect(builder, place)
@@ -127,7 +214,7 @@ def _role_rollout(
 
 def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
     builder.report.info(
-        "role-rollout-without-effect",
+        ROLE_ROLLOUT_WITHOUT_EFFECT,
         at,
         "has no effect without rolloutStrategy.type RoleRollingUpdate; left out",
     )
@@ -155,7 +242,7 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     _rollout(builder, spec, at / "rolloutStrategy")
     for index, plugin in enumerate(spec.plugins or ()):
         builder.report.unsupported(
-            "plugin-unsupported",
+            PLUGIN_UNSUPPORTED,
             at / "plugins" / index,
             f"plugin {plugin.get('name')} changes pods inside of Kthena's controller; write what "
             "it adds into the pod templates",
@@ -196,13 +283,13 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
     alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
     if policy == "ServingGroupRecreate" and alone:
         report.info(
-            "group-recreate-one-replica",
+            GROUP_RECREATE_ONE_REPLICA,
             place,
             "the group is one replica, which LeaderWorkerSet recreates as a whole",
         )
     elif policy == "ServingGroupRecreate":
         report.warning(
-            "group-recreate-narrower",
+            GROUP_RECREATE_NARROWER,
             place,
             "LeaderWorkerSet recreates the pods of the failed replica, not those of the other "
             "replicas and roles of its group",
@@ -212,13 +299,13 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
     report.consume(where)
     if policy == "None" and grace is not None:
         report.info(
-            "restart-grace-without-effect",
+            RESTART_GRACE_WITHOUT_EFFECT,
             where,
             "has no effect with recoveryPolicy None; left out",
         )
     elif grace:
         report.warning(
-            "restart-grace-unsupported",
+            RESTART_GRACE_UNSUPPORTED,
             where,
             f"LeaderWorkerSet recreates a failed replica at once, not after {grace} seconds",
         )
@@ -236,7 +323,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         builder.derive(level, "Role", kind)
         if update is not None:
             builder.report.error(
-                "group-rollout-with-roles",
+                GROUP_ROLLOUT_WITH_ROLES,
                 place,
                 "must not be set with RoleRollingUpdate: set it on the roles",
             )
@@ -248,13 +335,13 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         builder.report.consume(place / "partition", place / "maxUnavailable")
         if strategy.type is not None:
             builder.report.info(
-                "rollout-of-one-group",
+                ROLLOUT_OF_ONE_GROUP,
                 kind,
                 "there is one group: its replicas change one after the other",
             )
         if update.max_unavailable is not None:
             builder.report.info(
-                "rollout-of-one-group", place / "maxUnavailable", "there is one group; left out"
+                ROLLOUT_OF_ONE_GROUP, place / "maxUnavailable", "there is one group; left out"
             )
         return
     builder.default(level, "Group", kind)
@@ -264,7 +351,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         builder.derive((*target, "partition"), count, place / "partition")
         if count != update.partition:
             builder.report.info(
-                "partition-rounded",
+                PARTITION_ROUNDED,
                 place / "partition",
                 f"{update.partition} of the groups is {count}",
             )
@@ -277,7 +364,7 @@ def convert_gang(serving: Serving) -> None:
     here, scheduler = at / "template", builder.get((*_SCHEDULING, "schedulerName"))
     if group.gang_policy is not None and group.gangpolicy is not None:
         builder.report.error(
-            "gang-policy-twice",
+            GANG_POLICY_TWICE,
             here / "gangpolicy",
             "is gangPolicy, which is given too; give it once",
         )
@@ -291,7 +378,7 @@ def convert_gang(serving: Serving) -> None:
         builder.report.consume(place)
         if not volcano:
             builder.report.info(
-                "gang-policy-without-volcano",
+                GANG_POLICY_WITHOUT_VOLCANO,
                 place,
                 f"has no effect with schedulerName {scheduler}; left out",
             )
@@ -313,7 +400,7 @@ def _gang_mode(serving: Serving) -> str | None:
     if none and not given and not any(role.worker_replicas for role in serving.roles):
         for _, at in scaled.values():
             builder.report.info(
-                "gang-off-at-zero",
+                GANG_OFF_AT_ZERO,
                 at,
                 "all roles scale to 0: nothing is held together, no PodGroup",
             )
@@ -321,7 +408,7 @@ def _gang_mode(serving: Serving) -> str | None:
     for name, (count, at) in scaled.items():
         builder.default((*_MINIMA, name), count, at)
         builder.report.info(
-            "gang-minimum-from-autoscaling",
+            GANG_MINIMUM_FROM_AUTOSCALING,
             at,
             f"the gang needs {count} replicas of {name}, its minimum",
         )
@@ -338,7 +425,7 @@ def _topologies(
     if not volcano:
         scheduler = builder.get((*_SCHEDULING, "schedulerName"))
         builder.report.info(
-            "gang-policy-without-volcano",
+            GANG_POLICY_WITHOUT_VOLCANO,
             at,
             f"has no effect with schedulerName {scheduler}; left out",
         )
@@ -360,7 +447,7 @@ def _topology(
     builder.copy_fields(target, at, "mode", "highestTierAllowed")
     if rule.highest_tier_name is not None:
         builder.report.unsupported(
-            "topology-tier-name-unsupported",
+            TOPOLOGY_TIER_NAME_UNSUPPORTED,
             at / "highestTierName",
             "tiers are numbers; use highestTierAllowed",
         )

@@ -12,7 +12,26 @@ from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.modelplane.models import MatchLabels
-from fusioninfer_pulumi.plugins.importers import SourceField, labels
+from fusioninfer_pulumi.plugins.importers import Rule, SourceField, labels
+
+CLUSTER_SELECTOR_ANNOTATED = Rule(
+    "cluster-selector-annotated",
+    "info",
+    "The cluster is that of the Pulumi provider or kubectl context.",
+    remedy="Use one that the annotation allows.",
+)
+CLUSTER_LABELS_CONFLICT = Rule(
+    "cluster-labels-conflict",
+    "error",
+    "Members ask for one cluster.",
+    remedy="Correct their selectors.",
+)
+CLUSTER_TOLERATIONS_ANNOTATED = Rule(
+    "cluster-tolerations-annotated",
+    "info",
+    "Taints of clusters are kept in an annotation.",
+    remedy="Nothing.",
+)
 
 _SELECTOR = ("metadata", "annotations", labels.CLUSTER_SELECTOR)
 _TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)
@@ -24,7 +43,7 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
         return
     require_labels(builder, selector.match_labels or {}, at / "matchLabels")
     builder.report.info(
-        "cluster-selector-annotated",
+        CLUSTER_SELECTOR_ANNOTATED,
         at,
         "is carried into an annotation: a service is in the cluster of its Pulumi provider or "
         "kubectl context, which must be one of these",
@@ -37,7 +56,7 @@ def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: Sourc
     for key, value in wanted.items():
         if held.get(key, value) != value:
             builder.report.error(
-                "cluster-labels-conflict",
+                CLUSTER_LABELS_CONFLICT,
                 at / key,
                 f"no cluster can be both {key}={held[key]}, as is asked for elsewhere,"
                 f" and {key}={value}",
@@ -68,7 +87,7 @@ def convert_tolerations(
     text = json.dumps([dict(each) for each in tolerations], sort_keys=True)
     builder.derive(_TOLERATIONS, text, at)
     builder.report.info(
-        "cluster-tolerations-annotated",
+        CLUSTER_TOLERATIONS_ANNOTATED,
         at,
         "is about taints of clusters, and carried into an annotation; tolerations of nodes stand "
         "in the pod templates",

@@ -18,7 +18,32 @@ from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.modelplane.clusters import conflicting_label, require_labels
 from fusioninfer_importers.modelplane.models import ModelServiceSpec
 from fusioninfer_importers.objects import consume_envelope, pool_backend
-from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
+from fusioninfer_importers.rules import (
+    GATEWAY_DEFAULTED,
+    LEADS_TO_NO_SERVICE,
+    SINGLE_TARGET_WEIGHT,
+    TARGET_REPEATED,
+)
+from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceDocument, SourceField
+
+CLUSTERS_DIFFER = Rule(
+    "clusters-differ",
+    "error",
+    "Services that share requests are in one cluster.",
+    remedy="Give each a ModelService.",
+)
+ENDPOINTS_NOT_FOUND = Rule(
+    "endpoints-not-found",
+    "error",
+    "A ModelService selects a deployment of the input.",
+    remedy="Add its document.",
+)
+DEPLOYMENT_IN_TWO_CLUSTERS = Rule(
+    "deployment-in-two-clusters",
+    "error",
+    "A deployment is in one cluster.",
+    remedy="Apply it to both, and split requests in front of them.",
+)
 
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 #: Gateway of Modelplane's routes in the clusters of the pods.
@@ -87,14 +112,14 @@ def convert_service(
     shares = list(_shares(report, document, spec, deployments))
     if not shares:
         report.info(
-            "leads-to-no-service",
+            LEADS_TO_NO_SERVICE,
             document.at("metadata", "name"),
             "is left out: it leads to no service",
         )
         return []
     if len(shares) == 1 and (shares[0].at / "weight").value is not None:
         report.info(
-            "single-target-weight",
+            SINGLE_TARGET_WEIGHT,
             shares[0].at / "weight",
             "there is one service, which gets every request",
         )
@@ -108,7 +133,7 @@ def convert_service(
     builder.set_origin((*target, "backendRefs"), at)
     builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
     report.info(
-        "gateway-defaulted",
+        GATEWAY_DEFAULTED,
         at,
         "the route attaches to the Gateway inference-gateway of namespace modelplane-system, as "
         "Modelplane's routes in the clusters of its pods",
@@ -122,7 +147,7 @@ def convert_service(
         other = conflicting_label(builder, share.deployment.builder)
         if other is not None:
             report.unsupported(
-                "clusters-differ",
+                CLUSTERS_DIFFER,
                 share.at,
                 f"{share.deployment.builder.main.name} and {builder.main.name} are not in one "
                 f"cluster ({other}), and a route leads to pods of its own; give each a "
@@ -202,7 +227,7 @@ def _shares(
         ]
         if not found:
             report.unsupported(
-                "endpoints-not-found",
+                ENDPOINTS_NOT_FOUND,
                 at,
                 "selects no ModelDeployment of this input; add its document, or lead to endpoints "
                 "elsewhere by a route of your own",
@@ -228,13 +253,13 @@ def _report_repeated(
     name = deployment.builder.main.name
     if cluster == first.cluster:
         report.info(
-            "target-repeated",
+            TARGET_REPEATED,
             at,
             f"leads to {name}, as an entry before it does, which counts; left out",
         )
         return
     report.unsupported(
-        "deployment-in-two-clusters",
+        DEPLOYMENT_IN_TWO_CLUSTERS,
         at,
         f"leads to replicas of {name} in another cluster than an entry before it, and a service is "
         "in one cluster; apply it to both, and split requests in front of them",
