@@ -15,7 +15,7 @@ from fusioninfer_pulumi.engines.command import ENGINES
 ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
     "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "service_plan",
-    "capacity", "name_collisions", "objects", "object_checks", "planning", "loading", "checked",
+    "capacity", "name_collisions", "objects", "object_checks", "checks", "planning", "loading", "checked",
     "component", "provider", "cli", "plugins", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
