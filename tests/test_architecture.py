@@ -15,8 +15,8 @@ from fusioninfer_pulumi.engines.command import ENGINES
 ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
     "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "service_plan",
-    "capacity", "name_collisions", "objects", "object_checks", "checks", "planning", "loading", "checked",
-    "component", "provider", "cli", "plugins", "__init__",
+    "capacity", "name_collisions", "objects", "object_checks", "checks", "planning", "loading",
+    "checked", "component", "provider", "cli", "plugins", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}
