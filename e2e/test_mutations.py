@@ -73,7 +73,7 @@ def refused_by_pods_alone(source: Source) -> bool:
 
     Not of a service without pods: nothing of a parked role is rendered.
     """
-    planned = {finding for plan in source.plans for finding in plan.findings}
+    planned = {finding for document in source.planned for _, finding in document.findings}
     wrong = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
     running = all(role.replicas for plan in source.plans for role in plan.roles)
     return running and wrong <= planned and {finding.rule for finding in wrong} <= own_rules()

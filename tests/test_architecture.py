@@ -15,8 +15,8 @@ from fusioninfer_pulumi.engines.command import ENGINES
 ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
     "endpoint_pickers", "pods", "fit", "topology", "routing", "operations", "rollout",
-    "service_plan", "name_collisions", "objects", "object_checks", "planning", "loading", "checked",
-    "placement", "component", "provider", "cli", "plugins", "__init__",
+    "service_plan", "name_collisions", "objects", "object_checks", "checks", "planning", "loading",
+    "checked", "placement", "component", "provider", "cli", "plugins", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}

@@ -43,7 +43,7 @@ def converted(*documents: Any, lossy: bool = False) -> list[Manifest]:
     read = source(*documents, allow_lossy=lossy)
     refused = [str(each) for _, each in read.findings if each.severity is Severity.ERROR]
     assert not refused, refused
-    return [dict(each) for each in read.manifests or ()]
+    return [dict(document.manifest) for document in read.planned]
 
 
 def spec(*documents: Any, lossy: bool = False) -> Manifest:

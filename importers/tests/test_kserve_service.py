@@ -335,8 +335,8 @@ def test_a_config_that_nobody_names_and_kserves_own() -> None:
 
 def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
     below = config("base", replicas=4, model={"uri": "hf://a/b"})
-    (plan,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).plans
-    told = [str(each) for each in plan.findings]
+    (document,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned
+    told = [str(finding) for _, finding in document.findings]
     assert "info: replicas: llm says otherwise, which holds" in told
     assert "info: model.uri: llm says otherwise, which holds" in told
 

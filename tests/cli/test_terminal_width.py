@@ -14,7 +14,8 @@ from samples import container, plan_of, role, service, template
 from fusioninfer_pulumi.cli import output
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_text
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.output import finding_line, terminal_width, working
+from fusioninfer_pulumi.cli.output import terminal_width, working
+from fusioninfer_pulumi.cli.report import finding_line
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
 from fusioninfer_pulumi.objects import render
