@@ -96,8 +96,10 @@ class PlannedDocument:
 
     def noting(self, *findings: Finding) -> PlannedDocument:
         """The document with more findings about its service, at the fields that the user wrote."""
-        assert self.loaded is not None, "a service of a manifest"
-        located = tuple(map(self.loaded.locate, findings))
+        located = (
+            (self.origin, finding) if self.loaded is None else self.loaded.locate(finding)
+            for finding in findings
+        )
         return replace(self, findings=(*self.findings, *located))
 
     def without(self, rule: Rule) -> PlannedDocument:
