@@ -230,7 +230,9 @@ def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.compared import read_compared
+    from fusioninfer_pulumi.cli.program import Secrets, unmarked
     from fusioninfer_pulumi.cli.revision import RevisionError
+    from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
@@ -244,13 +246,13 @@ def diff(options: argparse.Namespace) -> int:
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
+    if not options.show_secrets:
+        # Masks are marked, so that a changed credential is a difference.
+        objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)
     difference = replace(difference, notes=(*both.notes, *difference.notes, *caches))
-    if both.old.is_project or both.new.is_project:
-        from fusioninfer_pulumi.cli.program import unmarked
-
-        difference = unmarked(difference)
+    difference = unmarked(difference)
     if options.output == "json":
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":
