@@ -71,7 +71,9 @@ _SOURCES: Mapping[str, Check] = {
 _OTHER_SOURCES = ("emptyDir", "projected", "downwardAPI", "ephemeral")
 _VOLUME = fields(
     {"name": formatted(DNS_LABEL), **_SOURCES},
-    exactly_one(VOLUME_SOURCES_SEVERAL, "source", (*_SOURCES, *_OTHER_SOURCES), least=0),
+    exactly_one(
+        VOLUME_SOURCES_SEVERAL, "source", tuple(sorted((*_SOURCES, *_OTHER_SOURCES))), least=0
+    ),
     required=("name",),
 )
 _SPEC = fields(
