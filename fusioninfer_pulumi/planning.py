@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -37,7 +36,7 @@ from fusioninfer_pulumi.rollout.checks import (
 )
 from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
 from fusioninfer_pulumi.topology.gang_checks import (
     network_topology_findings,
@@ -46,9 +45,6 @@ from fusioninfer_pulumi.topology.gang_checks import (
 )
 from fusioninfer_pulumi.topology.name_checks import name_findings, service_name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
-
-if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
-    from fusioninfer_pulumi.fit.memory import Fit
 
 SERVICE_PARKED = Rule(
     "service-parked",
@@ -243,8 +239,6 @@ def plan_service(
     findings += model_findings(args.model, model)
     roles, found = planned_pods(meta, args, leave_out)
     findings += found
-    memory, found = _memory(args, roles)
-    findings += found
     gangs, found = planned_gangs(service, args, roles)
     findings += found
     routing, found = planned_routing(service, args, roles, leave_out)
@@ -275,8 +269,10 @@ def plan_service(
         findings=(),
         operations=operations,
         model=model,
-        memory=memory,
     )
+    memory, found = planned_memory(plan, args)
+    plan = replace(plan, memory=memory)
+    findings += found
     findings += startup_findings(plan)
     findings += rollout_findings(plan)
     findings += rollout_layout_findings(plan)
@@ -286,21 +282,26 @@ def plan_service(
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 
-def _memory(
-    args: InferenceServiceArgs, roles: Sequence[RolePlan]
-) -> tuple[Mapping[str, Fit], list[Finding]]:
+def planned_memory(
+    plan: ServicePlan, args: InferenceServiceArgs
+) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
     """The memory of roles that say anything of their nodes, and what is wrong with it."""
-    telling = [role for role in roles if _tells_accelerator(role)]
-    if not telling:
+    if not any(_tells_accelerator(role) for role in plan.roles):
         return {}, []
-    # Most services do not tell: their start-up does not pay for it.
-    from fusioninfer_pulumi.fit.roles import (  # noqa: PLC0415  # see above
-        ServingRole,
-        planned_memory,
+    # Imported here: only services with a known accelerator need it.
+    from fusioninfer_pulumi.capacity import (  # noqa: PLC0415  # see above
+        MEMORY_NOT_CHECKED,
+        MISSING,
+        capacity,
     )
 
-    serving = [ServingRole(role.position, role.args, role.pods, role.nodes) for role in telling]
-    return planned_memory(serving, args.model)
+    package = capacity()
+    if package is None:
+        at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
+        message = f"memory not checked: it {MISSING}"
+        return {}, [info(MEMORY_NOT_CHECKED, each, message) for each in at]
+    memory, findings = package.check(plan, args)
+    return memory, list(findings)
 
 
 def _tells_accelerator(role: RolePlan) -> bool:
