@@ -127,7 +127,7 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
             rendered = [
                 each for plan in source.plans for each in render(replace(plan, findings=()))
             ]
-            objects = json.loads(json.dumps(rendered))
+            objects = json.loads(json.dumps([each for plan in plans for each in render(plan)]))
             sent.append((name, rules, False, runs.refusals(objects)))
     for name, rules, accepted, futures in sent:
         refusals = [refusal for future in futures for refusal in future.result()]
