@@ -14,6 +14,8 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
+from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
+from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
 from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
@@ -21,15 +23,10 @@ from fusioninfer_pulumi.name_collisions import Owners
 from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
-from fusioninfer_pulumi.pods.checks import claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
-from fusioninfer_pulumi.pods.engine_arguments import argument_findings
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.ports import host_network_findings
-from fusioninfer_pulumi.pods.prefill_decode import agreement_findings, pair_findings
-from fusioninfer_pulumi.pods.validation.metadata import size_findings
 from fusioninfer_pulumi.rollout.checks import (
     assumed_replicas_findings,
     rollout_findings,
@@ -108,12 +105,8 @@ def planned_pods(
     if args.groups == 0:
         message = "is 0: the service is parked and has no pods"
         findings.append(info(SERVICE_PARKED, ("groups",), message))
-    findings += argument_findings(built)
-    findings += agreement_findings(built)
-    findings += pair_findings(built)
+    findings += roles_findings(built)
     findings += assumed_replicas_findings(args.roles)
-    findings += claim_findings(built)
-    findings += host_network_findings(built)
     roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
     findings += name_findings(meta.service, roles, args.rollout)
     return roles, findings
@@ -218,7 +211,6 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     """
     service = args.name or name or ""
     findings = list(_service_findings(service))
-    findings += size_findings(("metadata", "annotations"), args.annotations)
     meta = ServiceMeta(
         service=service,
         namespace=args.namespace,
@@ -228,12 +220,14 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     args = with_model_size(args)
     model, found = model_plan(service, args)
     findings += found
+    findings += model_findings(args.model, model)
     roles, found = planned_pods(meta, args)
     findings += found
     gangs, found = planned_gangs(service, args, roles)
     findings += found
     routing, found = planned_routing(service, args, roles)
     findings += found
+    findings += picker_findings(routing.router)
     findings += service_name_findings(service, args.namespace, roles, routed=bool(routing.routers))
     operations, found = operations_plan(
         service, args, roles, routing.router, gangs[0] if gangs else None
