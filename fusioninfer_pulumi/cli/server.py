@@ -38,9 +38,7 @@ def ask_server(sources: Sequence[Source], context: str | None) -> None:
         sources[-1].add(_OPTION, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return
     for source in asked:
-        for index, label in enumerate(source.labels):
-            for finding in next(answers):
-                place, located = (
-                    source.planned[index].locate(finding) if source.planned else (label, finding)
-                )
-                source.add(str(place), located)
+        source.documents = [
+            document if document.plan is None else document.noting(*next(answers))
+            for document in source.documents
+        ]

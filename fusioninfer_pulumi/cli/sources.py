@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.registered import with_known_names
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
@@ -24,6 +24,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
@@ -98,8 +99,10 @@ class PlannedDocument:
 
     def noting(self, *findings: Finding) -> PlannedDocument:
         """The document with more findings about its service, at the fields that the user wrote."""
-        assert self.loaded is not None, "a service of a manifest"
-        located = tuple(map(self.loaded.locate, findings))
+        located = (
+            (self.origin, finding) if self.loaded is None else self.loaded.locate(finding)
+            for finding in findings
+        )
         return replace(self, findings=(*self.findings, *located))
 
     def without(self, rule: Rule) -> PlannedDocument:
@@ -402,7 +405,7 @@ def plan_all(source: Source, loaded: Sequence[LoadedDocument]) -> None:
 
 def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
     planned = [
-        (None, ()) if document.document is None else checked(document.document)
+        (None, ()) if document.document is None else plan_document(document.document)
         for document in loaded
     ]
     compared = iter(with_collisions([plan for plan, _ in planned if plan is not None]))
@@ -472,13 +475,12 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         return source
     source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]
-    for number, service in enumerate(recording.services, start=1):
+    plans = with_known_names(recording.plans, source.objects)
+    for number, (service, plan) in enumerate(zip(recording.services, plans, strict=True), start=1):
         file = str(Path(path, service.file)) if service.file else path
         origin = Origin(file, number, line=service.line)
-        findings = tuple((origin, finding) for finding in service.plan.findings)
-        source.documents.append(
-            PlannedDocument(origin, service.plan, findings, provider=service.provider)
-        )
+        findings = tuple((origin, finding) for finding in plan.findings)
+        source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
     if not recording.services and options.command in _ABOUT_SERVICES:
         source.add(path, without_service(recording))
     source.add(path, *recording.findings)

@@ -107,8 +107,8 @@ def test_what_our_own_rules_find_has_the_users_path() -> None:
 
 
 def test_the_plan_has_the_findings_of_the_conversion() -> None:
-    (plan,) = source(LOSSY, allow_lossy=True).plans
-    assert next(each.path for each in plan.findings) == "plugins[0]"
+    (document,) = source(LOSSY, allow_lossy=True).planned
+    assert next(finding.path for _, finding in document.findings) == "plugins[0]"
 
 
 def test_unknown_keys_hide_nothing_else() -> None:
@@ -251,8 +251,9 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
         metrics=None,
         disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),
     )
-    (plan,) = source(serving(role(replicas=2)), fixed).plans
-    assert any("server has 2 replicas; nothing scales it" in each.message for each in plan.findings)
+    (document,) = source(serving(role(replicas=2)), fixed).planned
+    messages = [finding.message for _, finding in document.findings]
+    assert any("server has 2 replicas; nothing scales it" in message for message in messages)
 
 
 @pytest.mark.parametrize(
