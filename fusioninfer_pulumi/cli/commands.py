@@ -24,7 +24,7 @@ from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
-    from fusioninfer_pulumi.service_plan import ServicePlan
+    from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROJECT_NOT_CONVERTIBLE = Rule(
     "project-not-convertible",
@@ -360,7 +360,7 @@ def _shown(options: argparse.Namespace, document: PlannedDocument) -> ServicePla
 
 def _objects(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
     """Objects of one service: those that a program registered, else those of its plan."""
-    from fusioninfer_pulumi.objects import render as render_plan  # of another render
+    from fusioninfer_pulumi.plan.objects import render as render_plan  # of another render
 
     plan = document.plan
     assert plan is not None, "the caller asked"

@@ -9,8 +9,8 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import ReplicaPlan, RolePlan
 from fusioninfer_pulumi.topology.service import entry_roles
 

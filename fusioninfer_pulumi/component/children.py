@@ -26,8 +26,8 @@ from fusioninfer_pulumi.component.state import Observed, observed_of
 from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.component.update_checks import current_sub_group_policies
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]

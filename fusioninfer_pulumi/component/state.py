@@ -17,9 +17,9 @@ from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.running import layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import labels, names
@@ -59,7 +60,6 @@ from fusioninfer_pulumi.routing.route import (
     route_plan,
     several_pools_findings,
 )
-from fusioninfer_pulumi.routing.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 

@@ -41,7 +41,7 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     without_revision,
 )
 from fusioninfer_pulumi.kube.resources import accelerators
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 AcceleratorsOf = Callable[[Mapping[str, Any]], int]
 

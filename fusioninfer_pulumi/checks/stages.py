@@ -14,12 +14,26 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
+from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
+from fusioninfer_pulumi.checks.gangs import (
+    network_topology_findings,
+    scheduling_findings,
+    spread_findings,
+)
+from fusioninfer_pulumi.checks.name_collisions import Owners
+from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
+from fusioninfer_pulumi.checks.objects import objects_findings
+from fusioninfer_pulumi.checks.rollout import (
+    assumed_replicas_findings,
+    rollout_findings,
+    rollout_layout_findings,
+    startup_findings,
+)
 from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
-from fusioninfer_pulumi.name_collisions import Owners
-from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
+from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.checks import claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
@@ -30,22 +44,8 @@ from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.ports import host_network_findings
 from fusioninfer_pulumi.pods.prefill_decode import agreement_findings, pair_findings
 from fusioninfer_pulumi.pods.validation.metadata import size_findings
-from fusioninfer_pulumi.rollout.checks import (
-    assumed_replicas_findings,
-    rollout_findings,
-    rollout_layout_findings,
-    startup_findings,
-)
-from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
-from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
-from fusioninfer_pulumi.topology.gang_checks import (
-    network_topology_findings,
-    scheduling_findings,
-    spread_findings,
-)
-from fusioninfer_pulumi.topology.name_checks import name_findings, service_name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
 
 SERVICE_PARKED = Rule(
