@@ -51,10 +51,10 @@ _PACKAGES = {
     ),
     "component.prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
-    "objects": ("render",),
+    "plan.objects": ("render",),
     "loading": ("load", "load_inventory", "loads"),
-    "planning": ("plan_service", "plan_services"),
-    "service_plan": ("ServicePlan",),
+    "checks.stages": ("plan_service", "plan_services"),
+    "plan.service_plan": ("ServicePlan",),
 }
 
 

@@ -1,208 +1,23 @@
-"""Plans a service: from its spec to everything that its Kubernetes objects need."""
+"""Plans a service: builds it, then runs the checks of each stage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import (
-    entry_types,
-    is_prefill_decode,
-    needs_gang,
-    scheduler_name,
-    serving,
-)
 from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
-from fusioninfer_pulumi.checks.gangs import (
-    network_topology_findings,
-    scheduling_findings,
-    spread_findings,
-)
 from fusioninfer_pulumi.checks.name_collisions import Owners
-from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.objects import objects_findings
-from fusioninfer_pulumi.checks.rollout import (
-    assumed_replicas_findings,
-    rollout_findings,
-    rollout_layout_findings,
-    startup_findings,
-)
-from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, info, shown, warning
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
-from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
-from fusioninfer_pulumi.operations.operations import operations_plan
+from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
+from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
+from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
+from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
+from fusioninfer_pulumi.checks.update import CHECKS as UPDATE_CHECKS
+from fusioninfer_pulumi.findings import Finding, Severity, errors, info
+from fusioninfer_pulumi.plan.build import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
-from fusioninfer_pulumi.pods.build import RolePods, build_pods
-from fusioninfer_pulumi.pods.checks import claim_findings, role_findings
-from fusioninfer_pulumi.pods.context import contexts
-from fusioninfer_pulumi.pods.engine_arguments import argument_findings
-from fusioninfer_pulumi.pods.health import with_model_size
-from fusioninfer_pulumi.pods.model_cache import model_plan
-from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.ports import host_network_findings
-from fusioninfer_pulumi.pods.prefill_decode import agreement_findings, pair_findings
-from fusioninfer_pulumi.pods.validation.metadata import size_findings
-from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
-from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
-from fusioninfer_pulumi.topology.role import RolePlan, role_plan
-
-SERVICE_PARKED = Rule(
-    "service-parked",
-    "info",
-    "The service has groups.",
-    remedy="Raise `groups` to start it.",
-)
-PREFILL_DECODE_WITHOUT_ROUTER = Rule(
-    "prefill-decode-without-router",
-    "warning",
-    "Something pairs prefill with decode.",
-    remedy="Add a role of type router.",
-)
-SERVING_PORTS_DIFFER = Rule(
-    "serving-ports-differ",
-    "warning",
-    "The roles behind one Service serve on one port.",
-    remedy="Give them one port.",
-)
-PLACEMENT_NOT_APPLIED = Rule(
-    "placement-not-applied",
-    "warning",
-    "`placement` is carried out by `place` or `--inventory`.",
-    remedy="Give `--inventory`, or call `place` in the program.",
-)
-SERVICE_NAME_INVALID = Rule(
-    "service-name-invalid",
-    "error",
-    "A service's name is a DNS-1035 label.",
-    remedy="Use lower-case letters, digits and hyphens; start with a letter.",
-    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
-)
-
-
-@dataclass(frozen=True)
-class Routing:
-    """How requests come to the pods.
-
-    Attributes:
-        routers: The router roles.
-        router: The router, None without one or where it cannot be planned.
-    """
-
-    routers: tuple[RoleArgs, ...]
-    router: RouterPlan | None
-
-
-def planned_pods(
-    meta: ServiceMeta, args: InferenceServiceArgs
-) -> tuple[tuple[RolePlan, ...], list[Finding]]:
-    """Builds the pods of the roles that serve, and plans their LeaderWorkerSets."""
-    built: list[tuple[Context, RolePods]] = []
-    findings: list[Finding] = []
-    for ctx in contexts(meta, args):
-        pods, found = build_pods(ctx)
-        built.append((ctx, pods))
-        findings += found
-        findings += role_findings(pods, ctx)
-    if args.groups == 0:
-        message = "is 0: the service is parked and has no pods"
-        findings.append(info(SERVICE_PARKED, ("groups",), message))
-    findings += argument_findings(built)
-    findings += agreement_findings(built)
-    findings += pair_findings(built)
-    findings += assumed_replicas_findings(args.roles)
-    findings += claim_findings(built)
-    findings += host_network_findings(built)
-    roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
-    findings += name_findings(meta.service, roles, args.rollout)
-    return roles, findings
-
-
-def planned_gangs(
-    service: str, args: InferenceServiceArgs, roles: Sequence[RolePlan]
-) -> tuple[tuple[GangPlan, ...], list[Finding]]:
-    """Plans what is scheduled together, and checks how the pods are scheduled."""
-    strategy = args.scheduling_strategy
-    ganged = needs_gang(args.roles, strategy)
-    gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
-    gang = gangs[0] if gangs else None
-    findings = [
-        *scheduling_findings(
-            roles,
-            strategy,
-            args.annotations,
-            scheduler_name(args.roles, strategy),
-            gang,
-            gang_scheduled=ganged,
-        ),
-        *network_topology_findings(strategy, gang_scheduled=ganged),
-    ]
-    for role in roles:
-        findings += spread_findings(role, gang)
-    return gangs, findings
-
-
-def planned_routing(
-    service: str,
-    args: InferenceServiceArgs,
-    roles: tuple[RolePlan, ...],
-) -> tuple[Routing, list[Finding]]:
-    """Plans the router; without one, says what that does to clients."""
-    positions = [
-        position
-        for position, role in enumerate(args.roles)
-        if role.component_type is ComponentType.ROUTER
-    ]
-    if not positions:
-        return Routing((), None), list(_entry_findings(args.roles, roles))
-    router, findings = router_plan(
-        service,
-        args.namespace,
-        positions[0],
-        args.roles,
-        roles,
-        groups=args.groups,
-        tracing=args.tracing,
-    )
-    return Routing(tuple(args.roles[position] for position in positions), router), findings
-
-
-def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> Iterator[Finding]:
-    """Yields what a missing router means for clients."""
-    if is_prefill_decode(serving(declared)):
-        yield warning(
-            PREFILL_DECODE_WITHOUT_ROUTER,
-            ("roles",),
-            "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
-            "a role of componentType router",
-        )
-    entry = [role for role in roles if role.component_type in entry_types(declared)]
-    ports = {role.serving.port for role in entry}
-    if len(ports) > 1:
-        listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
-        yield warning(
-            SERVING_PORTS_DIFFER,
-            ("roles",),
-            f"the roles serve on different ports ({listed}): the Service reaches only "
-            f"{entry[0].serving.port}; give them one port",
-        )
-
-
-_MESSAGE = (
-    "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` on the "
-    "command line"
-)
-
-
-def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Yields a warning for each `placement` not carried out; `place` removes those that are."""
-    if args.placement.colocate is not None:
-        yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), _MESSAGE)
-    for index, role in enumerate(args.roles):
-        if role.placement is not None:
-            yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), _MESSAGE)
-
+from fusioninfer_pulumi.topology.role import RolePlan
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -216,60 +31,30 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         args: The spec.
         name: Kubernetes name of the service, used if the spec has none.
     """
-    service = args.name or name or ""
-    findings = list(_service_findings(service))
-    findings += size_findings(("metadata", "annotations"), args.annotations)
-    meta = ServiceMeta(
-        service=service,
-        namespace=args.namespace,
-        labels=args.labels,
-        annotations=args.annotations,
-    )
-    args = with_model_size(args)
-    model, found = model_plan(service, args)
-    findings += found
-    roles, found = planned_pods(meta, args)
-    findings += found
-    gangs, found = planned_gangs(service, args, roles)
-    findings += found
-    routing, found = planned_routing(service, args, roles)
-    findings += found
-    findings += service_name_findings(service, args.namespace, roles, routed=bool(routing.routers))
-    operations, found = operations_plan(
-        service, args, roles, routing.router, gangs[0] if gangs else None
-    )
-    findings += found
-    plan = ServicePlan(
-        service=service,
-        namespace=args.namespace,
-        labels=args.labels,
-        annotations=args.annotations,
-        roles=roles,
-        routers=routing.routers,
-        router=routing.router,
-        groups=args.groups,
-        gangs=gangs,
-        scheduler_name=scheduler_name(args.roles, args.scheduling_strategy),
-        gang_scheduled=needs_gang(args.roles, args.scheduling_strategy),
-        queue=args.scheduling_strategy.queue,
-        priority_class=args.scheduling_strategy.priority_class_name,
-        layout=args.layout,
-        rollout=args.rollout,
-        wait=args.wait,
-        findings=(),
-        operations=operations,
-        model=model,
-    )
-    memory, found = planned_memory(plan, args)
-    plan = replace(plan, memory=memory)
-    findings += found
-    findings += startup_findings(plan)
-    findings += rollout_findings(plan)
-    findings += rollout_layout_findings(plan)
-    findings += unplaced_findings(args)
+    built = build_service(args, name)
+    memory, found = planned_memory(built.plan, built.args)
+    findings = [*built.findings, *_findings(built), *found]
+    plan = replace(built.plan, memory=memory)
     if not errors(findings):
         findings += objects_findings(plan)
-    return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
+    ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
+    return replace(plan, findings=tuple(ordered))
+
+
+def _findings(built: BuiltService) -> Iterator[Finding]:
+    """The findings of all stages, in their order."""
+    for ctx, pods in built.pods:
+        yield from role_findings(pods, ctx)
+    yield from roles_findings(built.pods)
+    yield from model_findings(built.args.model, built.plan.model)
+    yield from picker_findings(built.plan.router)
+    for check in SERVICE_CHECKS:
+        yield from check(built)
+    if built.router is not None:
+        for of_router in ROUTE_CHECKS:
+            yield from of_router(built.router)
+    for of_update in UPDATE_CHECKS:
+        yield from of_update(built.plan)
 
 
 def planned_memory(
@@ -334,13 +119,3 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
         )
         for plan in plans
     ]
-
-
-def _service_findings(service: str) -> Iterator[Finding]:
-    if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
-        yield error(
-            SERVICE_NAME_INVALID,
-            ("metadata", "name"),
-            f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
-            f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
-        )

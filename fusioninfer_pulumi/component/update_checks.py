@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.checks.running import (
+    RunningLws,
+    gang_findings,
+    layout_findings,
+    policy_findings,
+)
 from fusioninfer_pulumi.component.state import StackLws, stack_lws, stack_lws_of
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.running import layout_findings, policy_findings
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 

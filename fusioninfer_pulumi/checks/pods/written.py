@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.checks.pods._values import known, listed, text
+from fusioninfer_pulumi.checks.pods.template import template_findings
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.model import FETCHER_PREFIX
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import SIDECAR
-from fusioninfer_pulumi.pods.validation._values import known, listed, text
-from fusioninfer_pulumi.pods.validation.template import template_findings
 
 
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
