@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from fusioninfer_pulumi.objects import render
 
 from e2e.dry_runs import DryRuns, Refusal
 from e2e.harness import Cluster, Object
@@ -21,6 +20,7 @@ from fusioninfer_pulumi.cli.sources import Source, plan_all
 from fusioninfer_pulumi.findings import Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import read_all
+from fusioninfer_pulumi.plan.objects import render
 
 MUTANTS, MUTANTS_LONG = 500, 20_000
 #: Rules of warnings about what depends on the cluster, and why they are no errors.
@@ -124,10 +124,8 @@ def outcome(runs: DryRuns, api: KubernetesApi, seed: int, count: int) -> Outcome
             sent.append((name, rules, accepted, runs.refusals(objects_of(source))))
         elif refused_by_pods_alone(source):
             found.rejected += 1
-            rendered = [
-                each for plan in source.plans for each in render(replace(plan, findings=()))
-            ]
-            objects = json.loads(json.dumps(rendered))
+            plans = [replace(plan, findings=()) for plan in source.plans]
+            objects = json.loads(json.dumps([each for plan in plans for each in render(plan)]))
             sent.append((name, rules, False, runs.refusals(objects)))
     for name, rules, accepted, futures in sent:
         refusals = [refusal for future in futures for refusal in future.result()]
@@ -152,8 +150,8 @@ def _excepted(refusal: Refusal, rules: set[str]) -> bool:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.proves(
     f"of {MUTANTS:,} manifests of all systems with slips of the pen, the API server refuses none "
-    "that `check --server` accepts, nor a StatefulSet or Pod that LeaderWorkerSet would make; "
-    "and it takes none that `check --server`, or the rules about finished pods, refuse"
+    "that `check --server` accepts, nor a StatefulSet or Pod that LeaderWorkerSet would make of "
+    "it; and it takes none that `check --server`, or the rules about finished pods, refuse"
 )
 def test_what_is_accepted_is_accepted_there_too(cluster: Cluster, room: str) -> None:
     found = outcome(DryRuns(cluster, room), api_of(cluster), 1, MUTANTS)
