@@ -11,9 +11,9 @@ from fusioninfer_pulumi.checks.name_collisions import Owners
 from fusioninfer_pulumi.checks.objects import objects_findings
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
 from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
+from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
-from fusioninfer_pulumi.checks.update import CHECKS as UPDATE_CHECKS
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.build import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
@@ -53,8 +53,8 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     if built.router is not None:
         for of_router in ROUTE_CHECKS:
             yield from of_router(built.router)
-    for of_update in UPDATE_CHECKS:
-        yield from of_update(built.plan)
+    for of_rollout in ROLLOUT_CHECKS:
+        yield from of_rollout(built.plan)
 
 
 def planned_memory(

@@ -13,12 +13,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
-from fusioninfer_pulumi.checks.running import (
-    RunningLws,
-    gang_findings,
-    layout_findings,
-    policy_findings,
-)
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.checks.update import layout_findings, policy_findings
 from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, RestartStage, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
