@@ -12,7 +12,7 @@ from pulumi.runtime import settings
 from pulumi.runtime.mocks import MockMonitor
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _RENDER_OPTION = "renderYamlToDirectory"
 

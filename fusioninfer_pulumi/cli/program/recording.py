@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from fusioninfer_pulumi.cli.program._rules import PROGRAM_WITHOUT_SERVICE
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password

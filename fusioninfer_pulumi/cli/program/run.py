@@ -37,7 +37,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     refused,
 )
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.build import plan_service
 
 #: Seconds that a program may take.
 LIMIT = 300.0
