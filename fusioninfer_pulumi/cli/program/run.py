@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED, PROGRAM_NOT_ENDED
 from fusioninfer_pulumi.cli.program._text import Mask, Relay, harmless
@@ -37,7 +38,6 @@ from fusioninfer_pulumi.cli.program.recording import (
     refused,
 )
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.plan.build import plan_service
 
 #: Seconds that a program may take.
 LIMIT = 300.0
