@@ -14,7 +14,7 @@ from typing import Any
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
 from fusioninfer_importers.kserve._shell import container_arguments, shell_arguments
-from fusioninfer_importers.rules import DEFAULT_CHOSEN, SHELL_EXPANSION_UNSUPPORTED
+from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import SHARED_MEMORY, Rule, flag_value, integer
 
 RDMA_DEVICES_NOT_DETECTED = Rule(
@@ -190,7 +190,7 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
 
 def _engine(report: ConversionReport, container: Node) -> Node:
     if container.get("image") is None:
-        report.info(DEFAULT_CHOSEN, container.at, f"no image: that of KServe's presets, {IMAGE}")
+        report.chosen(container.at, f"no image: that of KServe's presets, {IMAGE}")
         container = with_fields(container, image=synthetic(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, of_kind
+from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO
 from fusioninfer_importers.kserve._filling import fill_templates
 from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node
 from fusioninfer_importers.kserve.models import (
@@ -183,6 +184,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     convert_model(builder, spec)
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
+    _gang(builder, spec)
     if prefill is not None:
         convert_workload(builder, prefill, "prefill", "prefiller")
         convert_workload(builder, spec, "decode", "decoder")
@@ -192,6 +194,16 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     _tracing(builder, spec)
     park_roles(builder)
     convert_devices(builder)
+
+
+def _gang(builder: ServiceBuilder, spec: Node) -> None:
+    """Turns the gang off that our default would make, unless the pods ask for Volcano."""
+    workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
+    pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
+    several = len(workloads) > 1 or spec.get("worker") is not None
+    if several and all(pod.text("schedulerName") != VOLCANO for pod in pods):
+        builder.default(GANG_MODE, "Off", spec.at)
+        builder.report.chosen(builder.main.at("spec", "template", "schedulerName"), PLACED_ALONE)
 
 
 def _tracing(builder: ServiceBuilder, spec: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
 
@@ -87,8 +88,9 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     if lowest is not None:
         # Replicas before the autoscaler acts.
         builder.default((*target, "replicas"), lowest.content, lowest.at)
-    if any(role["componentType"] == "prefiller" for role in builder.roles):
-        # Prefill and decode are a gang, which must be complete at the minimum, too.
+    paired = any(role["componentType"] == "prefiller" for role in builder.roles)
+    if paired and builder.get(GANG_MODE) is None:
+        # The gang must be complete at the minimum, too.
         least = lowest.content if lowest is not None else 1
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))
