@@ -87,6 +87,7 @@ def test_a_command_of_its_own_is_kept_whole() -> None:
         **own,
         **pod()["containers"][0],
         "env": env,
+        "livenessProbe": LIVENESS,
     }
     assert "startup" not in role
 

@@ -10,6 +10,7 @@ from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_importers.kserve.container import MAIN, PORT, Preset, with_engine
 from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
+from fusioninfer_importers.kserve.sidecar import convert_sidecar
 from fusioninfer_importers.rules import FIELD_INVALID
 from fusioninfer_pulumi.plugins.importers import (
     PORT_FLAG,
@@ -56,6 +57,7 @@ def convert_workload(
         builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     if component_type == "decoder":
         _decode_port(builder, target, workload)
+        workload = convert_sidecar(builder, target, workload)
     pods = _parallelism(builder, target, workload)
     _templates(builder, target, workload, pods)
     _rollout(builder, target, workload)
@@ -114,7 +116,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
-    if block is not None and _program_of_its_own(workload.get("template")) is not None:
+    if block is not None and _main_has(workload.get("template"), "command"):
         builder.report.translated(
             block.at,
             "only says how many pods a replica has: the container's own command connects them",
@@ -140,6 +142,7 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
         several=pods > 1,
         ranks=ranks and pods > 1,
         leads=True,
+        decodes=builder.get((*target, "componentType")) == "decoder",
         offloads=workload.get("kvCacheOffloading") is not None,
     )
     leader = with_engine(
@@ -157,7 +160,7 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
     launcher = "data-parallel" if ranks else "multiprocessing"
-    if _program_of_its_own(template) is not None:
+    if _main_has(template, "command"):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
     _template(builder, (*target, "leaderTemplate"), leader, workload)
