@@ -17,6 +17,7 @@ from importers.tests.kserve_samples import (
     container,
     llm,
     pod,
+    served,
     volumes,
 )
 from importers.tests.reads import converted, problems, said, spec
@@ -246,7 +247,7 @@ def additional(value: str) -> Manifest:
 )
 def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -> None:
     (role,) = spec(llm(template=pod(**given)))["roles"]
-    assert container(role)["args"] == args.split("|")
+    assert container(role)["args"] == [*served(), *args.split("|")]
     names = [each["name"] for each in container(role).get("env", [])]
     assert "VLLM_ADDITIONAL_ARGS" not in names
 
@@ -267,7 +268,7 @@ def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -
 )
 def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[str]) -> None:
     (role,) = spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
-    assert container(role)["args"] == words
+    assert container(role)["args"] == [*served(), *words]
 
 
 PROGRAM = "runs a program to find its words; write what it becomes"
@@ -297,7 +298,7 @@ def test_what_only_a_shell_could_tell_is_refused_in_arguments(
 def test_the_kubelet_knows_variables_in_their_order() -> None:
     env = [POD_IP, additional("--a $(POD_IP)")]
     (role,) = spec(llm(template=pod(env=env)))["roles"]
-    assert container(role)["args"] == ["--a", "$(POD_IP)"]
+    assert container(role)["args"] == [*served(), "--a", "$(POD_IP)"]
     # Later ones are left to the shell, which would run a program of that name.
     assert problems(llm(template=pod(env=env[::-1]))) == [
         f"f: template.containers[0].env[0].value: {PROGRAM}"
@@ -420,3 +421,26 @@ def test_nothing_is_added_to_a_complete_command() -> None:
             main["containers"][0]["command"],
             main["containers"][0]["args"],
         )
+
+
+def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
+    weights = with_volumes(
+        {"name": "weights", "persistentVolumeClaim": {"claimName": "c"}},
+        volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
+    )
+    document = llm(template=weights, storageInitializer={"enabled": False})
+    made = spec(document)
+    assert "model" not in made
+    (role,) = made["roles"]
+    assert container(role)["args"] == ["/mnt/models", *served()]
+    pods = [each for each in rendered(*converted(document)) if each["kind"] == "LeaderWorkerSet"]
+    assert "initContainers" not in pods[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    assert any("model.uri: is not downloaded: the pods mount" in line for line in said(document))
+    # Without the mount the engine downloads it, as before.
+    assert spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
+
+
+def test_a_name_of_the_users_own_is_served_alone() -> None:
+    model = {"uri": "hf://a/b", "name": "m"}
+    (role,) = spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
+    assert container(role)["args"] == ["--served-model-name=m"]

@@ -60,6 +60,7 @@ _GRACE = 60
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 #: Image of the presets.
 IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
+SERVED_NAME = "--served-model-name"
 INFER_ROCE = "KSERVE_INFER_ROCE"
 
 
@@ -73,6 +74,7 @@ class Preset:
         leads: Whether the pod answers requests.
         decodes: Whether a sidecar has the port of the pool, and the engine the next one.
         offloads: Whether the KV cache is offloaded into shared memory.
+        arguments: What its command says of the model.
     """
 
     several: bool
@@ -80,6 +82,7 @@ class Preset:
     leads: bool
     decodes: bool
     offloads: bool
+    arguments: tuple[str, ...]
 
 
 def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
@@ -216,11 +219,14 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     pod = _with_preset(report, pod, preset)
     listed = pod.get("containers")
     assert listed is not None, "the preset has them"
-    items = [_engine(report, node) if node.text("name") == MAIN else node for node in listed.items]
+    items = [
+        _engine(report, node, preset) if node.text("name") == MAIN else node
+        for node in listed.items
+    ]
     return with_fields(pod, containers=Node(listed.at, items, listed.synthetic))
 
 
-def _engine(report: ConversionReport, container: Node) -> Node:
+def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
     if container.get("image") is None:
         report.chosen(container.at, f"no image: that of KServe's presets, {IMAGE}")
         container = with_fields(container, image=synthetic(container.at, IMAGE))
@@ -253,6 +259,10 @@ def _engine(report: ConversionReport, container: Node) -> Node:
     if args is not None and args.items:
         arguments += container_arguments(report, args, names)
     at = container.at
+    said = [word for word in preset.arguments if word.startswith("/")]
+    if not any(str(word.content).startswith(SERVED_NAME) for word in arguments):
+        said = list(preset.arguments)
+    arguments = [synthetic(at, word) for word in said] + arguments
     container = with_fields(
         container,
         command=synthetic(at, ["vllm", "serve"]),

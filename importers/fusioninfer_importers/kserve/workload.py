@@ -43,9 +43,13 @@ _MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
 
 
 def convert_workload(
-    builder: ServiceBuilder, workload: Node, name: str, component_type: str
+    builder: ServiceBuilder,
+    workload: Node,
+    name: str,
+    component_type: str,
+    arguments: tuple[str, ...],
 ) -> None:
-    """Converts a workload to a role."""
+    """Converts a workload to a role; `arguments` are those of the presets' command."""
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and stop_annotation(builder.main) is not None:
@@ -59,7 +63,7 @@ def convert_workload(
         _decode_port(builder, target, workload)
         workload = convert_sidecar(builder, target, workload)
     pods = _parallelism(builder, target, workload)
-    _templates(builder, target, workload, pods)
+    _templates(builder, target, workload, pods, arguments)
     _rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
@@ -134,7 +138,13 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
     return int(pods)
 
 
-def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: int) -> None:
+def _templates(
+    builder: ServiceBuilder,
+    target: Location,
+    workload: Node,
+    pods: int,
+    arguments: tuple[str, ...],
+) -> None:
     report = builder.report
     template, block = workload.get("template"), workload.get("parallelism")
     ranks = block is not None and block.get("data") is not None
@@ -144,6 +154,7 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
         leads=True,
         decodes=builder.get((*target, "componentType")) == "decoder",
         offloads=workload.get("kvCacheOffloading") is not None,
+        arguments=arguments,
     )
     leader = with_engine(
         report, template if template is not None else synthetic(workload.at, {}), preset
