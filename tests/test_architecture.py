@@ -16,7 +16,7 @@ ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
     "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "service_plan",
     "capacity", "name_collisions", "objects", "object_checks", "checks", "planning", "loading",
-    "checked", "component", "provider", "cli", "plugins", "__init__",
+    "component", "provider", "cli", "plugins", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}

@@ -263,7 +263,9 @@ def _command(
     )
     command.add_argument("--stack", metavar="NAME", help="stack whose config a project reads")
     command.add_argument(
-        "--show-secrets", action="store_true", help="print secrets of a project in plain text"
+        "--show-secrets",
+        action="store_true",
+        help="print secrets of a project, and in a diff all credentials, in plain text",
     )
     command.add_argument(
         "--timeout",

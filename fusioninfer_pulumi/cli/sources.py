@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.registered import with_known_names
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
@@ -24,6 +24,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
@@ -402,7 +403,7 @@ def plan_all(source: Source, loaded: Sequence[LoadedDocument]) -> None:
 
 def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
     planned = [
-        (None, ()) if document.document is None else checked(document.document)
+        (None, ()) if document.document is None else plan_document(document.document)
         for document in loaded
     ]
     compared = iter(with_collisions([plan for plan, _ in planned if plan is not None]))
@@ -474,7 +475,7 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
     source.objects = [recorded.manifest for recorded in recording.resources]
     providers = recording.providers or [""] * len(recording.plans)
     for number, (plan, provider) in enumerate(
-        zip(recording.plans, providers, strict=True), start=1
+        zip(with_known_names(recording.plans, source.objects), providers, strict=True), start=1
     ):
         origin = Origin(path, number)
         findings = tuple((origin, finding) for finding in plan.findings)

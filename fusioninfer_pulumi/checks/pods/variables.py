@@ -10,6 +10,7 @@ from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.variables import REFERENCE, SHELL_VARIABLE
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
 
 VARIABLE_NOT_DEFINED = Rule(
     "variable-not-defined",
@@ -37,7 +38,7 @@ VARIABLE_DEFINED_LATER = Rule(
 _GIVEN = re.compile(r"LWS_\w+|KUBERNETES_\w+|\w+_(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 
 
-def reference_findings(pods: RolePods) -> Iterator[Finding]:
+def reference_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warns of references that stay as they are written."""
     for pod in pods.written:
         built = {each["name"]: each for each in pod.spec["containers"]}

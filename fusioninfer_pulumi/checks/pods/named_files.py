@@ -9,6 +9,7 @@ from fusioninfer_pulumi.engines.flags import flag_value, last_values
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
 
 FILE_NOT_MOUNTED = Rule(
     "file-not-mounted",
@@ -35,7 +36,7 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _IN_IMAGES = re.compile(r"/(vllm-workspace|sgl-workspace|usr|opt|root|home|tmp|dev|proc)/")
 
 
-def named_file_findings(pods: RolePods) -> Iterator[Finding]:
+def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warns of paths that an engine's own image does not have."""
     command, engine = pods.command, pods.command.engine
     # A script may fetch what it names.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusioninfer_pulumi.checks.pods.ports import served_port
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.ports import served_port
+from fusioninfer_pulumi.pods.pod import Context
 
 PROBE_OF_OTHER_PROTOCOL = Rule(
     "probe-of-other-protocol",
@@ -40,7 +41,7 @@ PROBE_PATH_UNKNOWN = Rule(
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
-def probe_findings(pods: RolePods) -> Iterator[Finding]:
+def probe_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Checks the probes that the user wrote for the container of the engine."""
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:

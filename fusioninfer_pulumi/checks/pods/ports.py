@@ -19,11 +19,17 @@ from fusioninfer_pulumi.engines.engine import (
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.engines.ports import local_ranks
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
+PORT_NOT_SERVED = Rule(
+    "port-not-served",
+    ("error", "warning"),
+    "The engine listens on the port that the pool or Service uses.",
+    remedy="Correct `port`, or the engine's `--port`.",
+)
 PORTS_CLASH = Rule(
     "ports-clash",
     ("error", "warning"),
@@ -103,6 +109,8 @@ class Listener:
 
 def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks who listens on which port of a role's pods."""
+    if pods.kv is None or pods.kv.sidecar is None:
+        yield from _port(pods, ctx)
     listeners = list(_listeners(pods, ctx))
     yield from _clashes(listeners)
     yield from _unreachable(pods)
@@ -403,3 +411,45 @@ def host_network_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator
 
 def _most(role: RoleArgs) -> int:
     return role.replicas if role.autoscaling is None else role.autoscaling.max_replicas
+
+
+_REACHED = "probe, Service and pool would reach a port on which nothing listens"
+
+
+def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Compares the port of a role with the one that its engine listens on.
+
+    A container beside the engine that listens on the port, such as a proxy of the user's, is what
+    `port` is for: then there is no finding.
+    """
+    leader, port, explicit = pods.leader, pods.port, ctx.role.port
+    command, at = read_command(leader.own), leader.command_path
+    engine, written = command.engine, command.port
+    listens = served_port(command)
+    if engine is None or listens is None or listens == port:
+        return
+    if own_sidecar(leader.written, leader.name, port) is not None:
+        return
+    field = ctx.at("port")
+    if written is not None:
+        say = error if command.readable else warning
+        reason = f"{PORT_FLAG} {written} of the engine"
+        if explicit is not None:
+            message = (
+                f"{port} contradicts {reason} ({path_text(at)}): {_REACHED}; remove one of them"
+            )
+            yield say(PORT_NOT_SERVED, field, message)
+        else:
+            message = f"{reason} is not the port {port} of the role: {_REACHED}"
+            yield say(PORT_NOT_SERVED, at, message)
+        return
+    reason = f"{engine.name} listens on {listens} without {PORT_FLAG}"
+    way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
+    if explicit is not None:
+        # The entrypoint of somebody's own image may choose a port by itself.
+        say = error if command.program or command.image.stock else warning
+        message = f"{port} is not where the engine listens: {reason}: {way_out}"
+        yield say(PORT_NOT_SERVED, field, message)
+    else:
+        message = f"the role is reached on port {port}, but {reason}: {way_out}"
+        yield warning(PORT_NOT_SERVED, at, message)

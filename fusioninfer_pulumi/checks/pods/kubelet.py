@@ -10,6 +10,7 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
 
 ROOT_WITH_NON_ROOT = Rule(
     "root-with-non-root",
@@ -30,7 +31,7 @@ MEMORY_LIMIT_WITHOUT_UNIT = Rule(
 _LEAST_MEMORY = quantity.parse("4Mi")
 
 
-def kubelet_findings(pods: RolePods) -> Iterator[Finding]:
+def kubelet_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Refuses containers that never start."""
     for pod in pods.written:
         shared = pod.written["spec"].get("securityContext") or {}

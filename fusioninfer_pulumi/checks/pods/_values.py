@@ -45,11 +45,6 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 DNS_LABEL = Format("a DNS label (a-z 0-9 -, at most 63)", _LABEL, 63)
 OBJECT_NAME = Format("the name of an object (at most 253 of a-z 0-9 - .)", _SUBDOMAIN, 253)
-CSI_DRIVER = Format(
-    "the name of a CSI driver (at most 63 of A-Z a-z 0-9 - .)",
-    f"(?i:{_SUBDOMAIN})",
-    63,
-)
 _QUALIFIED_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 QUALIFIED_NAME = Format(
     "a qualified name such as example.com/name",
@@ -71,20 +66,6 @@ KEY = Format(
     "a key of a ConfigMap or Secret (at most 253 of A-Z a-z 0-9 - _ .)",
     r"(?!\.$|\.\.)[-._a-zA-Z0-9]+",
     253,
-)
-HEADER = Format("a header name of A-Z a-z 0-9 -", "[-A-Za-z0-9]+")
-SYSCTL = Format(
-    "the name of a sysctl such as net.core.somaxconn",
-    r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?",
-    253,
-)
-#: Leading zeros are taken (netutils.ParseIPSloppy).
-_OCTET = "0*(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-IPV4 = Format("an IP address", rf"{_OCTET}(\.{_OCTET}){{3}}")
-SEARCH_DOMAIN = Format(
-    "a DNS name (at most 253 of a-z 0-9 - _ .)",
-    r"\.|_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*\.?",
-    254,
 )
 
 
@@ -153,7 +134,7 @@ def between(least: int, most: int = MAX_INT32) -> Check:
     return check
 
 
-def each(of: Check) -> Check:
+def items(of: Check) -> Check:
     """A list whose items are checked."""
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
@@ -181,11 +162,6 @@ def fields(
             yield from rule(at, value)
 
     return check
-
-
-def required_text(*keys: str) -> Check:
-    """A mapping with fields that are required, and no other rule."""
-    return fields({}, required=keys)
 
 
 def exactly_one(rule: Rule, what: str, keys: tuple[str, ...], *, least: int = 1) -> FieldsRule:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.checks.pods._values import known, listed, text
+from fusioninfer_pulumi.checks.pods.template import template_findings
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.model import FETCHER_PREFIX
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import SIDECAR
-from fusioninfer_pulumi.pods.validation._values import known, listed, text
-from fusioninfer_pulumi.pods.validation.template import template_findings
 
 
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -26,18 +25,6 @@ def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             if (found.rule, found.location) not in seen:
                 yield found
             seen.add((found.rule, found.location))
-
-
-def unplanned_findings(position: int, role: RoleArgs) -> Iterator[Finding]:
-    """Yields what the API server refuses of the templates of a role whose pods are not built."""
-    templates = {
-        "template": role.template,
-        "leaderTemplate": role.leader_template,
-        "workerTemplate": role.worker_template,
-    }
-    for field, template in templates.items():
-        for finding in template_findings(template or {}):
-            yield finding.under("roles", position, field)
 
 
 def generated_label(written: Any, location: Location) -> bool:
