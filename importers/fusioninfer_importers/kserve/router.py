@@ -142,8 +142,9 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
         if field is not None:
             report.unsupported(
                 field.at,
-                "services are not grouped here; remove group and weight, and name the "
-                "InferencePools of all of them in router.route.http.spec of one",
+                "weights of a group are not read; remove group and weight, and name the "
+                "InferencePools of all of its services, with weights, in router.route.http.spec of "
+                "one",
             )
     refs = route.get("http", "refs")
     if refs is not None:

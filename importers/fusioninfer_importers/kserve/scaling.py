@@ -134,11 +134,13 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
     triggers = scaling.get("keda", "triggers")
     for trigger in triggers.items if triggers is not None else ():
         where = trigger.get("metadata", "serverAddress")
-        query = trigger.get("metadata", "query")
-        if trigger.text("type") != "prometheus" or where is None or query is None:
+        query, kind = trigger.get("metadata", "query"), trigger.text("type")
+        if kind != "prometheus" or where is None or query is None:
+            other = "" if kind in (None, "prometheus") else f", not a trigger of type {kind}"
             report.unsupported(
                 trigger.at,
-                "use a trigger of type prometheus with metadata.serverAddress and metadata.query",
+                f"replicas follow queries of Prometheus here{other}; give type prometheus with "
+                "metadata.serverAddress and metadata.query",
             )
             continue
         if address is not None and where.content != address.content:
