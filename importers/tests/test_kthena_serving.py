@@ -8,7 +8,7 @@ import pytest
 
 from fusioninfer_importers.kthena.serving import component_types
 from fusioninfer_pulumi.plan.objects import render
-from importers.tests.kthena_samples import PAIR, Manifest, entry, policy, role, serving
+from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
 from importers.tests.reads import problems, said, source, spec
 
 
@@ -50,7 +50,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
     [
         (
             serving(),
-            {"schedulerName": "volcano", "gangPolicy": {"mode": "On", "minResources": True}},
+            {"schedulerName": "volcano", "gangPolicy": ON},
         ),
         (
             serving(schedulerName="default-scheduler"),
@@ -61,7 +61,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
             {
                 "schedulerName": "volcano",
                 "queue": "q",
-                "gangPolicy": {"mode": "On", "minResources": True},
+                "gangPolicy": ON,
             },
         ),
     ],
