@@ -16,6 +16,7 @@ from fusioninfer_pulumi.api.topology import (
 )
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
 from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_intent
 from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
@@ -92,12 +93,12 @@ class Routing:
 
 
 def planned_pods(
-    meta: ServiceMeta, args: InferenceServiceArgs
+    meta: ServiceMeta, args: InferenceServiceArgs, intent: EppIntent | None
 ) -> tuple[tuple[RolePlan, ...], list[Finding]]:
     """Builds the pods of the roles that serve, and plans their LeaderWorkerSets."""
     built: list[tuple[Context, RolePods]] = []
     findings: list[Finding] = []
-    for ctx in contexts(meta, args):
+    for ctx in contexts(meta, args, intent):
         pods, found = build_pods(ctx)
         built.append((ctx, pods))
         findings += found
@@ -140,6 +141,7 @@ def planned_routing(
     service: str,
     args: InferenceServiceArgs,
     roles: tuple[RolePlan, ...],
+    intent: EppIntent | None,
 ) -> tuple[Routing, list[Finding]]:
     """Plans the router; without one, says what that does to clients."""
     positions = [
@@ -147,7 +149,7 @@ def planned_routing(
         for position, role in enumerate(args.roles)
         if role.component_type is ComponentType.ROUTER
     ]
-    if not positions:
+    if intent is None:
         return Routing((), None), list(_entry_findings(args.roles, roles))
     router, findings = router_plan(
         service,
@@ -155,6 +157,7 @@ def planned_routing(
         positions[0],
         args.roles,
         roles,
+        intent=intent,
         groups=args.groups,
         tracing=args.tracing,
     )
@@ -218,14 +221,16 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         annotations=args.annotations,
     )
     args = with_model_size(args)
+    router = next((r for r in args.roles if r.component_type is ComponentType.ROUTER), None)
+    intent = None if router is None else epp_intent(router, args.roles)
     model, found = model_plan(service, args)
     findings += found
     findings += model_findings(args.model, model)
-    roles, found = planned_pods(meta, args)
+    roles, found = planned_pods(meta, args, intent)
     findings += found
     gangs, found = planned_gangs(service, args, roles)
     findings += found
-    routing, found = planned_routing(service, args, roles)
+    routing, found = planned_routing(service, args, roles, intent)
     findings += found
     findings += picker_findings(routing.router)
     findings += service_name_findings(service, args.namespace, roles, routed=bool(routing.routers))

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
@@ -121,6 +121,7 @@ def router_plan(
     declared: Sequence[RoleArgs],
     roles: Sequence[RolePlan],
     *,
+    intent: EppIntent,
     groups: int | None = None,
     tracing: TracingArgs | None = None,
 ) -> tuple[RouterPlan | None, list[Finding]]:
@@ -130,7 +131,6 @@ def router_plan(
     pool cannot be planned.
     """
     args, at = declared[position], ("roles", position)
-    intent = epp_intent(args, declared)
     types = pooled_types(declared, intent)
     served = [role for role in roles if role.component_type in types]
     epp, findings = epp_plan(service, namespace, at, args, intent, served, groups, tracing)
