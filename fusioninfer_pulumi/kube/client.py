@@ -9,6 +9,7 @@ import importlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class KubernetesApi:
             # Messages of YAML errors quote the line, which may hold a credential.
             reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
             raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
+        if not configuration.verify_ssl:
+            _warn_once()
         return self.client.ApiClient(configuration)
 
     def get(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -174,6 +177,16 @@ def _yaml(body: Any) -> bytes:
     """JSON that is YAML, too: there an escape is one character, not half of a surrogate pair."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
+
+
+def _warn_once() -> None:
+    """Lets `insecure-skip-tls-verify` warn once, not with each of an update's many requests.
+
+    A filter of the user's own stays.
+    """
+    category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
+    if not any(entry[2] is category for entry in warnings.filters):
+        warnings.simplefilter("once", category)
 
 
 def items(listed: Any) -> list[Any]:
