@@ -22,7 +22,7 @@ from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
-    from fusioninfer_pulumi.service_plan import ServicePlan
+    from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROJECT_NOT_CONVERTIBLE = Rule(
     "project-not-convertible",

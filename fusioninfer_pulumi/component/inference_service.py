@@ -11,6 +11,7 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.checks.update import layout_switch_findings, update_findings
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
@@ -40,11 +41,10 @@ from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine_mapping
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service import endpoint
 
 if TYPE_CHECKING:

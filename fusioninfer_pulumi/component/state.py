@@ -16,9 +16,9 @@ from pulumi.runtime.proto import resource_pb2
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.running import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
